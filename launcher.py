@@ -5,11 +5,14 @@
     python launcher.py test [pytest...]  install what the tests need, run the whole suite
 
 Options of the app:
-    --port N         the port of the page (default 7860; if taken, the next free one)
+    --port N         the port of the page, which must be free (default: 7860, or the next free one)
     --host ADDRESS   the address to listen on (default 127.0.0.1: this machine only)
     --no-browser     do not open the browser
     --data-dir DIR   where chats and settings are kept
     --api            switch the OpenAI-compatible endpoint on from the start
+    --api-key-file FILE
+                     the key that API clients must send and the page asks for, in a file; with
+                     --api-key KEY every account of this machine could see it
     --pair PAIR      the models to load: pip, another pair of the catalog, or
                      TARGET[::DRAFT], each a folder or a GGUF file
 """

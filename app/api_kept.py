@@ -7,7 +7,7 @@ import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine.loading.secrets import write_private
+from engine.files import read_json, write_private
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def read(data_dir: Path) -> Kept:
     """What was kept last. A file that cannot be read is said to be, and means: nothing."""
     file = data_dir / FILE
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found = read_json(file)
         key, origins = found.get("key"), found.get("origins", [])
         if not isinstance(key, str | None) or not all(isinstance(each, str) for each in origins):
             raise ValueError("a key and origins are text")

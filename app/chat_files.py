@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from app.history import TextFile
 from app.store import Store
-from app.store_rows import Chat, StoredMessage, SystemPrompt
+from app.store_rows import Chat, Status, StoredMessage, SystemPrompt
 from engine.errors import InvalidRequest
+from engine.files import parse_json
 
 FORMAT = "foretoken-chat"
 VERSION = 2
-_ROLES = ("user", "assistant")
 _SPEAKERS = {"user": "You", "assistant": "Model"}
 
 
@@ -33,25 +34,26 @@ def written(store: Store, chat: int, form: str) -> dict[str, str]:
 def read(store: Store, text: str) -> int:
     """Makes a chat of what ``written`` wrote as JSON, in this version or an older one, and returns it.
 
-    Raises InvalidRequest for anything else; then nothing is made.
+    Raises InvalidRequest for anything else, which names the field; then nothing is made.
     """
-    value = _parsed(text)
-    try:
-        messages = _READERS[value["version"]](value["messages"])
-        system = value.get("system")
-        return store.take_chat(
-            str(value["title"]),
-            messages,
-            None if system is None else SystemPrompt(str(system["name"]), str(system["text"])),
-        )
-    except (TypeError, KeyError, ValueError, AttributeError):
-        raise _no_chat() from None
+    found = _parsed(text)
+    given = found.system
+    system = None if given is None else SystemPrompt(given.name, given.text)
+    return store.take_chat(found.title, found.stored(), system)
 
 
 def _markdown(title: str, messages: tuple[StoredMessage, ...]) -> str:
     parts = [f"# {title}"]
-    parts += [f"## {_SPEAKERS.get(each.role, each.role)}\n\n{each.prompt}" for each in messages]
+    parts += [f"## {_SPEAKERS.get(each.role, each.role)}\n\n{_read(each)}" for each in messages]
     return "\n\n".join(parts) + "\n"
+
+
+def _read(message: StoredMessage) -> str:
+    """Return a message for readers: a thought is folded away in front of its answer."""
+    told, parts = message.turn.content, message.parts
+    if not parts.thought:
+        return told
+    return f"<details><summary>Thought</summary>\n\n{parts.thought}\n\n</details>\n\n{told}"
 
 
 def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
@@ -85,89 +87,125 @@ def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def _parsed(text: str) -> dict[str, Any]:
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+
+class _Text(_Part):
+    """A file of a message, or a system prompt."""
+
+    name: str
+    text: str
+
+
+class _Message(_Part):
+    """A message of version 1, or what both versions have of one."""
+
+    role: Literal["user", "assistant"]
+    text: str
+    marks: str | None = None
+    status: Status | None = None
+    error: str | None = None
+    statistics: dict[str, int | float | bool | list[Any] | dict[str, Any] | None] | None = None
+
+    def stored(self, number: int, parent: int | None) -> StoredMessage:
+        """One that was being written is one that was cut short. What loads its writer is left behind: a
+        file from elsewhere must not name what a button here opens."""
+        status, statistics = self.status or "done", self.statistics
+        if statistics is not None:
+            statistics = {name: value for name, value in statistics.items() if name != "pair"}
+        return StoredMessage(
+            id=number,
+            chat=0,
+            role=self.role,
+            text=self.text,
+            marks=self.marks or "",
+            status="interrupted" if status == "running" else status,
+            error=self.error,
+            statistics=statistics,
+            parent=parent,
+        )
+
+
+class _Branched(_Message):
+    id: int
+    parent: int | None
+    shown: bool
+    left_out: bool
+    files: list[_Text]
+    model: str | None
+    method: str | None
+
+
+class _Line(_Part):
+    """Version 1: each message follows the one before it."""
+
+    title: str
+    system: _Text | None = None
+    messages: list[_Message]
+
+    def stored(self) -> list[StoredMessage]:
+        return [
+            each.stored(number, number - 1 or None) for number, each in enumerate(self.messages, 1)
+        ]
+
+
+class _Tree(_Line):
+    """Version 2: each message says which one it follows, and that stands before it."""
+
+    messages: list[_Branched]  # type: ignore[assignment]  # it is only read
+
+    def stored(self) -> list[StoredMessage]:
+        known: set[int | None] = {None}
+        found = []
+        for number, each in enumerate(self.messages):
+            if each.id in known or each.parent not in known:
+                raise _no_chat(
+                    f"messages[{number}] has no id of its own, or follows none before it"
+                )
+            known.add(each.id)
+            found.append(
+                replace(
+                    each.stored(each.id, each.parent),
+                    shown=each.shown,
+                    left_out=each.left_out,
+                    files=tuple(TextFile(file.name, file.text) for file in each.files),
+                    model=each.model,
+                    method=each.method,
+                )
+            )
+        return found
+
+
+_READERS: dict[int, type[_Line]] = {1: _Line, 2: _Tree}
+
+
+def _parsed(text: str) -> _Line:
     try:
-        value = json.loads(text)
-        ours, version = value["format"] == FORMAT, value["version"]
-        sound = isinstance(value["title"], str) and all(map(_is_message, value["messages"]))
-    except (ValueError, TypeError, KeyError):
-        raise _no_chat() from None
-    if ours and isinstance(version, int) and version > VERSION:
+        value = parse_json(text)
+        # A page could not read infinite numbers, the store not keep half characters.
+        json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
+    except ValueError as error:
+        raise _no_chat(str(error)) from None
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise _no_chat("it does not say that it is one")
+    version = value.get("version")
+    if isinstance(version, int) and version > VERSION:
         raise InvalidRequest(
             "file",
             "This chat was exported by a newer version of Foretoken. Update, then import it.",
         )
-    if not ours or not sound or version not in _READERS:
-        raise _no_chat()
-    found: dict[str, Any] = value
-    return found
+    if not isinstance(version, int) or version not in _READERS:
+        raise _no_chat("its version is none that there was")
+    try:
+        return _READERS[version].model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
+        raise _no_chat(f"{place.removeprefix('.')}: {first['msg'].lower()}") from None
 
 
-def _no_chat() -> InvalidRequest:
+def _no_chat(why: str) -> InvalidRequest:
     return InvalidRequest(
-        "file", "This file holds no chat. Choose one that was exported here as JSON."
+        "file", f"This file holds no chat ({why}). Choose one that was exported here as JSON."
     )
-
-
-def _is_message(value: Any) -> bool:
-    return (
-        isinstance(value, dict)
-        and value.get("role") in _ROLES
-        and isinstance(value.get("text"), str)
-        and isinstance(value.get("marks", ""), str)
-        and isinstance(value.get("statistics"), dict | None)
-    )
-
-
-def _message(number: int, parent: int | None, told: dict[str, Any]) -> StoredMessage:
-    """What both versions have of a message. One that was being written is one that was cut short."""
-    status = str(told.get("status") or "done")
-    return StoredMessage(
-        id=number,
-        chat=0,
-        role=told["role"],
-        text=told["text"],
-        marks=told.get("marks") or "",
-        status="interrupted" if status == "running" else status,
-        error=told.get("error"),
-        statistics=told.get("statistics"),
-        parent=parent,
-    )
-
-
-def _one_line(told: list[dict[str, Any]]) -> list[StoredMessage]:
-    """Version 1: each message follows the one before it."""
-    return [_message(number, number - 1 or None, each) for number, each in enumerate(told, 1)]
-
-
-def _tree(told: list[dict[str, Any]]) -> list[StoredMessage]:
-    """Version 2: each message says which one it follows, and that stands before it."""
-    known: set[int] = set()
-    found = []
-    for each in told:
-        number, parent = int(each["id"]), each["parent"]
-        if number in known or (parent is not None and parent not in known):
-            raise ValueError(f"message {number} follows {parent}")
-        known.add(number)
-        files = [TextFile(str(file["name"]), str(file["text"])) for file in each["files"]]
-        found.append(
-            replace(
-                _message(number, parent, each),
-                shown=bool(each["shown"]),
-                left_out=bool(each["left_out"]),
-                files=tuple(files),
-                model=_text_or_none(each["model"]),
-                method=_text_or_none(each["method"]),
-            )
-        )
-    return found
-
-
-def _text_or_none(value: Any) -> str | None:
-    return None if value is None else str(value)
-
-
-_READERS: dict[int, Callable[[list[dict[str, Any]]], list[StoredMessage]]] = {
-    1: _one_line,
-    2: _tree,
-}

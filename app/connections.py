@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 20.0
@@ -17,6 +18,8 @@ BODY_S = 120.0
 """For all of a body, which is 16 MiB at most where there is any limit."""
 UNREAD_S = 60.0
 """How long what was sent may wait to be read, while more is to be sent."""
+LARGEST_CHUNK = 2**31
+"""Bytes of a chunk of a body. h11 takes sizes of 20 hexadecimal digits, which no body has."""
 
 
 class Connection(H11Protocol):
@@ -38,6 +41,15 @@ class Connection(H11Protocol):
         super().data_received(data)
         if self.cycle is not self._seen:
             self._seen, self._since = self.cycle, self.loop.time()
+        if getattr(self.conn._reader, "_bytes_in_chunk", 0) > LARGEST_CHUNK:
+            self._refuse_chunk()
+
+    def _refuse_chunk(self) -> None:
+        """Answer 400, as for a size that is no number, and close; break off an answer that has begun."""
+        if self.conn.our_state is h11.SEND_RESPONSE:
+            self.send_400_response("Invalid HTTP request received.")
+        else:
+            self.transport.abort()
 
     def on_response_complete(self) -> None:
         self._since = self.loop.time()

@@ -21,6 +21,7 @@ from app.kept_file import UnreadableFile
 from engine.errors import ForetokenError
 from engine.loading.request import FP8
 from engine.request import PLAIN, Control, Speculation, controller_named
+from engine.stats import times
 
 if TYPE_CHECKING:  # it brings torch
     from engine.api import Loaded
@@ -53,7 +54,9 @@ class Winner:
         if self.proposer == PLAIN:
             return "none (plain decoding)"
         auto = self.controller == Control.AUTO
-        return f"{self.proposer}, {'auto' if auto else f'depth {self.depth}'}, {self.speedup:.2f}x"
+        return (
+            f"{self.proposer}, {'auto' if auto else f'depth {self.depth}'}, {times(self.speedup)}"
+        )
 
 
 @dataclass(frozen=True, slots=True)

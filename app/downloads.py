@@ -15,7 +15,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engine.errors import ForetokenError, TokenNeeded
+from engine.errors import DiskError, ForetokenError, TokenNeeded
+from engine.files import read_json, write_private
 from engine.loading import hub
 from engine.loading.files import fetch
 from engine.loading.hub import DownloadCancelled, Progress
@@ -194,16 +195,14 @@ class Downloads:
     def _keep(self) -> None:
         """A list that cannot be written is worth a word, not the download."""
         entries = [{name: getattr(one.spec, name) for name in _KEPT} for one in self._list.values()]
-        part = self._file.with_name(f"{FILE}.part")
         try:
-            part.write_text(json.dumps(entries, indent=1), encoding="utf-8")
-            part.replace(self._file)
-        except OSError as error:
-            log.warning("%s cannot be written: %s", self._file, error)
+            write_private(self._file, json.dumps(entries, indent=1))
+        except DiskError as error:
+            log.warning("%s", error)
 
     def _read(self) -> list[ModelSpec]:
         try:
-            kept: list[dict[str, Any]] = json.loads(self._file.read_text(encoding="utf-8"))
+            kept: list[dict[str, Any]] = read_json(self._file)
             specs = [ModelSpec(**{name: one[name] for name in _KEPT}) for one in kept]
         except FileNotFoundError:
             return []

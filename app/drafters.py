@@ -30,6 +30,7 @@ from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
 
 if TYPE_CHECKING:
+    from engine.request import Message
     from engine.train.prompts import Prompt, Prompts
     from engine.train.recipe import Recipe, RepliesStage
 
@@ -124,9 +125,9 @@ def from_chats(data_dir: Path) -> list[Prompt]:
     found: list[Prompt] = []
     with closing(Store(data_dir, alone=False)) as store:
         for chat in store.chats():
-            said: list[tuple[str, str]] = []
+            said: list[Message] = []
             for message in store.messages(chat.id):
-                said.append((message.role, message.prompt))
+                said.append(message.turn)
                 if message.role == "user":
                     found.append(history(said))
     return found

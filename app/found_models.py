@@ -14,6 +14,7 @@ from app.model_folders import (
     recent_models,
     remember_models,
     remove_folder,
+    searched,
 )
 from engine.loading.discovery import BackgroundScan, FoundModel, System
 from engine.loading.drafts import DraftChoice, judge_draft, preference
@@ -53,7 +54,7 @@ class FoundModels:
 
     def scan(self) -> None:
         """Looks for everything anew; until that is done, what was found before is shown."""
-        folders = (self._models, *self.folders, *recent_models(self._data_dir))
+        folders = (self._models, *searched(self._data_dir))
         with self._lock:
             if self._scan is not None:
                 self._scan.cancel()
@@ -178,13 +179,6 @@ class FoundModels:
                 self._judge.start()
         return Drafts(tuple(sorted(known, key=preference)), bool(missing))
 
-    def compared(self, target: ModelSpec, drafts: Iterable[ModelSpec]) -> Drafts:
-        """The same by what is known already; nothing is compared for it."""
-        pairs = [(target, spec) for spec in drafts if spec.id != target.id]
-        with self._lock:
-            known = [self._judged[pair] for pair in pairs if pair in self._judged]
-        return Drafts(tuple(known), len(known) < len(pairs))
-
     def _compare(self) -> None:
         while True:
             with self._lock:
@@ -195,15 +189,7 @@ class FoundModels:
                 pair = self._queue.pop(0)
             if pair in self._judged:
                 continue
-            choice = _judged(*pair, self._locate)
+            choice = judge_draft(*pair, self._locate)
             with self._lock:
                 self._judged[pair] = choice
                 self.version += 1
-
-
-def _judged(target: ModelSpec, draft: ModelSpec, locate: Locate) -> DraftChoice:
-    """As ``judge_draft``; a file that damages its reader is one more that does not fit."""
-    try:
-        return judge_draft(target, draft, locate)
-    except Exception as error:
-        return DraftChoice(draft, f"It cannot be compared: {error}.")

@@ -2,9 +2,10 @@
 
 Any website can make a browser send requests to localhost. So the ``Host`` header must be a name
 this server goes by (a DNS name that an attacker points here is none), and a request that changes
-something must come from this server's own pages, from no browser at all, or, for the API, from an
-origin that was listed. Where there is a key, the API wants it with every request, and the pages, with
-all that stands behind them, once. Pure ASGI: it buffers nothing but pages, so streams stay streams.
+something, and each one to the API, must come from this server's own pages, from no browser at all, or,
+for the API, from an origin that was listed. Where there is a key, the API wants it with every request,
+and the pages, with all that stands behind them, once. Pure ASGI: it buffers nothing but pages, so streams
+stay streams.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from app.listen import is_loopback
 from app.login import Login
 from app.page_policy import content_policy, hash_of, opens_page, uncompressed, with_nonce
 from app.switch import ApiSwitch
+from engine import wire
 
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METRICS = "/metrics"
@@ -90,14 +92,16 @@ class Guard:
         host: str,
         switch: ApiSwitch,
         inline: tuple[str, ...] = (),
+        instance: str = wire.INSTANCE,
     ) -> None:
-        """``inline``: scripts of the pages that come into the document after it was sent."""
+        """``inline``: scripts of the pages that come into the document after it was sent. ``instance``:
+        this app's name in ``Via`` headers."""
         self.app, self.hashes = app, tuple(map(hash_of, inline))
         # A key that the Server page set is for the API; the pages ask for the one they were started with.
         wanted = switch.pages and (switch.given_key is not None or switch.needs_key)
         self.login = Login(lambda: switch.api_key) if wanted else None
         self.host = host.strip("[]").lower()
-        self.switch = switch
+        self.switch, self.instance = switch, instance
         self.names = LOOPBACK_NAMES | ({self.host} if is_loopback(host) else _machine_names(host))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -105,6 +109,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         refusal = self.judge(scope)
+        wire.passed.set(wire.instances_in(Headers(scope=scope).getlist(wire.VIA)))
         sending = _with_headers(send, of_api=is_api(scope["path"]))
         if refusal is not None:
             await self._refuse(refusal, scope, receive, sending)
@@ -127,9 +132,18 @@ class Guard:
                 f"This server does not go by the name {host!r}. Open it as localhost or 127.0.0.1, "
                 "or start it with --host.",
             )
+        if self.instance in wire.instances_in(headers.getlist(wire.VIA)):
+            return Refusal(
+                508,
+                "request_loop",
+                "This request was sent by this Foretoken itself, which is connected to a server that "
+                "leads back to it. Connect it to another server.",
+            )
         origin = headers.get("origin")
-        changes = scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS
-        if changes and origin is not None and not self._trusted(origin, host, path):
+        guarded = (
+            scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS or is_api(path)
+        )
+        if guarded and origin is not None and not self._trusted(origin, host, path):
             return Refusal(
                 403,
                 "origin_not_allowed",
@@ -172,7 +186,7 @@ class Guard:
             401,
             "invalid_api_key",
             "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key "
-            f"that was given to --api-key{self.switch.or_page('set')}.",
+            f"that it was started with{self.switch.or_page('set')}.",
         )
 
     def _may_see_pages(self, scope: Scope, headers: Headers) -> bool:

@@ -17,22 +17,22 @@ class TextFile:
     text: str
 
 
-def history(messages: Iterable[tuple[str, str]], system: str = "") -> tuple[Message, ...]:
-    """The turns the model is given, from (role, text) pairs.
+def history(messages: Iterable[Message], system: str = "") -> tuple[Message, ...]:
+    """The turns the model is given.
 
     A question whose reply never came to a word, or was deleted, is left out: templates want roles to
     alternate.
     """
     turns: list[Message] = []
-    for role, text in messages:
+    for message in messages:
         unanswered = bool(turns) and turns[-1].role == "user"
-        if role == "assistant" and not text.strip():
+        if message.role == "assistant" and not message.content.strip():
             if unanswered:
                 turns.pop()
             continue
-        if role == "user" and unanswered:
+        if message.role == "user" and unanswered:
             turns.pop()
-        turns.append(Message(role, text))
+        turns.append(message)
     if system.strip():
         turns.insert(0, Message("system", system.strip()))
     return tuple(turns)

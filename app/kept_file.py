@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.errors import DiskError, ForetokenError
+from engine.errors import ForetokenError
+from engine.files import read_json, write_private
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def read(path: Path, version: int) -> dict[str, Any]:
     Raises UnreadableFile: what may be whole is not to be written over.
     """
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = read_json(path)
         if not isinstance(kept, dict):
             raise TypeError("it is no JSON object")
         found = kept.get("version", version)
@@ -55,12 +55,4 @@ def unused(path: Path, error: Exception) -> None:
 
 def write(path: Path, value: Mapping[str, Any]) -> None:
     """Raises DiskError; what was kept before is there then."""
-    fresh = path.with_suffix(".new")
-    try:
-        fresh.write_text(json.dumps(value, indent=1, ensure_ascii=False), encoding="utf-8")
-        os.replace(fresh, path)
-    except OSError as error:
-        raise DiskError(
-            f"{path.name} cannot be kept in {path.parent}: {error.strerror or error}. Free some space, "
-            "or choose another folder with --data-dir."
-        ) from error
+    write_private(path, json.dumps(value, indent=1))

@@ -10,6 +10,7 @@ from typing import Any
 
 from app.runtime import read_catalog
 from engine.errors import DiskError
+from engine.files import read_json
 from engine.loading import hub
 from engine.plan.engines import VLLM
 from engine.plan.formats import AUTO
@@ -116,7 +117,7 @@ def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str
 def _written_before(folder: Path) -> dict[str, str]:
     """Files of the plan that is in the folder, by name; none where none is, or it is no plan."""
     try:
-        files = json.loads((folder / "plan.json").read_text(encoding="utf-8"))["files"]
+        files = read_json(folder / "plan.json")["files"]
         return {Path(name).name: content for name, content in files.items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return {}

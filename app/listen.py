@@ -12,6 +12,8 @@ import socket
 import sys
 from dataclasses import dataclass
 
+import psutil
+
 from engine.errors import ForetokenError
 
 TRIES = 100
@@ -49,8 +51,11 @@ class Listener:
         return f"http://{f'[{host}]' if ':' in host and '[' not in host else host}:{self.port}"
 
 
-def listen(host: str, port: int) -> Listener:
-    """Listen at ``port``, or the next free one. Port 0 lets the system choose."""
+def listen(host: str, port: int, *, exact: bool = False) -> Listener:
+    """Listen at ``port``, or the next free one; port 0 lets the system choose.
+
+    ``exact``: at that port or not at all, since clients know it. Raises CannotListen.
+    """
     if not 0 <= port <= LAST_PORT:
         raise CannotListen(f"Port {port} does not exist; choose one from 1024 to {LAST_PORT}.")
     family = _family(host)
@@ -58,10 +63,29 @@ def listen(host: str, port: int) -> Listener:
         bound = _try(family, host, candidate)
         if bound is not None:
             return Listener(bound, host, bound.getsockname()[1], port)
+        if exact:
+            raise CannotListen(
+                f"Port {port} is taken by {holder(port)}. End that program, or choose another port with "
+                "--port; without --port the next free one is taken."
+            )
     raise CannotListen(
         f"No port from {port} to {candidate} is free. Close another program, or choose a port "
         "with --port."
     )
+
+
+def holder(port: int) -> str:
+    """Return the program that listens at ``port``, with its process id where the system tells it."""
+    with contextlib.suppress(psutil.Error, OSError):  # macOS tells root alone
+        for each in psutil.net_connections("tcp"):
+            if (
+                each.status == psutil.CONN_LISTEN
+                and each.laddr
+                and each.laddr.port == port
+                and each.pid
+            ):
+                return f"{psutil.Process(each.pid).name()} (process {each.pid})"
+    return "another program"
 
 
 def is_loopback(host: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from engine.api import Engine, LoadRequest
+from engine.api import Engine, Loaded, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, LoadCancelled
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
@@ -45,7 +45,8 @@ class LoadStatus:
     """What to tell people about the pair that is loaded, or was last.
 
     ``name`` is what people call it; ``target_id`` and ``draft_id`` as in ``Loaded``. ``progress`` is a
-    download's, or that of reading what is on the disk. ``cancelling``: it was asked to end.
+    download's, or that of reading what is on the disk. ``cancelling``: it was asked to end. ``note``: why
+    it was loaded in the place of another.
     """
 
     state: LoadState = LoadState.IDLE
@@ -55,6 +56,7 @@ class LoadStatus:
     message: str = ""
     progress: Progress | LoadProgress | None = None
     cancelling: bool = False
+    note: str = ""
 
 
 class PairLoader:
@@ -64,11 +66,15 @@ class PairLoader:
         self,
         engine: Engine,
         catalog: Callable[[], Catalog],
+        settle: Callable[[LoadRequest], LoadRequest] = lambda request: request,
         loaded: Callable[[LoadRequest], None] = lambda request: None,
     ) -> None:
-        """``catalog``: the one that the engine looks pairs up in; ``loaded`` is called with each request
-        once what it asks for is in memory."""
-        self._engine, self._catalog, self._when_loaded = engine, catalog, loaded
+        """``catalog``: the one that the engine looks pairs up in; ``settle`` chooses a draft for requests
+        that name none; ``loaded`` is called with each that people chose once it is in memory."""
+        self._engine, self._catalog = engine, catalog
+        self._settle, self._when_loaded = settle, loaded
+        self.chosen: Loaded | None = None
+        """What was loaded last because people chose it, not because a request of the API named it."""
         self._lock = threading.Lock()
         self._status = LoadStatus()
         self._watcher = _Watcher(self, self._status)
@@ -100,23 +106,34 @@ class PairLoader:
         request: LoadRequest,
         undo: Callable[[], None] = lambda: None,
         then: Callable[[], None] = lambda: None,
+        note: str = "",
+        *,
+        chosen: bool = True,
     ) -> threading.Thread:
         """Loads what is asked for; ``status`` tells how it goes. ``undo`` is called where it comes to
-        nothing, ``then`` where it is loaded, before that is told. Raises ForetokenError for what is known
-        at once: a name that is not in the catalog, a folder that is broken, a load under way."""
-        pairing = self._catalog().named(request)
-        draft = None if pairing.draft is None else pairing.draft.id
-        status = LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
+        nothing, ``then`` where it is loaded, before that is told; ``note`` stays beside it. ``chosen``:
+        whether people chose it for the app. Raises ForetokenError for what is known at once: a name that
+        is not in the catalog, a folder that is broken, a load under way."""
+        status = replace(self._named(request), note=note)
         with self._lock:
             if self._status.state is LoadState.WORKING:
                 raise InvalidRequest("pair", BUSY)
             self._status = status
             watcher = self._watcher = _Watcher(self, status)
         thread = threading.Thread(
-            target=self._work, args=(request, watcher, undo, then), name="load-pair", daemon=True
+            target=self._work,
+            args=(request, watcher, undo, then, chosen),
+            name="load-pair",
+            daemon=True,
         )
         thread.start()
         return thread
+
+    def _named(self, request: LoadRequest) -> LoadStatus:
+        """How a load of ``request`` begins. Raises as ``start``."""
+        pairing = self._catalog().named(request)
+        draft = None if pairing.draft is None else pairing.draft.id
+        return LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
 
     def cancel(self) -> None:
         """Ends a load at its next step, and one that waits for a reply at once: the loaded pair stays,
@@ -145,6 +162,7 @@ class PairLoader:
         watcher: _Watcher,
         undo: Callable[[], None],
         then: Callable[[], None],
+        chosen: bool,
     ) -> None:
         def tell(status: LoadStatus) -> None:
             self.tell(status, watcher)
@@ -152,11 +170,17 @@ class PairLoader:
         end = replace(watcher.status, message="")
         try:
             try:
+                request = self._settle(request)
+                end = replace(self._named(request), message="", note=end.note)
+                watcher.status = replace(end, state=LoadState.WORKING, message=LOADING)
                 loaded = self._engine.load(request, watcher)
             except Exception:
                 undo()
                 raise
-            self._when_loaded(request)
+            if chosen:
+                self.chosen = loaded
+            if chosen and not end.note:  # with a note the other one stays what was loaded last
+                self._when_loaded(request)
             then()
         except (DownloadCancelled, LoadCancelled):
             tell(replace(end, state=LoadState.IDLE))

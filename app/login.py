@@ -27,7 +27,7 @@ _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
 )
 _WRONG = (
-    "That is not the key. It is the one given to --api-key, or printed where Foretoken was started."
+    "That is not the key. It is the one that Foretoken was started with, or printed at its start."
 )
 _PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

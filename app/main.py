@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from app import api_kept, paths
 from app.api_kept import Kept
 from app.gradio_stubs import without_stubs
-from app.listen import Listener, is_loopback, listen
+from app.listen import Listener, holder, is_loopback, listen
 from app.preferences import PreferencesFile, StartWith
 from app.switch import ApiSwitch, Serving
 from engine.errors import ForetokenError
@@ -42,13 +42,15 @@ the engine waited for the pages longer than it computed; with less than 1 ms not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the app is started. ``load`` is the pair it begins with; ``fixed`` are the options that the
-    command line stated, by their names there: the others are as settings have them. ``pages`` False
-    serves the API alone."""
+    """How the app is started. ``load`` is the pair it begins with, ``note`` why it is not the kept one;
+    ``instead`` is loaded where a kept pair fails. ``fixed`` are the options that the command line stated,
+    by their names there: the others are as settings have them. ``pages`` False serves the API alone."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
     load: LoadRequest = DEFAULT_LOAD
+    note: str = ""
+    instead: LoadRequest | None = None
     fixed: frozenset[str] = frozenset()
     data_dir: Path | None = None
     api: bool = False
@@ -71,8 +73,8 @@ def serve(settings: Settings) -> NoReturn:
     sys.setswitchinterval(SWITCH_S)
     data_dir = paths.data_folder(settings.data_dir)
     switch, made_up = switch_of(settings, data_dir)
-    settings = replace(settings, api=switch.on, load=first_load(data_dir, settings))
-    listener = listen(settings.host, settings.port)
+    settings = first_load(data_dir, replace(settings, api=switch.on))
+    listener = listen(settings.host, settings.port, exact="port" in settings.fixed)
     announce_start(listener)
 
     with (
@@ -121,7 +123,7 @@ def prepare(
     """
     from app.runtime import create_runtime
 
-    runtime = create_runtime(data_dir, settings.load)
+    runtime = create_runtime(data_dir, settings.load, for_programs=not settings.pages)
     runtime.alone, runtime.serving = alone, settings.serving
     runtime.fixed = settings.fixed
     try:
@@ -132,22 +134,29 @@ def prepare(
         raise
 
 
-def first_load(data_dir: Path, settings: Settings) -> LoadRequest:
-    """The pair to begin with, and how it is computed: what the command line states, else what settings
-    have. A kept pair that is no longer there is said, and left for the one that comes with the app."""
+def first_load(data_dir: Path, settings: Settings) -> Settings:
+    """Return ``settings`` with the pair to begin with, and how it is computed: what the command line
+    states, else what is kept. A kept pair that is gone is said, and the one that comes with the app takes
+    its place."""
     from app.runtime import read_catalog
 
     kept = PreferencesFile(data_dir).read()
     load = kept.over(settings.load, settings.fixed)
-    if load.text != settings.load.text:
-        try:
-            read_catalog(data_dir).named(load)
-        except ForetokenError as error:
-            say(
-                f"{error} Settings would begin with it; beginning with {settings.load.text} instead."
-            )
-            return replace(kept, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
-    return load
+    if load.text == settings.load.text:
+        return replace(settings, load=load)
+    instead = replace(kept, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
+    try:
+        read_catalog(data_dir).named(load)
+    except ForetokenError as error:
+        note = _in_its_place(load, instead, str(error))
+        say(note)
+        return replace(settings, load=instead, note=note)
+    return replace(settings, load=load, instead=instead)
+
+
+def _in_its_place(kept: LoadRequest, instead: LoadRequest, reason: str) -> str:
+    name = Path(kept.target).name
+    return f"{name} could not be loaded, so {instead.target} answers instead. {reason}"
 
 
 def when_up(
@@ -155,14 +164,22 @@ def when_up(
 ) -> None:
     """The address answers: say so, load the models, open the browser."""
     announce_ready(listener, settings, made_up)
-    loading = runtime.loader.start(settings.load)
-    if settings.pages or settings.serving.on_demand:
+    loading = runtime.loader.start(settings.load, note=settings.note)
 
-        def look() -> None:
-            loading.join()  # both want the interpreter
-            runtime.found.scan_once()
+    def follow() -> None:
+        from app.loading import LoadState
 
-        threading.Thread(target=look, name="look for models", daemon=True).start()
+        loading.join()
+        status = runtime.loader.status
+        if settings.instead is not None and status.state is LoadState.FAILED:
+            note = _in_its_place(settings.load, settings.instead, status.message)
+            say(note)
+            with contextlib.suppress(ForetokenError):  # people were faster
+                runtime.loader.start(settings.instead, note=note).join()
+        if settings.pages or settings.serving.on_demand:
+            runtime.found.scan_once()  # behind the load: both want the interpreter
+
+    threading.Thread(target=follow, name="look for models", daemon=True).start()
     if settings.browser and settings.pages:
         # Some browsers are only started, others are waited for: not here.
         opening = threading.Thread(
@@ -178,12 +195,10 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     from app.cors import Cors
     from app.guard import Guard
     from app.server import Counter, create_api
-    from app.server.errors import unknown_method
     from app.server.logged import Logged
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)
-    app.add_exception_handler(405, unknown_method)
     app.include_router(create_api(runtime, switch, app.state.counter))
     inline: tuple[str, ...] = ()
     if settings.pages:
@@ -198,6 +213,7 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
         host=settings.host,
         switch=switch,
         inline=inline,
+        instance=runtime.instance,
     )
     app.add_middleware(Logged, log=runtime.requests)
     return app
@@ -285,7 +301,7 @@ def using(data_dir: Path) -> Iterator[bool]:
 def announce_start(listener: Listener) -> None:
     """Say at once what address it will be."""
     if listener.moved:
-        say(f"Port {listener.wanted} is taken; using {listener.port}.")
+        say(f"Port {listener.wanted} is taken by {holder(listener.wanted)}; using {listener.port}.")
     say("Starting Foretoken ...")
 
 
@@ -301,7 +317,7 @@ def announce_ready(listener: Listener, settings: Settings, made_up: str | None =
             "Use --host 127.0.0.1 to keep it to yourself."
         )
         if made_up is not None:
-            say(f"The key of this run is {made_up}; choose one of your own with --api-key.")
+            say(f"The key of this run is {made_up}; choose one of your own with --api-key-file.")
 
 
 def say(line: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from app.defaults import Default, Defaults, Winner
@@ -51,10 +52,10 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
 
 def _questions(store: Store, chat: int) -> list[Prompt]:
     """Each question of a chat, with its own conversation before it."""
-    said: list[tuple[str, str]] = []
+    said: list[Message] = []
     found: list[Prompt] = []
     for message in store.messages(chat):
-        said.append((message.role, message.prompt))
+        said.append(message.turn)
         if message.role == "user" and message.text.strip():
             *before, question = history(said)
             found.append(Prompt(CHATS, (question.content,), before=tuple(before)))
@@ -79,15 +80,21 @@ def check_tunable(loaded: Loaded) -> None:
         )
 
 
-def keep_winners(folder: Path, loaded: Loaded, result: Result) -> Default:
-    """Makes what a sweep found fastest the pair's default on this machine.
+def keep_winners(
+    folder: Path, loaded: Loaded, result: Result, confirmed: float | None = None
+) -> Default:
+    """Makes what a sweep found fastest the pair's default on this machine. ``confirmed``: its speed-up
+    in a race that followed.
 
     Raises InvalidRequest where nothing was measured, ForetokenError where it cannot be kept.
     """
     best = {kind: winner(row) for kind, row in winners(result).items()}
     if ALL not in best:
         raise InvalidRequest("sweep", "Nothing was measured to the end of a prompt, so none won.")
-    return Defaults(folder).keep(loaded, best.pop(ALL), best)
+    first = best.pop(ALL)
+    if confirmed is not None:
+        first = replace(first, speedup=round(confirmed, 3))
+    return Defaults(folder).keep(loaded, first, best)
 
 
 def winner(row: Row) -> Winner:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from pathlib import Path
 
-from engine.errors import DiskError, InvalidRequest
+from engine.errors import InvalidRequest
+from engine.files import read_json, write_private
 
 _FOLDERS, _RECENT = "model_folders.json", "recent_models.json"
 _MOST_RECENT = 20
@@ -21,8 +23,16 @@ def model_folders(data_dir: Path) -> tuple[Path, ...]:
 
 def add_folder(data_dir: Path, folder: Path) -> Path:
     """Remembers it, as an absolute path, which is returned. Raises InvalidRequest where there is no such
-    folder, DiskError where the list cannot be written."""
-    whole = folder.expanduser().resolve()
+    folder, or it is the system's own, DiskError where the list cannot be written."""
+    from engine.loading.discovery import is_pseudo  # brings NumPy
+
+    named = os.path.abspath(folder.expanduser())
+    whole = Path(os.path.realpath(named))
+    if is_pseudo(named) or is_pseudo(str(whole)):  # a link there may lead anywhere
+        raise InvalidRequest(
+            "folder",
+            f"{named} shows processes and devices, no files on a disk. Choose another folder.",
+        )
     if not whole.is_dir():
         raise InvalidRequest("folder", f"There is no folder {whole}. Check the path.")
     known = model_folders(data_dir)
@@ -46,6 +56,11 @@ def recent_models(data_dir: Path) -> tuple[Path, ...]:
     return tuple(path for path in _read(data_dir / _RECENT) if path.exists())
 
 
+def searched(data_dir: Path) -> tuple[Path, ...]:
+    """Every place of the two lists that models are looked for in."""
+    return (*model_folders(data_dir), *recent_models(data_dir))
+
+
 def remember_models(data_dir: Path, opened: tuple[Path, ...]) -> bool:
     """Puts what was opened first; whether any is new. Raises DiskError where it cannot be kept."""
     known = recent_models(data_dir)
@@ -64,7 +79,7 @@ def _read(file: Path) -> tuple[Path, ...]:
     if not file.is_file():
         return ()
     try:
-        listed = json.loads(file.read_text(encoding="utf-8"))
+        listed = read_json(file)
         return tuple(Path(one) for one in listed if isinstance(one, str))
     except (OSError, ValueError, TypeError) as error:
         log.warning("%s cannot be read (%s): what is in it is left out.", file, error)
@@ -72,9 +87,4 @@ def _read(file: Path) -> tuple[Path, ...]:
 
 
 def _write(file: Path, paths: tuple[Path, ...]) -> None:
-    part = file.with_name(f"{file.name}.part")
-    try:
-        part.write_text(json.dumps([str(one) for one in paths], indent=1), encoding="utf-8")
-        part.replace(file)
-    except OSError as error:
-        raise DiskError.at(file.parent, error) from error
+    write_private(file, json.dumps([str(one) for one in paths], indent=1))

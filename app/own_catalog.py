@@ -17,6 +17,7 @@ import yaml
 
 from engine.errors import CatalogError
 from engine.loading.catalog import load_catalog
+from engine.yaml_text import YAML_LOADER
 
 _SECTION = r"^{name}:[ \t]*(?:#.*)?$"
 
@@ -74,7 +75,7 @@ def remove(file: Path, shipped: Path, section: str, identity: str) -> bool:
     if _entry(file, shipped, section, identity) is None:
         return False
     text = file.read_text(encoding="utf-8")
-    root: Any = yaml.compose(text, Loader=yaml.SafeLoader)
+    root: Any = yaml.compose(text, Loader=YAML_LOADER)
     entries = next(value for key, value in root.value if key.value == section)
     own = next(
         node
@@ -102,7 +103,9 @@ def _entry(
     if not file.is_file():
         return None
     load_catalog(shipped, file)
-    entries = (yaml.safe_load(file.read_text(encoding="utf-8")) or {}).get(section) or ()
+    entries = (yaml.load(file.read_text(encoding="utf-8"), Loader=YAML_LOADER) or {}).get(
+        section
+    ) or ()
     return next((entry for entry in entries if entry["id"] == identity), None)
 
 

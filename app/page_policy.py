@@ -35,7 +35,7 @@ def content_policy(nonce: str = "", hashes: Sequence[str] = ()) -> str:
     return "; ".join(
         (
             "default-src 'self' data: blob:",
-            f"script-src 'self'{inline} 'unsafe-eval' blob:",
+            f"script-src 'self'{inline} 'unsafe-eval'",
             "style-src 'self' 'unsafe-inline'",
             "connect-src 'self' data: blob:",
             "frame-ancestors 'self'",

@@ -25,7 +25,7 @@ FILE = "settings.json"
 _VERSION = 1
 COMPUTING = ("device", "threads", "native")
 """The settings of how a pair is computed, by the names of LoadRequest's fields."""
-PAIR = ("target", "draft", "heads", "quantization", "kv_cache_dtype")
+PAIR = ("target", "draft", "heads", "quantization", "kv_cache_dtype", "context")
 """LoadRequest's fields that say which pair, and how it is held."""
 _GIVEN = ("pair", "head", "quantization", "kv_cache_dtype")
 """The command line's names of these."""
@@ -34,7 +34,7 @@ _GIVEN = ("pair", "head", "quantization", "kv_cache_dtype")
 class StartWith(StrEnum):
     """Which pair the app begins with."""
 
-    SHIPPED = "shipped"
+    SHIPPED = "pip"
     LAST = "last"
     CHOSEN = "chosen"
 
@@ -43,7 +43,7 @@ class StartWith(StrEnum):
 class Preferences:
     """``chosen`` and ``last`` are pairs, by ``PAIR`` alone; the others as in LoadRequest."""
 
-    start_with: StartWith = StartWith.SHIPPED
+    start_with: StartWith = StartWith.LAST
     chosen: LoadRequest | None = None
     last: LoadRequest | None = None
     device: str = AUTO
@@ -61,7 +61,7 @@ class Preferences:
         own = {name: getattr(self, name) for name in COMPUTING if name not in fixed}
         pair = self.pair
         if pair is not None and not set(_GIVEN) & set(fixed):
-            own |= {name: getattr(pair, name) for name in PAIR}
+            own |= {name: getattr(pair, name) for name in PAIR if name not in fixed}
         return replace(given, **own)
 
 
@@ -136,7 +136,7 @@ def _parse(kept: dict[str, Any], path: Path) -> Preferences:
 
 def _pair(value: dict[str, Any]) -> LoadRequest:
     """The fields of ``PAIR`` and no other. Raises InvalidRequest, KeyError or TypeError."""
-    pair = {name: value[name] for name in PAIR}
+    pair = {"context": None, **{name: value[name] for name in PAIR if name in value}}
     draft = pair["draft"]
     return LoadRequest(
         **{
@@ -154,8 +154,13 @@ def _whole(name: str) -> str:
     return str(path.absolute()) if path.exists() else str(name)
 
 
+def _start_with(value: str) -> StartWith:
+    """Files used to say "shipped" unasked, before the last pair was the default."""
+    return StartWith.LAST if value == "shipped" else StartWith(value)
+
+
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "start_with": StartWith,
+    "start_with": _start_with,
     "chosen": _pair,
     "last": _pair,
     "device": str,

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from app import paths
 from app.downloads import Downloads
 from app.found_models import Drafts, FoundModels
 from app.loading import PairLoader
+from app.model_folders import searched
 from app.preferences import PreferencesFile
 from app.recent_errors import RecentErrors
 from app.request_log import RequestLog
 from app.switch import Serving
+from engine import wire
 from engine.api import Engine
 from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
-from engine.loading.discovery import System
-from engine.loading.drafts import DraftChoice, preference
+from engine.loading.discovery import System, has_room, with_best_draft
+from engine.loading.drafts import DraftChoice, best_draft, preference
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec
 from engine.switching import SwitchingEngine
@@ -37,7 +40,7 @@ class Runtime:
     ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
     ``alone``: whether no other app uses the data folder. ``serving``: of the API, and ``requests`` what
     asks it. ``fixed``: what the command line stated, by its names there, which no setting changes.
-    ``complaints`` are the last ones.
+    ``complaints`` are the last ones. ``instance``: its name in ``Via`` headers.
     """
 
     engine: Engine
@@ -49,6 +52,7 @@ class Runtime:
     alone: bool = True
     serving: Serving = field(default_factory=Serving)
     fixed: frozenset[str] = frozenset()
+    instance: str = wire.INSTANCE
     complaints: RecentErrors = field(default_factory=RecentErrors)
     preferences: PreferencesFile = field(init=False)
     loader: PairLoader = field(init=False)
@@ -59,7 +63,9 @@ class Runtime:
 
     def __post_init__(self) -> None:
         self.preferences = PreferencesFile(self.data_dir)
-        self.loader = PairLoader(self.engine, self.known, self.preferences.remember)
+        self.loader = PairLoader(
+            self.engine, self.known, self.with_best_draft, self.preferences.remember
+        )
         self.found = FoundModels(self.data_dir, self.models, self.system, self.locate)
         self.ending.callback(self.found.close)
         self.downloads = Downloads(self.data_dir, self.models, self.found.scan)
@@ -75,7 +81,8 @@ class Runtime:
 
     def request(self, target: str, draft: str | None = None) -> LoadRequest:
         """A pair that was chosen while the app runs, computed as it was started: on that device, with
-        those threads and steps. How its weights are held suited the first pair alone."""
+        those threads and steps. How its weights are held suited the first pair alone, and so did its
+        context, unless the command line states one. ``draft`` None: the one that suits it best."""
         return replace(
             self.first,
             target=target,
@@ -83,7 +90,13 @@ class Runtime:
             heads=(),
             quantization=AUTO,
             kv_cache_dtype=AUTO,
+            context=self.first.context if "context" in self.fixed else None,
         )
+
+    def with_best_draft(self, request: LoadRequest) -> LoadRequest:
+        """Return ``request`` with the draft that suits its target, where none is named."""
+        folders = (self.models, *searched(self.data_dir))
+        return with_best_draft(request, self.known(), self.locate, self.system, folders)
 
     def beside_catalog(self) -> tuple[ModelSpec, ...]:
         """What was found and is not a model of the catalog, which it may be by another path."""
@@ -105,6 +118,16 @@ class Runtime:
         found = self.found.compare(target, (*here, *self.beside_catalog()))
         choices = sorted((*found.choices, *listed), key=preference)
         return Drafts(tuple(choices), scanning or found.pending)
+
+    def best_draft(self, target: ModelSpec, choices: Iterable[DraftChoice]) -> ModelSpec | None:
+        """Return what is loaded with ``target`` where nobody chooses: the draft of the catalog's pair of
+        that id, else the best of ``choices``; None for none."""
+        pair = next((pair for pair in self.catalog.pairs if pair.id == target.id), None)
+        if pair is not None:
+            return pair.draft
+        fitting = {c.spec: c for c in choices if c.fits and c.cross_vocabulary is None}
+        here = [spec for spec in fitting if self.locate(spec) is not None]
+        return best_draft(target, here, partial(has_room, target), self.catalog.paired(target))
 
     def another_engine(self) -> Engine:
         """One without a model, beside the app's own: who asks for it closes it."""
@@ -128,21 +151,27 @@ def read_catalog(data_dir: Path) -> Catalog:
     return catalog
 
 
-def create_runtime(data_dir: Path, first: LoadRequest) -> Runtime:
-    """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``."""
+def create_runtime(data_dir: Path, first: LoadRequest, *, for_programs: bool = False) -> Runtime:
+    """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``.
+
+    ``for_programs``: it serves the API alone, so that what grammars need is read behind each load.
+    """
 
     def catalog() -> Catalog:
         return runtime.known()
 
     models = hub.models_folder(data_dir)
-    runtime = Runtime(_engine(catalog, data_dir), read_catalog(data_dir), data_dir, models, first)
+    runtime = Runtime(
+        _engine(catalog, data_dir, for_programs), read_catalog(data_dir), data_dir, models, first
+    )
     return runtime
 
 
-def _engine(catalog: Callable[[], Catalog], data_dir: Path) -> Engine:
+def _engine(catalog: Callable[[], Catalog], data_dir: Path, for_programs: bool = False) -> Engine:
     return SwitchingEngine(
         catalog,
         models=hub.models_folder(data_dir),
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
+        grammars=for_programs,
     )

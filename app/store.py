@@ -27,6 +27,7 @@ from app.store_rows import (
     write_system,
 )
 from app.store_schema import REPLY_FORM, StoreError
+from engine.files import parse_json
 
 __all__ = [
     "FILE",
@@ -57,14 +58,21 @@ class Store(StoreFile):
         )
         return tuple(Chat(**{**row, "system": read_system(row["system"])}) for row in rows)
 
+    def written(self) -> float:
+        """When a chat was begun or gone on with last."""
+        (row,) = self._rows("select max(updated) latest from chats")
+        return float(row["latest"] or 0.0)
+
     def search(self, text: str) -> tuple[int, ...]:
-        """The chats that hold all words of ``text``, in their titles or messages; newest first."""
+        """The chats that hold all words of ``text``, in titles, messages or files, but not in what was
+        only thought; newest first."""
+        self._db.conn.create_function("answer", 3, _answer)
         found = "select id from chats where title like ? escape '~' union "
-        found += "select chat from messages where deleted is null and "
-        found += "(text like ? escape '~' or files like ? escape '~')"
+        found += "select chat from messages where deleted is null and (files like ? escape '~' or "
+        found += "text like ? escape '~' and answer(role, text, statistics) like ? escape '~')"
         words = [re.sub(r"([%_~])", r"~\1", word) for word in text.split()]
         holding = " and ".join(["deleted is null", *[f"id in ({found})"] * len(words)])
-        patterns = [f"%{word}%" for word in words for _ in range(3)]
+        patterns = [f"%{word}%" for word in words for _ in range(4)]
         rows = self._rows(
             f"select id from chats where {holding} order by updated desc, id desc", patterns
         )
@@ -228,6 +236,14 @@ class Store(StoreFile):
                 )
             return user, reply
 
+    def go_on(self, chat: int, message: int) -> None:
+        """A reply that had ended is written on; what it has stays kept meanwhile."""
+        with self._change() as db:
+            db.execute(
+                "update messages set status = 'running', error = null where id = ?", [message]
+            )
+            db.execute("update chats set updated = ? where id = ?", [time.time(), chat])
+
     def take_chat(
         self, title: str, messages: Iterable[StoredMessage], system: SystemPrompt | None = None
     ) -> int:
@@ -267,10 +283,14 @@ class Store(StoreFile):
         error: str | None = None,
         statistics: dict[str, Any] | None = None,
         trace: Iterable[str] = (),
+        anew: bool = False,
     ) -> None:
-        """Keep a reply as it stands, and append ``trace`` (JSON lines) to its rounds."""
+        """Keep a reply as it stands, and append ``trace`` (JSON lines) to its rounds; ``anew``: in their
+        place."""
         lines = "\n".join(trace)
         with self._change() as db:
+            if anew:
+                db.execute("delete from traces where message = ?", [message])
             cursor = db.execute(
                 "update messages set text = ?, marks = ?, status = ?, error = ?, statistics = ? "
                 "where id = ?",
@@ -293,7 +313,7 @@ class Store(StoreFile):
     def setting(self, name: str) -> Any:
         """A kept value, or None."""
         rows = self._rows("select value from settings where name = ?", [name])
-        return json.loads(rows[0]["value"]) if rows else None
+        return parse_json(rows[0]["value"]) if rows else None
 
     def keep_setting(self, name: str, value: Any) -> None:
         with self._change() as db:
@@ -302,6 +322,12 @@ class Store(StoreFile):
                 "on conflict (name) do update set value = excluded.value",
                 [name, json.dumps(value)],
             )
+
+
+def _answer(role: str, text: str, statistics: str | None) -> str:
+    """What a message says, without the thought before it; for SQL."""
+    known = parse_json(statistics) if statistics else None
+    return StoredMessage(0, 0, role, text, statistics=known).parts.answer
 
 
 def shorten(title: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 from sqlite_utils import Database
 
 from app import store_salvage, store_schema, store_tree
-from app.store_schema import DamagedStore
+from app.store_schema import DamagedStore, NoRoom, StoreError
 
 FILE = "chats.db"
 
@@ -29,15 +29,34 @@ class StoreFile:
         """Open or make the file, bring it up to date, and mark replies that a crash cut short.
 
         A file that is damaged, or another program's, is set aside with what can be read kept; ``notice``
-        then says so. Unless ``alone`` nothing of that is done and running replies are left as they are:
-        for a second process beside the app, which may be writing one just now. Raises StoreError for a
-        file that cannot be used, or that a newer version of Foretoken has written.
+        then says so. On a full disk the file can only be read, which ``notice`` says too, until a change
+        finds room. Unless ``alone`` damage is not mended and running replies are left as they are: for a
+        second process beside the app, which may be writing one just now. Raises StoreError for a file
+        that cannot be used, or that a newer version of Foretoken has written.
         """
         self._lock = threading.RLock()
         self._file, self._alone = folder / FILE, alone
         self.notice: str | None = None
-        self._db = self._checked() if alone else store_schema.open_database(self._file)
-        if alone:
+        self._no_room = False  # the file can only be read
+        try:
+            self._open()
+        except NoRoom as error:
+            try:
+                self._db = store_schema.open_readable(self._file)
+            except StoreError:
+                raise error from None
+            self._no_room, self.notice = True, f"{error} Until then chats can be read."
+
+    @property
+    def alone(self) -> bool:
+        """Whether no other process writes replies into the file."""
+        return self._alone
+
+    def _open(self) -> None:
+        """Open the file to be written. Raises StoreError; nothing is open then."""
+        self._db = self._checked() if self._alone else store_schema.open_database(self._file)
+        self._no_room = False
+        if self._alone:
             try:
                 with store_schema.explained(self._file), self._change() as db:
                     db.execute(
@@ -47,6 +66,16 @@ class StoreFile:
             except BaseException:
                 self.close()
                 raise
+
+    def _open_again(self) -> None:
+        """Open for writing what could only be read. Raises StoreError; it is as before then."""
+        self._db.conn.close()
+        try:
+            self._open()
+        except BaseException:
+            self._no_room, self._db = True, store_schema.open_readable(self._file)
+            raise
+        self.notice = None
 
     def _checked(self) -> Database:
         try:
@@ -59,7 +88,7 @@ class StoreFile:
     def close(self) -> None:
         """Afterwards the app's file holds everything by itself: its log is folded in."""
         with self._lock:
-            if self._alone:
+            if self._alone and not self._no_room:
                 store_schema.fold_log(self._db.conn)
             self._db.conn.close()
 
@@ -68,6 +97,8 @@ class StoreFile:
         """One transaction; the whole of it is in the file afterwards, or nothing. Raises StoreError for
         what the file, the disk or another program is the reason of."""
         with self._lock, self._explained():
+            if self._no_room:
+                self._open_again()
             connection = self._db.conn
             connection.execute("begin immediate")
             try:

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from app.history import TextFile, with_files
 from app.store_schema import REPLY_FORM
+from engine.files import parse_json
+from engine.request import Message
+from engine.thoughts import Thoughts, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +42,14 @@ class Folder:
     folded: bool
 
 
+Status = Literal["running", "done", "length", "cancelled", "failed", "interrupted"]
+STATUSES: tuple[str, ...] = get_args(Status)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message. ``marks`` are a reply's origin marks (see ``app.ui.view``); ``status`` is
-    running, done, length, cancelled, failed or interrupted. ``form`` is that of these and of
-    ``statistics``, see ``app.store_schema.REPLY_FORM``.
+    """One message. ``marks`` are a reply's origin marks (see ``app.ui.view``); ``status`` is one of
+    ``STATUSES``. ``form`` is that of these and of ``statistics``, see ``app.store_schema.REPLY_FORM``.
 
     ``beside``: the messages that could be shown in this place, itself among them, oldest first.
     ``left_out``: it is shown, and no model is given it. ``model`` and ``method`` wrote a reply."""
@@ -66,9 +72,18 @@ class StoredMessage:
     method: str | None = None
 
     @property
-    def prompt(self) -> str:
+    def parts(self) -> Thoughts:
+        """A reply's thought and its answer; a user's message is no reply."""
+        if self.role != "assistant":
+            return Thoughts.none(self.text)
+        known = (self.statistics or {}).get("thought")
+        return split(self.text, opened=isinstance(known, dict) and bool(known.get("opened")))
+
+    @property
+    def turn(self) -> Message:
         """What a model is given of it."""
-        return with_files(self.text, self.files)
+        parts = self.parts
+        return Message(self.role, with_files(parts.answer, self.files), reasoning=parts.thought)
 
 
 COLUMNS = (
@@ -81,8 +96,8 @@ def read_message(row: dict[str, Any], beside: Iterable[int]) -> StoredMessage:
     statistics, files = row.pop("statistics"), row.pop("files")
     return StoredMessage(
         **{**row, "shown": bool(row["shown"]), "left_out": bool(row["left_out"])},
-        statistics=json.loads(statistics) if statistics else None,
-        files=tuple(TextFile(**each) for each in json.loads(files)) if files else (),
+        statistics=parse_json(statistics) if statistics else None,
+        files=tuple(TextFile(**each) for each in parse_json(files)) if files else (),
         beside=tuple(beside),
     )
 
@@ -97,4 +112,4 @@ def write_system(system: SystemPrompt | None) -> str | None:
 
 
 def read_system(kept: str | None) -> SystemPrompt | None:
-    return SystemPrompt(**json.loads(kept)) if kept else None
+    return SystemPrompt(**parse_json(kept)) if kept else None

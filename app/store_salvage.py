@@ -1,25 +1,24 @@
 """Setting a damaged file of chats aside, and reading out of it what can still be read.
 
-SQLite stops at the first page that it cannot read. Rows before and behind such a page are reached from
-both ends of their table, and those between by their numbers.
+SQLite stops at the first page that it cannot read, so rows are taken from the pages themselves, and known
+by what stands in their columns.
 """
 
 from __future__ import annotations
 
-import json
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from app import store_tree
+from app import sqlite_pages, store_tree
+from app.sqlite_pages import Value
+from app.store_rows import STATUSES
 from app.store_schema import TABLES, DamagedStore, fold_log, open_database
-
-MOST_PROBED = 100_000
-"""Numbers of rows that are tried one by one between two readable ends."""
+from engine.files import parse_json
 
 LATER = ("folders",)
 """Tables that files of earlier versions lack."""
@@ -28,6 +27,9 @@ LOST = "Recovered"
 """The title of a chat whose own row could not be read."""
 
 Row = dict[str, Any]
+
+_STORED: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
+"""How values of a column are stored, by its type."""
 
 
 def set_aside(file: Path, damage: DamagedStore) -> str:
@@ -59,19 +61,23 @@ def set_aside(file: Path, damage: DamagedStore) -> str:
 
 
 def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
-    """How many chats and messages came over."""
+    """Copy what can be read; return how many chats and messages came over."""
     saved.execute("pragma foreign_keys = off")
     saved.execute("begin immediate")
-    with closing(sqlite3.connect(str(file), isolation_level=None, timeout=10)) as damaged:
-        damaged.row_factory = sqlite3.Row
-        damaged.text_factory = lambda raw: raw.decode("utf-8", "replace")
-        # Otherwise SQLite reads nothing at all of a file that is shorter than it says.
-        damaged.execute("pragma writable_schema = on")
-        chained = False
-        for table in (*TABLES, *LATER):
-            for row in _rows(damaged, table):
-                chained = chained or "parent" in row
-                _insert(saved, table, _sound(table, row))
+    kinds = [_Kind.of(table, saved) for table in (*TABLES, *LATER)]
+    log = file.with_name(file.name + "-wal")
+    known: set[tuple[str, int]] = set()
+    chained = False
+    for number, values in sqlite_pages.rows(
+        file.read_bytes(), log.read_bytes() if log.is_file() else b""
+    ):
+        kind = next((each for each in kinds if each.fits(values)), None)
+        if kind is None or (kind.table, number) in known:
+            continue
+        known.add((kind.table, number))
+        row = kind.row(number, values)
+        chained = chained or "parent" in row
+        _insert(saved, kind.table, _sound(kind.table, row))
     saved.execute(
         "insert into chats (id, title, created, updated) select chat, ?, min(created), max(created) "
         "from messages where chat not in (select id from chats) group by chat",
@@ -85,12 +91,54 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
     return counted[0], counted[1]
 
 
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """How rows of a table are known: ``columns`` are names with what may stand there. Those behind the
+    first ``needed`` were added later, and are missing in rows from before."""
+
+    table: str
+    columns: tuple[tuple[str, tuple[type, ...]], ...]
+    needed: int
+    numbered: str | None
+    """The column that is the row's number, which the row itself does not hold."""
+
+    @classmethod
+    def of(cls, table: str, saved: sqlite3.Connection) -> _Kind:
+        columns = saved.execute(f"pragma table_info({table})").fetchall()
+        keys = [name for _, name, type_, _, _, key in columns if key and type_ == "INTEGER"]
+        numbered = keys[0] if len(keys) == 1 else None
+        return cls(
+            table,
+            tuple(
+                (
+                    name,
+                    (type(None),)
+                    if name == numbered
+                    else _STORED[type_]
+                    if not_null
+                    else (*_STORED[type_], type(None)),
+                )
+                for _, name, type_, not_null, _, _ in columns
+            ),
+            len(TABLES.get(table, columns)),
+            numbered,
+        )
+
+    def fits(self, values: tuple[Value, ...]) -> bool:
+        return self.needed <= len(values) <= len(self.columns) and all(
+            isinstance(value, allowed)
+            for value, (_, allowed) in zip(values, self.columns, strict=False)
+        )
+
+    def row(self, number: int, values: tuple[Value, ...]) -> Row:
+        found = {name: value for (name, _), value in zip(self.columns, values, strict=False)}
+        return found if self.numbered is None else found | {self.numbered: number}
+
+
 def _insert(saved: sqlite3.Connection, table: str, row: Row) -> None:
-    known = {str(column[1]) for column in saved.execute(f"pragma table_info({table})")}
-    values = {name: value for name, value in row.items() if name in known}
-    names, places = ", ".join(values), ", ".join("?" * len(values))
+    names, places = ", ".join(row), ", ".join("?" * len(row))
     with suppress(sqlite3.Error):  # a row that is damaged itself
-        saved.execute(f"insert into {table} ({names}) values ({places})", list(values.values()))
+        saved.execute(f"insert into {table} ({names}) values ({places})", list(row.values()))
 
 
 def _sound(table: str, row: Row) -> Row:
@@ -101,6 +149,8 @@ def _sound(table: str, row: Row) -> Row:
             row[name] = None
     if table == "settings" and not _is_json(row["value"]):
         row["value"] = None  # which makes the row none
+    if table == "messages":
+        row["status"] = row["status"] if row["status"] in STATUSES else "interrupted"
     if table == "traces":
         row["lines"] = "\n".join(filter(_is_json, str(row["lines"]).split("\n")))
     return row
@@ -108,39 +158,10 @@ def _sound(table: str, row: Row) -> Row:
 
 def _is_json(text: object) -> bool:
     try:
-        json.loads(text)  # type: ignore[arg-type]  # a TypeError says as much
-    except (TypeError, ValueError):
+        parse_json(str(text))
+    except ValueError:
         return False
-    return True
-
-
-def _rows(damaged: sqlite3.Connection, table: str) -> Iterator[Row]:
-    """Every row that can be read, each once."""
-    first, last = 0, 0  # the numbers of the rows next to what cannot be read
-    broken = False
-    for order in ("asc", "desc"):
-        try:
-            for row in damaged.execute(
-                f"select rowid as number_, * from {table} order by rowid {order}"
-            ):
-                number = row["number_"]
-                if order == "desc" and number <= first:
-                    return
-                first, last = (number, last) if order == "asc" else (first, number)
-                yield _values(row)
-        except sqlite3.DatabaseError:
-            broken = True
-        if not broken:
-            return
-    for number in range(first + 1, min(last, first + MOST_PROBED)):
-        with suppress(sqlite3.DatabaseError):
-            found = damaged.execute(f"select * from {table} where rowid = ?", [number]).fetchone()
-            if found is not None:
-                yield _values(found)
-
-
-def _values(row: sqlite3.Row) -> Row:
-    return {name: row[name] for name in row.keys() if name != "number_"}  # noqa: SIM118 (no mapping)
+    return text is not None
 
 
 def _free_name(file: Path) -> Path:

@@ -6,7 +6,6 @@ is never changed: what is to be different gets a step of its own, at the end.
 
 from __future__ import annotations
 
-import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from typing import Any
 from sqlite_utils import Database, Migrations
 
 from engine.errors import ForetokenError, what_failed
+from engine.files import parse_json
 
 steps = Migrations("foretoken")
 REPLY_FORM = 1
@@ -30,6 +30,10 @@ A figure that is added is no such change: older rows do without it.
 
 class StoreError(ForetokenError):
     """The file of chats cannot be used: full disk, locked, not to be written, from a newer version."""
+
+
+class NoRoom(StoreError):
+    """The disk is full, or fails: what was kept before may still be read."""
 
 
 class DamagedStore(StoreError):
@@ -100,7 +104,7 @@ def _branch(db: Any) -> None:
     for message, lines in [(row[0], row[1]) for row in first.fetchall()]:
         for line in lines.split("\n")[:3]:
             with suppress(ValueError, AttributeError):
-                event = json.loads(line)
+                event = parse_json(line)
                 if event.get("type") == "started":
                     model = event.get("model")
                     model = "Pip" if model == "target" else model  # so its folder is called
@@ -141,6 +145,25 @@ def open_database(path: Path, *, check: bool = False) -> Database:
             raise
 
 
+def open_readable(path: Path) -> Database:
+    """Open the file for reading only, on a disk without room even for the log's index. Nobody else can
+    open it meanwhile. Raises StoreError, also for a file of an older version."""
+    with explained(path):
+        connection = sqlite3.connect(
+            f"{path.as_uri()}?mode=rw", uri=True, check_same_thread=False, isolation_level=None
+        )
+        try:
+            connection.execute("pragma locking_mode = exclusive")  # the index is in memory then
+            connection.execute("pragma query_only = on")
+            db = Database(connection)
+            if steps.pending(db):
+                raise sqlite3.OperationalError("it is of an older version, which cannot be changed")
+            return db
+        except BaseException:
+            connection.close()
+            raise
+
+
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
     """What fails while the file is opened, as a StoreError that says what to do."""
@@ -157,10 +180,11 @@ def explained(path: Path) -> Iterator[None]:
 
 def explain(error: sqlite3.Error, path: Path) -> StoreError:
     """What happened to the file, why, and what to do."""
-    kind = (getattr(error, "sqlite_errorname", None) or "").removeprefix("SQLITE_").split("_")[0]
-    match kind:
+    name = (getattr(error, "sqlite_errorname", None) or "").removeprefix("SQLITE_")
+    # To make the log's index larger is the first that fails on a full disk.
+    match "FULL" if name == "IOERR_SHMSIZE" else name.split("_")[0]:
         case "FULL":
-            return StoreError(
+            return NoRoom(
                 f"The disk is full, so nothing more can be kept in {path}. What was kept before is "
                 "there. Make room, then try again."
             )
@@ -175,7 +199,7 @@ def explain(error: sqlite3.Error, path: Path) -> StoreError:
                 "to write there, or choose another folder with --data-dir."
             )
         case "IOERR":
-            return StoreError(
+            return NoRoom(
                 f"The disk failed at {path}: {error}. Make room if it is full, look after the disk if it "
                 "is not, then try again."
             )

@@ -77,8 +77,9 @@ class ApiSwitch:
     def _check(self, on: bool) -> None:
         if on and self.needs_key and not self.api_key:
             raise ApiKeyMissing(
-                "Foretoken listens beyond this machine, so the API needs a key. Start with --api-key "
-                f"KEY, or with --host 127.0.0.1 for this machine only{self.or_page('set one')}."
+                "Foretoken listens beyond this machine, so the API needs a key. Start with "
+                "--api-key-file FILE, or with --host 127.0.0.1 for this machine only"
+                f"{self.or_page('set one')}."
             )
 
     def or_page(self, what: str) -> str:

@@ -24,6 +24,7 @@ from app.runtime import read_catalog
 from app.training_order import Order, derived
 from app.training_process import Process
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
+from engine.files import read_json, write_private
 from engine.loading import hub
 from engine.loading.request import LoadRequest
 from engine.train.folder import RunFolder
@@ -266,7 +267,7 @@ class Trainings:
 
     def _run(self) -> Run | None:
         try:
-            found = json.loads(self._current.read_text(encoding="utf-8"))
+            found = read_json(self._current)
             process = tuple(found.pop("process") or ()) or None
             run = Run(**{**found, "order": Order(**found["order"]), "process": process})
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -329,14 +330,15 @@ class Trainings:
                 self._own = training_process.start(map(str, words), log)
             born = training_process.put_behind(self._own.pid)
             self._save(replace(run, process=(self._own.pid, born)))
+        except DiskError:
+            self.close()
+            raise
         except OSError as error:
             self.close()
             raise DiskError.at(folder, error) from error
 
     def _save(self, run: Run) -> None:
-        partial = self._current.with_suffix(".partial")
-        partial.write_text(json.dumps(asdict(run), ensure_ascii=False), encoding="utf-8")
-        partial.replace(self._current)
+        write_private(self._current, json.dumps(asdict(run)))
 
     def _process(self, run: Run) -> Process | None:
         """What works on the run now, also where an app before this one started it."""

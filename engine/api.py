@@ -2,7 +2,7 @@
 
 ``Engine.load`` makes a ``LoadRequest`` into a ``Loaded`` with its ``Capabilities``; ``Engine.generate``
 makes a ``Request`` into a ``Generation``, whose events anybody may follow. The engine of this machine is
-``engine.local``'s; one that computes nothing, for tests, is ``engine.fake``'s.
+``engine.local``'s; one that computes nothing, for tests, stands in ``tests/support/fake_engine.py``.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from engine.request import (
 from engine.tool_calls.styles import CallStyle
 
 __all__ = [
+    "NO_TEMPLATE",
     "CacheListener",
     "Candidate",
     "Capabilities",
@@ -51,6 +52,9 @@ __all__ = [
 ]
 
 log = logging.getLogger(__name__)
+
+NO_TEMPLATE = "This model has no chat template: it continues your text."
+"""Among the notes on a base model."""
 
 Listener = Callable[[Event], None]
 """Called with each event in order, in the engine's thread: it returns quickly, and calls neither the
@@ -212,7 +216,8 @@ class Loaded:
     their id in the catalog, or by folder. ``quantization`` and ``kv_cache_dtype`` are what they resolved
     to. ``target_name`` and ``draft_name`` are what people call the models. ``compiled``: whether the
     target's step is the one compiled for this processor. ``server``: what answers elsewhere, in a few
-    words; "" on this machine. What a server does not tell is 0 or "" here.
+    words; "" on this machine. ``via``: the Foretokens that its requests go to (``engine.wire``). What a
+    server does not tell is 0 or "" here.
     """
 
     request: LoadRequest
@@ -234,11 +239,13 @@ class Loaded:
     notes: tuple[str, ...] = ()
     compiled: bool = False
     server: str = ""
+    via: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
-        """``name`` as an id that stands unquoted in a shell, a path and JSON."""
-        return slug(self.name)
+        """The target's name as an id that stands unquoted in a shell, a path and JSON: what drafts for it
+        changes no words, and is no part of it."""
+        return slug(self.target_name)
 
 
 def keeps_words(loaded: Loaded) -> bool:

@@ -59,7 +59,7 @@ BROKEN_LOGITS = (
 """A ModelError's message."""
 
 DEAD_END = "The grammar allows no token of the model here: it is a dead end. Correct the grammar."
-"""A ModelError's message."""
+"""An InvalidRequest's message."""
 
 
 class IncompatiblePair(ForetokenError):
@@ -76,6 +76,10 @@ class TokenNeeded(DownloadError):
 
 class LoadCancelled(ForetokenError):
     """Whoever asked for a load ended it; what was loaded before is still there."""
+
+
+class TooBusy(ForetokenError):
+    """Too much waits already; trying again in some seconds helps."""
 
 
 class NotLoaded(ForetokenError):

@@ -207,6 +207,7 @@ class Queued:
 @dataclass(frozen=True, slots=True)
 class Started:
     """The engine took the request up. ``seed`` makes the reply again, drawn or given.
+    ``thinking``: the prompt ends inside a thought, so the reply begins with the rest of it.
 
     ``prompt_tokens`` and ``seed`` are None where the engine does not tell them.
     """
@@ -216,6 +217,7 @@ class Started:
     acceptance: str
     prompt_tokens: tuple[int, ...] | None
     seed: int | None = 0
+    thinking: bool = False
 
 
 @dataclass(frozen=True, slots=True)

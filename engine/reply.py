@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from engine.errors import ForetokenError
-from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started, Token
+from engine.events import (
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Prefilled,
+    Queued,
+    Round,
+    Started,
+    Token,
+)
 from engine.stats import Statistics, Tally
+from engine.thoughts import Thoughts
 
 
 class ReplyState:
@@ -14,7 +27,9 @@ class ReplyState:
 
     ``prompt``: its tokens. ``tokens`` is None once the engine emitted text without tokens, and
     ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
-    None before.
+    None before. ``thoughts`` says where its thought stands, ``thinking`` whether it begins inside one,
+    and ``thought_s`` how long it took to write; ``added`` is what the last event added to thought and
+    answer for sure.
     """
 
     def __init__(self) -> None:
@@ -25,6 +40,10 @@ class ReplyState:
         self.seed: int | None = None
         self.reason: FinishReason | None = None
         self.error: str | None = None
+        self.thinking = False
+        self.thoughts = Thoughts()
+        self.thought_s: float | None = None
+        self.added = ("", "")
         self._tally = Tally()
 
     @classmethod
@@ -40,11 +59,17 @@ class ReplyState:
     def add(self, event: Event) -> None:
         """Takes the next event."""
         self._tally.add(event)
+        self.added = ("", "")
         match event:
             case Started():
                 self.prompt, self.seed = event.prompt_tokens or (), event.seed
+                self.thinking = event.thinking
+                self.thoughts = Thoughts(opened=event.thinking)
             case Emitted():
                 self.text += event.text
+                self.added = self.thoughts.read(event.text)
+                if self.added[0] or not self.thoughts.closed:
+                    self.thought_s = self._tally.decode_s
                 if event.tokens is None:
                     self.tokens = None
                 elif self.tokens is not None:
@@ -52,6 +77,7 @@ class ReplyState:
             case Finished():
                 self.text, self.token_ids = event.text, event.token_ids
                 self.reason = event.reason
+                self.added = self.thoughts.read(event.tail, last=True)
             case Failed():
                 self.error = event.message
             case _:
@@ -61,3 +87,34 @@ class ReplyState:
     def statistics(self) -> Statistics:
         """The figures so far."""
         return self._tally.statistics()
+
+
+class Resumed:
+    """Joins the events of a reply that is written on to those it had: together they are one reply's."""
+
+    def __init__(self, before: Sequence[Event] = ()) -> None:
+        """``before``: the events up to where the reply stopped; none for a reply that is new."""
+        kept = [e for e in before if isinstance(e, Started | Prefilled | Emitted)]
+        self._before, self._goes_on = kept, bool(kept)
+        self._rounds = sum(isinstance(e, Emitted) for e in kept)
+        self._state = ReplyState.of(kept)
+
+    def join(self, event: Event) -> Iterator[Event]:
+        """Return what to add to the reply for its next event."""
+        if isinstance(event, Queued) or not self._goes_on:
+            yield event
+            return
+        before, self._before = self._before, []
+        if before and isinstance(event, Started):
+            before[0] = event  # with the prompt that it goes on with
+        yield from before
+        match event:
+            case Emitted(round=Round() as round):
+                yield replace(event, round=replace(round, index=round.index + self._rounds))
+            case Finished(text=""):  # stopped before it went on
+                ids = tuple(token.id for token in self._state.tokens or ())
+                yield replace(event, text=self._state.text, token_ids=ids)
+            case Finished() | Failed():
+                yield event
+            case _:
+                pass

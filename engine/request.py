@@ -255,6 +255,7 @@ class Grammar:
 class Message:
     """One turn of a chat: role ``system``, ``user``, ``assistant`` or ``tool``.
 
+    ``reasoning``: what an assistant thought before; the chat template decides what of it is told again.
     ``tool_calls`` are an assistant's; ``tool_call_id`` says which of them a tool's message answers, and
     ``name`` which tool that was.
     """
@@ -264,6 +265,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str | None = None
     name: str | None = None
+    reasoning: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +281,8 @@ class Request:
     changes no words. OpenAI's Predicted Outputs.
     ``grammar``: what the reply must match; one that ``max_tokens`` cuts is the beginning of such a text.
     ``tools`` may be called by a reply to ``messages``, as ``tool_choice`` says.
+    ``begun``: tokens of the reply that stand already. It goes on behind them as if it had never stopped;
+    ``max_tokens`` counts those that are new.
     """
 
     messages: tuple[Message, ...] = ()
@@ -297,6 +301,7 @@ class Request:
     grammar: Grammar | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    begun: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)

@@ -133,6 +133,11 @@ class Tally:
         self._plainly_s, self._plainly_tokens = 0.0, 0
         self._counted: Counted | None = None
 
+    @property
+    def decode_s(self) -> float:
+        """Seconds in rounds so far."""
+        return self._decode
+
     def add(self, event: Event) -> None:
         """Counts one event of one reply."""
         match event:
@@ -233,6 +238,11 @@ def _completed(own: Statistics, counted: Counted) -> Statistics:
         told_acceptance_length=counted.acceptance_length if drafts else None,
         shared=counted.shared and drafts,
     )
+
+
+def times(ratio: float) -> str:
+    """How many times as fast, as pages and tables show it."""
+    return f"{ratio:.2f}×"
 
 
 def expected_tokens(acceptance: float, depth: int) -> float:

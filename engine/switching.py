@@ -25,10 +25,13 @@ class SwitchingEngine:
         models: Path | None = None,
         remembered: Path | None = None,
         measured: Path | None = None,
+        grammars: bool = False,
     ) -> None:
         """As for ``LocalEngine``."""
         self._catalog = catalog
-        self.local = LocalEngine(catalog, models=models, remembered=remembered, measured=measured)
+        self.local = LocalEngine(
+            catalog, models=models, remembered=remembered, measured=measured, grammars=grammars
+        )
         self._remote: RemoteEngine | None = None
         self._active: Engine = self.local
 

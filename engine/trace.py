@@ -4,8 +4,8 @@ Traces in files, traces of kept replies and scripts of tests are lines of it; wh
 projection of the same events (app/ui/view.py). A form that was once written can be read for ever: every
 version has a function that makes the next one's object of it. Offsets count Unicode characters.
 
-    3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives, and what an engine
-         elsewhere counted or said of a failure, only where there are any
+    3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives, that a reply begins inside
+         a thought, and what an engine elsewhere counted or said of a failure, only where there are any
     2    nothing of a round's likeliest tokens, nor of what a plain round takes
     1    no "v"; tokens without places, drafted tokens with what their round says of them too
 """
@@ -20,6 +20,7 @@ from typing import IO, Any
 from engine import events
 from engine.errors import InvalidRequest
 from engine.events import Event
+from engine.files import parse_json
 
 VERSION = 3
 
@@ -60,6 +61,8 @@ def to_json(event: Event) -> Json:
             value["tokens"] = [_token_to_json(token) for token in event.tokens]
         if event.round is not None:
             value["round"] = _round_to_json(event.round)
+    if isinstance(event, events.Started) and not event.thinking:
+        del value["thinking"]
     if isinstance(event, events.Failed):  # few say more than why
         value = {key: said for key, said in value.items() if said not in (None, False)}
     if isinstance(event, events.Finished):
@@ -89,11 +92,11 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
-                value = json.loads(line)
-            except json.JSONDecodeError as error:
+                value = parse_json(line)
+            except ValueError as error:
                 raise InvalidRequest(
                     "trace",
-                    f"line {number} of the trace is no JSON: {error.msg}. It may be cut off.",
+                    f"line {number} of the trace is no JSON: {error}. It may be cut off.",
                 ) from error
             yield reader.event(value, f"Line {number} of the trace")
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from engine.api import Generation
-from engine.errors import ForetokenError, NotLoaded
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.request import Request
 
@@ -237,7 +237,7 @@ class Turns:
                 job.steps = job.answer(generation, publish) or iter(())
             job.wait = next(job.steps, None)
         except ForetokenError as error:
-            self._end(job, str(error))
+            self._end(job, str(error), refused=isinstance(error, InvalidRequest))
         except Exception as error:  # the thread must outlive any bug
             log.exception("a generation failed")
             self._end(job, _failed_inside(error))
@@ -245,11 +245,11 @@ class Turns:
             if job.wait is None:
                 self._leave(job)
 
-    def _end(self, job: _Request, failed: str) -> None:
+    def _end(self, job: _Request, failed: str, refused: bool = False) -> None:
         job.steps = job.wait = None
         self._leave(job)
         if not job.generation.ended:  # what fails behind the last event is nothing to its readers
-            job.generation.publish(Failed(failed))
+            job.generation.publish(Failed(failed, refused))
 
     def _leave(self, job: _Request) -> None:
         with self._changed:

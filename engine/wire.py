@@ -1,10 +1,14 @@
-"""What is loaded, as one Foretoken tells another: capabilities as JSON, and back.
+"""What one Foretoken tells another: what it has loaded, as JSON and back, and who a request came through.
 
 Events go over the wire as ``engine.trace`` has them.
 """
 
 from __future__ import annotations
 
+import re
+import secrets
+from collections.abc import Iterable
+from contextvars import ContextVar
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
@@ -15,10 +19,28 @@ from engine.tool_calls.styles import CallStyle
 Json = dict[str, Any]
 Value = TypeVar("Value", CallStyle, Withheld)
 
+VIA = "Via"
+"""The header of RFC 9110 in which each server that hands a request on adds its name."""
+INSTANCE = f"foretoken-{secrets.token_hex(8)}"
+"""This process's name there. A request that comes back to it has gone round in a circle."""
+passed: ContextVar[tuple[str, ...]] = ContextVar("passed", default=())
+"""The Foretokens that the request being answered came through, the first one first."""
+_INSTANCE = re.compile(r"foretoken-[0-9a-f]{16}")
+
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
 _FLAGS = (
     "rounds", "probabilities", "tokens", "logit_bias", "alternatives", "grammars",
 )  # fmt: skip
+
+
+def via(instances: Iterable[str]) -> str:
+    """Return the value of a ``Via`` header that names these instances."""
+    return ", ".join(f"1.1 {each}" for each in instances)
+
+
+def instances_in(via: object) -> tuple[str, ...]:
+    """Return the instances that a ``Via`` header names; other servers in it are left out."""
+    return tuple(_INSTANCE.findall(str(via)))
 
 
 def capabilities_to_json(found: Capabilities) -> Json:

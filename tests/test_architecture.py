@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("engine.events", "engine.errors"),
+    ("engine.events", "engine.errors", "engine.files", "engine.yaml_text", "engine.thoughts"),
     ("engine.request", "engine.tool_calls"),
     ("engine.noise", "engine.stats", "engine.trace"),
     ("engine.reply",),
@@ -27,7 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.drafting",),
     ("engine.loading",),
     ("engine.api", "engine.turns", "engine.wire"),
-    ("engine.local", "engine.remote", "engine.fake", "engine.fake_rounds"),
+    ("engine.local", "engine.remote"),
     ("engine.switching",),
     ("engine.train", "engine.bench", "engine.plan"),
     (
@@ -48,6 +48,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "app.preferences",
         "app.recent_errors",
         "app.request_log",
+        "app.sqlite_pages",
         "app.switch",
         "app.watchers",
     ),
@@ -82,6 +83,8 @@ OPEN_TO_THE_APP = (
     "engine.api",
     "engine.errors",
     "engine.events",
+    "engine.files",
+    "engine.yaml_text",
     "engine.loading.catalog",
     "engine.loading.discovery",
     "engine.loading.drafts",
@@ -97,6 +100,7 @@ OPEN_TO_THE_APP = (
     "engine.reply",
     "engine.request",
     "engine.stats",
+    "engine.thoughts",
     "engine.tool_calls",
     "engine.trace",
     "engine.wire",
@@ -185,6 +189,38 @@ def floor_of(module: str) -> int | None:
         if any(module == name or module.startswith(name + ".") for name in floor):
             return index
     return None
+
+
+PARSES_ITSELF = {
+    "engine.files": "the one reader",
+    "engine.yaml_text": "the one reader of YAML",
+    "engine.grammar.bounds": "schemas of requests, where a RecursionError is a refusal",
+    "app.server.logged": "the app's own answers",
+    "app.worker.card": "a tokenizer that is loaded",
+    "engine.decoding.control_tokens": "a tokenizer that is loaded",
+    "engine.machine.worker_main": "what the app's own process asks",
+    "engine.machine.worker_process": "what the app's own process answers",
+    "engine.models.checkpoints.tokenizer": "a tokenizer that was just built",
+    "engine.tool_calls.values": "what a model wrote, and schemas of requests",
+    "engine.tool_calls.lark": "schemas of requests",
+    "engine.remote.body": "schemas of requests",
+    "engine.remote.ollama": "schemas of requests",
+}
+"""Who may call json.loads beside ``engine.files``, and of what: no file and no server's answer."""
+
+
+def test_files_and_servers_answers_are_parsed_within_bounds() -> None:
+    """json.loads of a deep text is a RecursionError, YAML's own loaders overflow the stack."""
+    unbounded = re.compile(r"json\.loads?\(|\.json\(\)|yaml\.(safe_load|SafeLoader\b(?!\())")
+    wrong = [
+        name_of(path)
+        for path in modules()
+        if name_of(path).startswith(("app", "engine"))
+        # Programs of their own, which speak with other engines' interpreters.
+        and not name_of(path).startswith("engine.bench.real.")
+        and unbounded.search(path.read_text(encoding="utf-8"))
+    ]
+    assert set(wrong) == set(PARSES_ITSELF)
 
 
 def test_every_module_has_a_place_in_the_order() -> None:
@@ -330,7 +366,7 @@ def test_the_engine_knows_no_pages_and_no_http() -> None:
 
 @pytest.mark.parametrize(
     "module",
-    ["engine.events", "engine.errors", "engine.request", "engine.fake", "app.loading", "app.cli"],
+    ["engine.events", "engine.errors", "engine.request", "engine.api", "app.loading", "app.cli"],
 )
 def test_what_must_be_quick_does_not_bring_torch(module: str) -> None:
     code = (

@@ -25,9 +25,9 @@ from app.store import Store
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.replies import SAVE_PERIOD
 from app.ui.settings import Settings
-from engine.fake import FakeEngine, Script
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
+from tests.support.fake_engine import FakeEngine, Script
 
 LATE = 0.5
 """Seconds beside ``SAVE_PERIOD`` that a busy machine may take to write."""

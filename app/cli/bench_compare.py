@@ -29,7 +29,7 @@ from engine.request import (
 
 if TYPE_CHECKING:
     from engine.api import Capabilities
-    from engine.bench.compare import Row
+    from engine.bench.sweep import Row
 
 
 @options.with_load
@@ -61,33 +61,35 @@ def compare(
 ) -> None:
     """Plain decoding against every proposer: speed, acceptance, and whether the words are equal."""
     from engine.bench import compare as bench
-    from engine.bench import prompts, verify_cost
+    from engine.bench import prompts, sweep, verify_cost
 
     held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = rule_named(acceptance)
-    sampling = Sampling(temperature=temperature, seed=seed)
+    Sampling(temperature=temperature, seed=seed)  # told before anything is loaded, as are depths
     controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():
-        Speculation(depth=value)  # told before anything is loaded
+        Speculation(depth=value)
     folder = paths.data_folder(data_dir)
     with open_here(load, folder, *(proposer or ())) as engine:
         loaded = engine.loaded
         assert loaded is not None
         names = proposer or [name for name in loaded.capabilities.names if name != PLAIN]
-        plan = bench.Plan(
+        plan = sweep.Plan(
             settings=tuple(
-                bench.Setting(name, value, control)
+                sweep.Setting(name, value, control)
                 for name in names
+                if name != PLAIN
                 for control in controls
                 for value in depth or (_depth(loaded.capabilities, name, control),)
             ),
-            sampling=sampling,
+            temperatures=(temperature,),
             acceptance=rule,
             max_tokens=max_tokens,
             repeats=repeats,
+            seed=seed,
         )
         with progress("Comparing") as on_progress:
-            rows = bench.run(engine, held, plan, on_progress)
+            rows = sweep.run(engine, held, plan, on_progress=on_progress).rows
         cost = engine.measure(verify_cost.measure)
     _print(rows, cost)
     if as_json:
@@ -103,6 +105,8 @@ def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
 
 
 def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
+    from engine.bench.compare import identical
+
     head = ("prompts", "proposer", "depth", "tok/s", "speed-up", "accepted", "length", "words")
     print(
         table(
@@ -116,7 +120,7 @@ def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
                     f"{row.speedup:.2f}x",
                     "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
                     f"{row.mean_acceptance_length or 0:.2f}",
-                    {True: "equal", False: "DIFFER", None: "-"}[row.identical],
+                    {True: "equal", False: "DIFFER", None: "-"}[identical(row)],
                 )
                 for row in rows
             ],

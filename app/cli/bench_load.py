@@ -60,7 +60,7 @@ def load(
     questions = bench.numbered(prompts.read(prompts_file or prompts.SHIPPED), bench.needed(plan))
     if load.parallel is None:
         load = replace(load, parallel=min(max(plan.clients), MAX_ROWS))
-    load = replace(load, context=CONTEXT)
+    load = replace(load, context=load.context or CONTEXT)
     with open_here(load, paths.data_folder(data_dir), proposer) as engine:
         assert engine.loaded is not None
         at_once = engine.loaded.capabilities.parallel

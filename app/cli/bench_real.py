@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import platform
-import re
+import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,10 +22,8 @@ from engine.loading.request import LoadRequest
 from engine.request import Speculation
 
 if TYPE_CHECKING:
-    from engine.bench.real.contest import Absence, Case, Program
+    from engine.bench.real.contest import Absence, Record
     from engine.bench.real.report import Report
-
-DEPTHS = (2, 4, 6)
 
 
 def real(
@@ -62,13 +58,16 @@ def real(
     depth: Annotated[
         list[int] | None,
         typer.Option(
-            help="Of our draft model, beside auto; repeatable. Default: 2, 4 and 6.",
+            help="Of our draft model, beside auto; repeatable.",
         ),
     ] = None,
     repeats: Annotated[
-        int, typer.Option(min=1, help="How often all take their turn; the middle one counts.")
+        int, typer.Option(min=1, help="How often all take their turn at most; medians count.")
     ] = 3,
-    max_tokens: Annotated[int, typer.Option(min=4, help="The longest reply.")] = 96,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="No turn starts that would end later; 0: no limit.")
+    ] = 5,
+    max_tokens: Annotated[int, typer.Option(min=4, help="The longest reply.")] = 48,
     prompts_file: Annotated[
         Path | None,
         typer.Option(
@@ -77,7 +76,16 @@ def real(
             "code, chat, JSON and rewriting.",
         ),
     ] = None,
-    each: Annotated[int, typer.Option(min=0, help="Prompts of each kind; 0: all.")] = 0,
+    each: Annotated[
+        int | None,
+        typer.Option(min=0, help="Prompts of each kind; 0: all. Default: 1, or all of --prompts."),
+    ] = None,
+    all_settings: Annotated[
+        bool,
+        typer.Option(
+            "--all-settings", help="Every setting of llama.cpp, not the usual ones alone."
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write OUT.md, OUT.json and OUT.svg.")] = None,
     quantization: options.QuantizationOption = "auto",
     native: options.NativeOption = True,
@@ -93,32 +101,46 @@ def real(
     from engine.bench import prompts
     from engine.bench.real import case as cases
     from engine.bench.real import contest
-    from engine.bench.real.own import NAME
-    from engine.bench.real.report import Report
+    from engine.bench.real import llama_cpp as llama
+    from engine.bench.real import openvino as genai
+    from engine.bench.real import transformers as hf
+    from engine.bench.real.own import NAME, Own
+    from engine.bench.real.report import Report, facts_of
 
     load = LoadRequest.parse(
         pair, quantization=quantization, device="cpu", native=native, threads=threads
     )
-    depths = tuple(depth or DEPTHS)
+    depths = tuple(depth or ())
     for value in depths:
         Speculation(depth=value)  # refused before anything is started
     if out is not None:
         check_writable(out)
+    if each is None:
+        each = 0 if prompts_file else 1
     held = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
     with Status() as status:
         compile_first(load, status)
         load = _by_files(load, paths.data_folder(data_dir), status)
         status.say(f"Reading {pair} ...")
         case, asked = cases.make(load, held, max_tokens)
-    line_up = _line_up(load, depths, case, llama_cpp, openvino, openvino_models, transformers)
+    line_up = [
+        Own(load, depths),
+        *llama.programs(llama_cpp, case, everything=all_settings),
+        *genai.programs(openvino, openvino_models, case),
+        *(hf.programs(case) if transformers else []),
+    ]
     with (
         tempfile.TemporaryDirectory(prefix="foretoken-real-") as logs,
         progress("Taking turns") as on_progress,
     ):
-        result = contest.run(line_up, asked, case, repeats, Path(logs), on_progress)
+        limit = 60 * minutes or math.inf
+        result = contest.run(
+            line_up, asked, case, repeats, Path(logs), on_progress, _print_turn, limit
+        )
     report = Report(result, NAME, case.eos)
     _print(report)
-    facts = _facts(case, repeats, len(asked))
+    done = max((row.repeats for row in report.rows), default=0)
+    facts = facts_of(case, done, len(asked))
     if out is not None:
         _write(out, report, facts, f"{case.target.stem} beside other engines")
     if as_json:
@@ -140,48 +162,19 @@ def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
     )
 
 
-def _line_up(
-    load: LoadRequest,
-    depths: tuple[int, ...],
-    case: Case,
-    llama_cpp: Path | None,
-    openvino: Path | None,
-    openvino_models: Path | None,
-    with_transformers: bool,
-) -> list[Program | Absence]:
-    """This engine, and the others in all their settings."""
-    from engine.bench.real import llama_cpp as llama
-    from engine.bench.real import openvino as genai
-    from engine.bench.real import transformers
-    from engine.bench.real.own import Own
+def _print_turn(turn: Sequence[Record] | Absence) -> None:
+    """Print the result of a turn as it comes."""
+    from engine.bench.real.contest import Absence, speed
 
-    return [
-        Own(load, depths),
-        *llama.programs(llama_cpp, case),
-        *genai.programs(openvino, openvino_models, case),
-        *(transformers.programs(case) if with_transformers else []),
-    ]
-
-
-def _facts(case: Case, repeats: int, prompts: int) -> dict[str, str]:
-    return {
-        "target": case.target.name,
-        "draft": case.draft.name if case.draft else "none",
-        "replies": f"{prompts} prompts, {case.limit} tokens at most, temperature 0",
-        "repeats": str(repeats),
-        "threads": str(case.threads),
-        "machine": f"{_processor()}, {platform.system()}",
-        "date": datetime.now(UTC).date().isoformat(),
-    }
-
-
-def _processor() -> str:
-    """As Linux calls it; elsewhere what Python knows."""
-    with contextlib.suppress(OSError):
-        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-        if found := re.search(r"^model name\s*: (.+)$", cpuinfo, re.MULTILINE):
-            return found[1]
-    return platform.processor() or platform.machine()
+    if isinstance(turn, Absence):
+        print(f"{turn.name} failed: {turn.reason.splitlines()[0]}", flush=True)
+        return
+    for setting in dict.fromkeys(record.setting for record in turn):
+        reached = speed([record.reply for record in turn if record.setting == setting])
+        print(
+            f"Turn {turn[0].repeat + 1}, {turn[0].engine}, {setting.name}: {reached:.1f} tokens/s",
+            flush=True,
+        )
 
 
 def _print(report: Report) -> None:

@@ -67,6 +67,13 @@ def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
             proposers.check_needs(name, drafting(pairing))
 
 
+def use_drafts(names: Sequence[str | None]) -> bool:
+    """Whether one of these proposers may use a draft model; None is the pair's default."""
+    from engine.drafting.proposers import available
+
+    return any(name not in available(frozenset()) for name in names)
+
+
 def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:
     """The options as values; raises ``InvalidRequest`` for a name or value that does not fit."""
     from engine.drafting.proposers import options_of

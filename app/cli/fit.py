@@ -43,8 +43,8 @@ def fit_command(
     ]
     rows.append(("app and work", "", human(room.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
-    held = f" in {found.held}" if found.held else ", by the catalog's sizes"
-    print(f"With {found.context:,} tokens of context{held}: {human(room.needed)} needed.")
+    needed = human(room.needed)
+    print(f"With {found.context:,} tokens of context, in {found.held}: {needed} needed.")
     print(room.sentence)
     if as_json:
         facts = {"context": found.context, "longest": found.longest, "held": found.held}

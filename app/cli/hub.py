@@ -61,7 +61,7 @@ def download_repository(text: str, file: str, models: Path) -> None:
     from engine.loading import hub
     from engine.loading.files import fetch
 
-    found = hub.look_up(text)
+    found = hub.look_up(text, models)
     spec = next((one for one in found.choices if one.file == file), None)
     if spec is None and not file and len(found.choices) == 1:
         spec = found.choices[0]

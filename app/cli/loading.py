@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
-from app.cli.drafting import check_needs
+from app.cli.drafting import check_needs, use_drafts
 from engine.errors import InvalidRequest, ModelError, OutOfMemory
 
 if TYPE_CHECKING:
@@ -23,16 +25,22 @@ if TYPE_CHECKING:
 E = TypeVar("E", bound="Engine")
 
 
+LINE_S = 15.0
+"""Seconds between two lines of a log about one step."""
+
+
 class Status:
-    """One changing line on standard error, where that is a terminal; elsewhere silence.
+    """One changing line on standard error, where that is a terminal; elsewhere silence, or a log.
 
     An ``engine.api.Watcher``; Ctrl-C is what cancels here.
     """
 
     cancelled = False
 
-    def __init__(self) -> None:
-        self._width = 0
+    def __init__(self, *, log: bool = False) -> None:
+        """``log``: print a line for each step, and each ``LINE_S`` of one, where there is no terminal."""
+        self._width, self._log = 0, log
+        self._step, self._told = "", 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -40,23 +48,28 @@ class Status:
     def __exit__(self, *error: object) -> None:
         self.say("")
 
-    def say(self, text: str) -> None:
-        """Replace the line."""
+    def say(self, text: str, step: str = "") -> None:
+        """Replace the line. ``step``: what is done, where the text says how far too."""
         if sys.stderr.isatty():
             end = "\r" if not text else ""
             print(f"\r{text.ljust(self._width)}", end=end, file=sys.stderr, flush=True)
             self._width = len(text)
+        elif self._log and text:
+            step, now = step or text, time.monotonic()
+            if step != self._step or now - self._told >= LINE_S:
+                self._step, self._told = step, now
+                print(text, file=sys.stderr, flush=True)
 
     def on_progress(self, progress: Progress) -> None:
         """Show how far a download has come."""
-        self.say(describe(progress))
+        self.say(describe(progress), progress.repository)
 
     def on_loading(self, progress: LoadProgress) -> None:
         """Show what is done, and how far it is."""
         from app.loading import STAGES
 
         share = "" if progress.fraction is None else f", {progress.fraction:.0%}"
-        self.say(f"Loading: {STAGES[progress.stage]}{share}")
+        self.say(f"Loading: {STAGES[progress.stage]}{share}", progress.stage)
 
 
 def describe(progress: Progress) -> str:
@@ -86,6 +99,31 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
     return fetch_pair(request, read_catalog(data_dir), models, status.on_progress)
 
 
+@cache
+def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> LoadRequest:
+    """Return ``request`` with the draft that suits its target best, where none is named and one of
+    ``proposers`` may use it (None: the pair's default may). Raises CatalogError or ModelError."""
+    from app.model_folders import searched
+    from app.runtime import read_catalog
+    from engine.loading import hub
+    from engine.loading.discovery import System, with_best_draft
+
+    if not use_drafts(proposers):
+        return request
+    models = hub.models_folder(data_dir)
+    locate = partial(hub.locate, models=models)
+    folders = (models, *searched(data_dir))
+    catalog = read_catalog(data_dir)
+    found = with_best_draft(request, catalog, locate, System.current(), folders)
+    if found.draft and request.draft is None:
+        print(
+            f"Note: {catalog.spec(found.draft).name} is loaded as the draft, as the best that fits here. "
+            f"To load none: --pair {request.target}::",
+            file=sys.stderr,
+        )
+    return found
+
+
 def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bool = False) -> None:
     """What is wrong with loads and the proposers they are for, as far as that can be known before
     anything is downloaded or loaded. ``here``: only a model on this machine will do.
@@ -96,16 +134,14 @@ def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bo
 
     catalog = read_catalog(data_dir)
     for request, proposer in asked:
-        check_needs((proposer,), catalog.named(request))
         if here:
             _check_here(request, catalog)
+        check_needs((proposer,), catalog.named(settled(request, data_dir, proposer)))
 
 
 def check_room(data_dir: Path, *requests: LoadRequest) -> None:
     """Whether pairs fit into memory beside each other, at least with the shortest context, before any is
     loaded. Servers take none, and of what is not here yet nothing may be known. Raises OutOfMemory."""
-    from functools import partial
-
     from app.runtime import read_catalog
     from engine.loading import fit, hub
     from engine.loading.forecast import forecast
@@ -156,16 +192,16 @@ def open_for_command(
 
 @contextlib.contextmanager
 def open_here(
-    request: LoadRequest, data_dir: Path, *proposers: str | None
+    request: LoadRequest, data_dir: Path, *proposers: str | None, log: bool = False
 ) -> Iterator[LocalEngine]:
     """The same on this machine, for what measures more than the door shows. Raises InvalidRequest for a
-    server too."""
+    server too. ``log`` as for ``Status``."""
     from app.runtime import read_catalog
     from engine.local.engine import LocalEngine
 
     catalog = read_catalog(data_dir)
     _check_here(request, catalog)
-    with _opened(LocalEngine, request, catalog, data_dir, proposers) as engine:
+    with _opened(LocalEngine, request, catalog, data_dir, proposers, log) as engine:
         yield engine
 
 
@@ -176,10 +212,12 @@ def _opened(
     catalog: Catalog,
     data_dir: Path,
     proposers: Sequence[str | None],
+    log: bool = False,
 ) -> Iterator[E]:
     from app import paths
     from engine.loading import hub
 
+    request = settled(request, data_dir, *proposers)
     check_needs(proposers, catalog.named(request))
     made = kind(
         lambda: catalog,
@@ -188,13 +226,13 @@ def _opened(
         measured=paths.measured(data_dir),
     )
     with contextlib.closing(made) as engine:
-        _load(engine, request, catalog)
+        _load(engine, request, catalog, Status(log=log))
         yield engine
 
 
-def _load(engine: Engine, request: LoadRequest, catalog: Catalog) -> None:
+def _load(engine: Engine, request: LoadRequest, catalog: Catalog, status: Status) -> None:
     elsewhere = bool(catalog.named(request).target.address)
-    with Status() as status:
+    with status:
         if not elsewhere:
             compile_first(request, status)
         status.say(f"{'Connecting to' if elsewhere else 'Loading'} {request.text} ...")
@@ -212,7 +250,7 @@ def compile_first(request: LoadRequest, status: Status) -> None:
         return
     place = devices.choose(request.device, native=request.native, cuda_graphs=request.cuda_graphs)
     if place.device.type == "cpu":
-        status.say("Compiling the decoder for this processor, once; some ten seconds ...")
+        status.say("Compiling the decoder for this processor, once; it may take minutes ...")
         try:
             build.build()
         except compilers.NoCompiler:

@@ -81,7 +81,7 @@ def list_models(
             entry["size"],
             entry["licence"] + (", gated" if entry["gated"] else ""),
             "yes" if entry["on_disk"] else "no",
-            {True: "yes", False: "no", None: "?"}[entry["fits"]],
+            f"in {entry['held']}" if entry["fits"] else "?" if entry["fits"] is None else "no",
             entry["source"],
         )
         for entry in entries
@@ -156,11 +156,13 @@ def check(
     as_json: options.JsonOption = False,
 ) -> None:
     """Check a folder: what model it holds and whether it can be used."""
-    from engine.loading.fit import ModelSize, fit, human
+    from engine.loading.catalog import local_spec
+    from engine.loading.fit import human
+    from engine.loading.forecast import by_sizes
     from engine.models.checkpoints.checkpoint import inspect
 
     found = inspect(path)
-    room = fit(ModelSize.of(found))
+    room = by_sizes([local_spec(path)]).room
     print(f"{found.path}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
     print(
         f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
@@ -236,8 +238,10 @@ def why(
 def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
     """One model as facts; ``fits`` None while its size is unknown."""
     from engine.loading import hub
-    from engine.loading.fit import ModelSize, fit, human
+    from engine.loading.fit import human
+    from engine.loading.forecast import by_sizes
 
+    room = by_sizes([spec]) if spec.parameters else None
     return {
         "id": spec.id,
         "name": spec.name,
@@ -247,6 +251,7 @@ def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
         "licence": spec.licence,
         "gated": spec.gated,
         "on_disk": hub.locate(spec, downloaded) is not None,
-        "fits": fit(ModelSize.of(spec)).fits if spec.parameters else None,
+        "fits": room and room.room.context > 0,
+        "held": room and room.held,
         "source": spec.repository or str(spec.path),
     }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import os
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
@@ -12,16 +14,24 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from app.main import DEFAULT_PAIR
+from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Control, Sampling, controller_named
+
+_LONGEST_KEY = 4096
+_KEY_IS_SEEN = (
+    "Every account of this machine can see the key of --api-key in the list of processes. Give it by "
+    "--api-key-file FILE or the variable FORETOKEN_API_KEY instead."
+)
 
 PairOption = Annotated[
     str,
     typer.Option(
         "--pair",
         metavar="PAIR",
-        help="pip, another pair of the catalog, or TARGET[::DRAFT], folders or GGUF files. "
-        "A head is added as ::HEAD_FOLDER. Or a server: http://HOST:PORT[/v1][#MODEL].",
+        help="pip, another pair of the catalog, or TARGET[::DRAFT], folders or GGUF files; TARGET alone "
+        "gets the draft that suits it best here, TARGET:: none. A head is added as ::HEAD_FOLDER. Or a "
+        "server: http://HOST:PORT[/v1][#MODEL].",
     ),
 ]
 HeadOption = Annotated[
@@ -38,14 +48,24 @@ DataDirOption = Annotated[
 HostOption = Annotated[
     str, typer.Option(help="The address to listen on; 127.0.0.1 is this machine only.")
 ]
-PortOption = Annotated[int, typer.Option(help="The port; if it is taken, the next free one.")]
+PortOption = Annotated[
+    int,
+    typer.Option(
+        help="The port, which must be free. Left out, it is the next free one from here on."
+    ),
+]
 ApiKeyOption = Annotated[
     str | None,
     typer.Option(
         "--api-key",
         envvar="FORETOKEN_API_KEY",
-        help="The key that API clients must send and the pages ask for; needed beyond this machine.",
+        help="The key that API clients must send and the pages ask for; needed beyond this machine. On "
+        "the command line other accounts can see it: use --api-key-file or the variable.",
     ),
+]
+ApiKeyFileOption = Annotated[
+    Path | None,
+    typer.Option("--api-key-file", metavar="FILE", help="A file whose only line is the API key."),
 ]
 OriginOption = Annotated[
     list[str] | None,
@@ -65,6 +85,12 @@ KVCacheOption = Annotated[
     typer.Option(
         "--kv-cache-dtype",
         help="auto (as the model computes), or fp8: half the memory, for the target on a CUDA GPU.",
+    ),
+]
+ContextOption = Annotated[
+    int | None,
+    typer.Option(
+        min=1, help="Tokens of context to take memory for. Default: the model's own, up to 32,768."
     ),
 ]
 ThreadsOption = Annotated[
@@ -129,6 +155,28 @@ def stated(context: typer.Context) -> frozenset[str]:
     return frozenset(n for n, s in sources.items() if s is not None and "DEFAULT" not in s.name)
 
 
+def key_of(context: typer.Context, key: str | None, file: Path | None) -> str | None:
+    """Return the API key; warn where others can read it. Raises InvalidRequest for a file without one."""
+    source = context.get_parameter_source("api_key")
+    typed = source is not None and source.name == "COMMANDLINE"
+    if file is None:
+        if typed:
+            print(f"Note: {_KEY_IS_SEEN}", file=sys.stderr)
+        return key
+    try:
+        with file.expanduser().open(encoding="utf-8") as opened:
+            kept = opened.read(_LONGEST_KEY + 1).strip()
+            mode = os.fstat(opened.fileno()).st_mode
+    except (OSError, ValueError) as error:
+        raise InvalidRequest("api_key_file", f"{file} cannot be read: {error}.") from error
+    if typed or not kept.isprintable() or len(kept.split()) != 1 or len(kept) > _LONGEST_KEY:
+        both = "Give --api-key or --api-key-file, not both."
+        raise InvalidRequest("api_key_file", both if typed else f"{file} holds no key: one word.")
+    if mode & 0o077 and os.name != "nt":
+        print(f"Note: Other accounts may read the key in {file}: chmod 600 {file}", file=sys.stderr)
+    return kept
+
+
 def control(text: str | None) -> Control | None:
     """The controller of that name, if one is named."""
     return None if text is None else controller_named(text)
@@ -161,6 +209,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
         _option("head", None, HeadOption),
         _option("quantization", "auto", QuantizationOption),
         _option("kv_cache_dtype", "auto", KVCacheOption),
+        _option("context", None, ContextOption),
         _option("native", True, NativeOption),
         _option("device", "auto", DeviceOption),
         _option("cuda_graphs", True, GraphsOption),

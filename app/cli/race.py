@@ -206,6 +206,7 @@ def _print(running: Race, found: Divergence | None) -> None:
     from engine.bench import race_report as report
 
     base, rival = report.names(running.contest)
+    word = {True: "equal", False: "differ"}
     figures = [report.pair_json(pair) for pair in running.pairs]
     rows = [
         (
@@ -213,14 +214,14 @@ def _print(running: Race, found: Divergence | None) -> None:
             f"{each['base_tokens_per_s']:.1f}",
             f"{each['rival_tokens_per_s']:.1f}",
             f"{each['ratio']:.2f}x",
-            "equal" if each["same_words"] else "differ",
+            word[each["same_words"]] if running.contest.compares_words else "-",
         )
         for number, each in enumerate(figures, start=1)
     ]
     print(table(("pair", f"{base}, tok/s", f"{rival}, tok/s", "ratio", "words"), rows, RIGHT))
     estimate = running.estimate
     if estimate is not None:
-        print(f"\n{report.certainty(estimate)}")
+        print(f"\n{report.certainty(estimate, running.noise)}")
         different = sum(not pair.same_words for pair in running.pairs)
         print(report.words(running.contest, different, found))
-    print(report.verdict(estimate, running.contest))
+    print(report.verdict(estimate, running.contest, running.noise))

@@ -75,7 +75,8 @@ def say(
     """Say one turn. Once it is answered, it and the reply join ``history``."""
     said = [*history, Message("user", turn)]
     reply = answer(engine, options.request(said), on_event)
-    history[:] = [*said, Message("assistant", reply.text)]
+    parts = reply.thoughts
+    history[:] = [*said, Message("assistant", parts.answer, reasoning=parts.thought)]
     return reply
 
 

@@ -15,12 +15,13 @@ from engine.loading.request import LoadRequest
 
 @options.with_load
 def serve(
-    context: typer.Context,
+    command: typer.Context,
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
     load: LoadRequest = main.DEFAULT_LOAD,
     data_dir: options.DataDirOption = None,
     api_key: options.ApiKeyOption = None,
+    api_key_file: options.ApiKeyFileOption = None,
     allow_origin: options.OriginOption = None,
     load_on_demand: Annotated[
         bool,
@@ -41,10 +42,10 @@ def serve(
             host=host,
             port=port,
             load=load,
-            fixed=options.stated(context),
+            fixed=options.stated(command),
             data_dir=data_dir,
             api=True,
-            api_key=api_key,
+            api_key=options.key_of(command, api_key, api_key_file),
             origins=tuple(allow_origin or ()),
             browser=False,
             pages=False,

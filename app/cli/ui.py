@@ -14,7 +14,7 @@ from engine.loading.request import LoadRequest
 
 @options.with_load
 def ui(
-    context: typer.Context,
+    command: typer.Context,
     port: options.PortOption = main.DEFAULT_PORT,
     host: options.HostOption = main.DEFAULT_HOST,
     browser: Annotated[
@@ -26,6 +26,7 @@ def ui(
     ] = False,
     load: LoadRequest = main.DEFAULT_LOAD,
     api_key: options.ApiKeyOption = None,
+    api_key_file: options.ApiKeyFileOption = None,
     allow_origin: options.OriginOption = None,
     load_on_demand: Annotated[
         bool,
@@ -41,10 +42,10 @@ def ui(
             host=host,
             port=port,
             load=load,
-            fixed=options.stated(context),
+            fixed=options.stated(command),
             data_dir=data_dir,
             api=api,
-            api_key=api_key,
+            api_key=options.key_of(command, api_key, api_key_file),
             origins=tuple(allow_origin or ()),
             browser=browser,
             serving=Serving(load_on_demand),

@@ -63,9 +63,9 @@ def worker(
     check_loads(folder, (load, proposer), here=True)
     with_dynamo = _dynamo()
     config = with_dynamo.read_options(theirs or ())
-    with Status() as status:
+    with Status(log=True) as status:
         files = fetched(load, folder, status)
-    with open_here(load, folder, proposer) as engine:
+    with open_here(load, folder, proposer, log=True) as engine:
         loaded = engine.loaded
         assert loaded is not None
         from app.worker.card import write_card

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from app.server.errors import ended_early, failed
 from app.server.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request
-from engine.tool_calls.reading import Part, Said
+from engine.tool_calls.reading import Part, Said, Thought
 from engine.tool_calls.styles import CallStyle
 
 
@@ -36,12 +36,7 @@ class Answer:
     def add(self, event: Event) -> None:
         """Takes one event. Raises ApiError for a generation that failed or was cancelled."""
         self.reply.add(event)
-        if self.calls is not None:
-            self.parts = self.calls.add(event)
-        else:
-            text = event.text if isinstance(event, Emitted) else ""
-            text = event.tail if isinstance(event, Finished) else text
-            self.parts = [Said(text)] if text else []
+        self.parts = [*self._split(event)]
         match event:
             case Emitted(round=Round() as round):
                 self._add_round(round)
@@ -52,10 +47,27 @@ class Answer:
             case _:
                 pass
 
+    def _split(self, event: Event) -> Iterator[Part]:
+        """What an event adds; only a chat's reply has a thought."""
+        text = event.tail if isinstance(event, Finished) else getattr(event, "text", "")
+        thought, said = self.reply.added if self.request.messages else ("", text)
+        if thought:
+            yield Thought(thought)
+        if self.calls is not None:
+            yield from self.calls.add(said, last=isinstance(event, Finished))
+        elif said:
+            yield Said(said)
+
+    @property
+    def thought(self) -> str:
+        return self.reply.thoughts.thought if self.request.messages else ""
+
     @property
     def said(self) -> str:
-        """The reply's text, without calls."""
-        return self.reply.text if self.calls is None else self.calls.content
+        """What the reply says, without thought and calls."""
+        if self.calls is not None:
+            return self.calls.content
+        return self.reply.thoughts.answer if self.request.messages else self.reply.text
 
     @property
     def called(self) -> Sequence[WrittenCall]:

@@ -11,11 +11,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.defaults import Defaults
+from app.guard import OLLAMA
 from app.runtime import Runtime
 from app.server import document
 from app.server.counter import MAX_WAITING, Counter
 from app.server.dialects import ChatDialect, Dialect, TextDialect
-from app.server.errors import METHODS, READING, ApiError, Route
+from app.server.errors import READING, AnyMethod, ApiError, Route, unanswered
 from app.server.models import Models
 from app.server.ollama import routes as ollama
 from app.server.payload import JsonReply
@@ -76,18 +77,20 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
     responses.add_routes(router, service)
     ollama.add_routes(router, service)
 
-    @router.api_route("/v1", methods=METHODS)
-    @router.api_route("/v1/{path:path}", methods=METHODS)
     async def anything_else(http: HttpRequest) -> Response:
-        raise ApiError(
-            404,
-            f"There is no {http.method} {http.url.path}. There are GET /v1/models, "
-            "POST /v1/chat/completions, POST /v1/completions and POST /v1/responses; "
-            "GET /v1/openapi.json has all of it.",
-            code="unknown_endpoint",
-        )
+        known = _OF_OLLAMA if http.url.path.startswith(OLLAMA) else _OF_OPENAI
+        raise unanswered(http, router.routes, known)
 
+    for path in ("/v1", "/v1/{path:path}", "/api/{path:path}", "/health", "/metrics"):
+        router.add_api_route(path, anything_else, route_class_override=AnyMethod)
     return router
+
+
+_OF_OPENAI = (
+    "There are GET /v1/models, POST /v1/chat/completions, POST /v1/completions and POST /v1/responses; "
+    "GET /v1/openapi.json has all of it."
+)
+_OF_OLLAMA = "Of Ollama's protocol there are chat, generate, tags, show, ps and version."
 
 
 def _only_if(switch: ApiSwitch) -> Callable[[], None]:

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from app.server.answer import Answer
-from app.server.tools import CallsInReply
 from engine.events import FinishReason, Token
-from engine.tool_calls.reading import Arguments, Called, Part, Said
+from engine.tool_calls.reading import Arguments, Called, Part, Said, Thought
 
 NEVER = -9999.0
 """OpenAI's logarithm of a probability that is zero as far as the number format can tell."""
@@ -25,8 +24,9 @@ class Dialect(Protocol):
     def opening(self) -> dict[str, Any] | None:
         """What a stream's choice begins with."""
 
-    def said(self, text: str, tokens: Sequence[Token] | None) -> dict[str, Any]:
-        """Some of a stream's text, and the tokens it came with, where they are known."""
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+        """What the answer's last event added to a stream, and the tokens it came with, where they are
+        known."""
 
     def ended(self, reason: str) -> dict[str, Any]:
         """A stream's last choice."""
@@ -46,14 +46,13 @@ class ChatDialect:
     def opening(self) -> dict[str, Any] | None:
         return self._delta({"role": "assistant", "content": ""})
 
-    def said(self, text: str, tokens: Sequence[Token] | None) -> dict[str, Any]:
-        return self._delta({"content": text}) | {"logprobs": self._logprobs(tokens)}
-
     def ended(self, reason: str) -> dict[str, Any]:
         return self._delta({}) | {"finish_reason": reason}
 
     def choice(self, answer: Answer) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": answer.said, "refusal": None}
+        if answer.thought:
+            message["reasoning_content"] = answer.thought
         if answer.called:
             message["content"] = answer.said or None
             message["tool_calls"] = [
@@ -65,12 +64,10 @@ class ChatDialect:
             "finish_reason": chat_reason(answer),
         }
 
-    def added(
-        self, calls: CallsInReply, parts: Sequence[Part], tokens: Sequence[Token] | None
-    ) -> Iterator[dict[str, Any]]:
-        """Parts of a stream in which calls are told apart; the first has all of the tokens."""
-        deltas = [_delta(calls, part) for part in parts]
-        for delta in deltas or ([{}] if tokens and self._wanted else []):
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+        """The first of the parts has all of the tokens."""
+        deltas = [_delta(answer, part) for part in answer.parts]
+        for delta in deltas or ([{"content": ""}] if tokens and self._wanted else []):
             yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
             tokens = None
 
@@ -95,8 +92,10 @@ class TextDialect:
     def opening(self) -> dict[str, Any] | None:
         return None
 
-    def said(self, text: str, tokens: Sequence[Token] | None) -> dict[str, Any]:
-        return self._choice(text, self._logprobs(tokens), None)
+    def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
+        text = "".join(part.text for part in answer.parts if isinstance(part, Said))
+        if text or (tokens and self._wanted):
+            yield self._choice(text, self._logprobs(tokens), None)
 
     def ended(self, reason: str) -> dict[str, Any]:
         return self._choice("", None, reason)
@@ -127,13 +126,15 @@ def chat_reason(answer: Answer) -> str | None:
     return "tool_calls" if answer.called and reason is FinishReason.STOP else reason
 
 
-def _delta(calls: CallsInReply, part: Part) -> dict[str, Any]:
+def _delta(answer: Answer, part: Part) -> dict[str, Any]:
     """What a chat's stream says of a part of its reply."""
     match part:
+        case Thought(text):
+            return {"reasoning_content": text}
         case Said(text):
             return {"content": text}
         case Called(index, name):
-            opened = {"index": index, "id": calls.calls[index].id, **_call(name, "")}
+            opened = {"index": index, "id": answer.called[index].id, **_call(name, "")}
             return {"tool_calls": [opened]}
         case Arguments(index, text):
             return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}

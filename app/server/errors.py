@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from fastapi.routing import APIRoute
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
+from starlette.routing import BaseRoute, Match
+from starlette.types import Receive, Scope, Send
 
 from app.guard import OLLAMA
 from app.request_log import asked
 from app.server.payload import JsonReply
-from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded
+from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy
 from engine.events import Failed
 
 log = logging.getLogger(__name__)
@@ -22,8 +24,6 @@ log = logging.getLogger(__name__)
 RETRY_S = 2
 """When a client may try again: most waits are about one short reply long."""
 
-METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]
-"""Those that a path without an answer is told in the API's form."""
 READING = ["GET", "HEAD"]
 
 CLIENT_LEFT = 499
@@ -43,12 +43,14 @@ class ApiError(Exception):
         param: str | None = None,
         retry: int | None = None,
         hang_up: bool = False,
+        allow: str | None = None,
     ) -> None:
         """``retry``: after how many seconds the client is told to try again. ``hang_up``: nothing more
-        is expected on this connection."""
+        is expected on this connection. ``allow``: the methods that the path has."""
         super().__init__(message)
         self.status, self.message, self.code = status, message, code
         self.kind, self.param, self.retry, self.hang_up = kind, param, retry, hang_up
+        self.allow = allow
 
     def body(self) -> dict[str, Any]:
         return {
@@ -71,6 +73,8 @@ class ApiError(Exception):
         headers = {} if self.retry is None else {"Retry-After": str(self.retry)}
         if self.hang_up:
             headers["Connection"] = "close"
+        if self.allow is not None:
+            headers["Allow"] = self.allow
         return JsonReply(body, status_code=self.status, headers=headers)
 
 
@@ -150,6 +154,10 @@ def translate(error: Exception) -> ApiError:
             return ApiError(400, str(error), code="invalid_value", param=error.field)
         case NotLoaded():
             return not_loaded(str(error))
+        case TooBusy():
+            return ApiError(
+                429, str(error), code="queue_full", kind="rate_limit_error", retry=RETRY_S
+            )
         case ForetokenError():
             return engine_failed(str(error))
         case _:
@@ -160,11 +168,19 @@ def translate(error: Exception) -> ApiError:
             )
 
 
-async def unknown_method(request: Request, error: Exception) -> Response:
-    """A method that a path does not have, in the API's form too."""
-    message = f"There is no {request.method} {request.url.path}."
-    told = ApiError(404, message, code="unknown_endpoint")
-    return told.plain() if request.url.path.startswith(OLLAMA) else told.reply()
+def unanswered(request: Request, routes: Iterable[BaseRoute], known: str) -> ApiError:
+    """Return a 405 for a path that has other methods, else a 404. ``known``: which endpoints exist."""
+    path = request.url.path
+    allowed: set[str] = set()
+    for route in routes:
+        if isinstance(route, Route) and not isinstance(route, AnyMethod):
+            allowed |= (route.path_regex.match(path) and route.methods) or set()
+    if not allowed:
+        message = f"There is no {request.method} {path}. {known}"
+        return ApiError(404, message, code="unknown_endpoint")
+    allow = ", ".join(sorted(allowed))
+    message = f"{path} has no {request.method}. It has {allow}. {known}"
+    return ApiError(405, message, code="method_not_allowed", allow=allow)
 
 
 class Route(APIRoute):
@@ -180,6 +196,19 @@ class Route(APIRoute):
                 return Response(status_code=CLIENT_LEFT)
             except Exception as error:
                 told = translate(error)
+                # Its frames hold the body, and anyio's one of them the error: a circle of megabytes.
+                error.__traceback__ = told.__traceback__ = None
                 return told.plain() if request.url.path.startswith(OLLAMA) else told.reply()
 
         return answer
+
+
+class AnyMethod(Route):
+    """A route that answers every method, those that HTTP does not define too."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, found = super().matches(scope)
+        return (Match.FULL if match is Match.PARTIAL else match), found
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self.app(scope, receive, send)

@@ -7,7 +7,10 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+
+from anyio import to_thread
 
 from app.defaults import Defaults
 from app.loading import LoadState
@@ -15,7 +18,7 @@ from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
 from app.server.on_demand import Available, IdleUnloading, OnDemand
 from engine import wire
-from engine.api import Loaded
+from engine.api import Loaded, slug
 from engine.errors import ForetokenError
 from engine.loading.specs import ModelSpec
 
@@ -26,7 +29,7 @@ DEFAULT = "default"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
     """A model as lists of other protocols show it. ``modified``: when, in seconds since 1970.
-    ``calls``: whether it can be offered tools."""
+    ``calls``: whether it can be offered tools; ``place``: where its files lie, if they do."""
 
     id: str
     loaded: bool
@@ -37,6 +40,7 @@ class Described:
     is_gguf: bool
     modified: float
     calls: bool
+    place: Path | None
 
 
 class Models:
@@ -50,10 +54,11 @@ class Models:
         self._idle = (
             None
             if minutes is None or self._on_demand is None
-            else IdleUnloading(runtime, self._on_demand, 60 * minutes)
+            else IdleUnloading(runtime, 60 * minutes)
         )
         self._loading = asyncio.Lock()
         self._waiting = 0
+        self._unloading: set[asyncio.Future[None]] = set()
         self._defaults = Defaults(runtime.data_dir)
         self._created = int(time.time())
 
@@ -109,11 +114,31 @@ class Models:
         finally:
             self._waiting -= 1
 
+    @property
+    def may_unload(self) -> bool:
+        """Whether requests may free the memory: where they can load what is gone then."""
+        return self._on_demand is not None
+
+    async def unload(self, name: str | None) -> None:
+        """Free the memory of the model that ``name`` means, behind the replies that wait for it. Raises
+        as ``describe``."""
+        if name:
+            await to_thread.run_sync(self.describe, name)
+        async with self._loading:
+            if self._is_loaded(name):
+                await to_thread.run_sync(self._runtime.engine.unload)
+
+    def unload_soon(self, loaded: Loaded) -> None:
+        """Do the same for what a request was answered by, without waiting for it."""
+        task = asyncio.ensure_future(self.unload(loaded.id))
+        self._unloading.add(task)
+        task.add_done_callback(self._unloading.discard)
+
     async def _need(self, name: str | None, on_demand: OnDemand) -> Loaded:
         await on_demand.settled()
-        if self._is_loaded(name):
-            return self.find(name)
         anything = name in (None, "", DEFAULT)
+        if self._is_loaded(name) and not (anything and on_demand.replaced):
+            return self.find(name)
         loaded = await on_demand.load(None if anything else name)
         if loaded is None and not anything:
             await on_demand.looked()
@@ -125,7 +150,8 @@ class Models:
         loaded = self._runtime.engine.loaded
         if loaded is None:
             return False
-        if name in (None, "", DEFAULT, loaded.id, loaded.name, loaded.target_name):
+        pair = (loaded.name, slug(loaded.name))
+        if name in (None, "", DEFAULT, loaded.id, loaded.target_name, *pair):
             return True
         found = None if self._on_demand is None or name is None else self._on_demand.named(name)
         return found is not None and _is(found, loaded)
@@ -174,6 +200,7 @@ class Models:
         spec: ModelSpec | None = None
         with suppress(ForetokenError):  # its files may have been moved since
             spec = self._runtime.known().spec(loaded.target_id)
+        place = self._runtime.locate(spec) if spec else None
         return Described(
             id=loaded.id,
             loaded=True,
@@ -182,12 +209,14 @@ class Models:
             context=loaded.context,
             quantization=loaded.quantization,
             is_gguf=bool(spec and spec.is_gguf),
-            modified=self._modified(spec) if spec else self._created,
+            modified=self._modified(place),
             calls=loaded.capabilities.calls is not None,
+            place=place,
         )
 
     def _offered(self, one: Available) -> Described:
         spec = one.spec
+        place = self._runtime.locate(spec)
         return Described(
             id=one.id,
             loaded=False,
@@ -196,12 +225,12 @@ class Models:
             context=spec.context,
             quantization=spec.quantization,
             is_gguf=spec.is_gguf,
-            modified=self._modified(spec),
+            modified=self._modified(place),
             calls=True,  # this machine's engine has them for every model
+            place=place,
         )
 
-    def _modified(self, spec: ModelSpec) -> float:
-        place = self._runtime.locate(spec)
+    def _modified(self, place: Path | None) -> float:
         try:
             return self._created if place is None else place.stat().st_mtime
         except OSError:  # it was moved meanwhile
@@ -239,6 +268,7 @@ class Models:
             "proposers": list(loaded.capabilities.names),
             "default": self._default(loaded),
             "capabilities": wire.capabilities_to_json(loaded.capabilities),
+            "via": wire.via((self._runtime.instance, *loaded.via)),
         }
 
 

@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
@@ -14,15 +14,12 @@ from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import not_loaded
 from engine.api import Loaded, slug
-from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.drafts import judge_draft
+from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.loading.specs import ModelSpec
+from engine.loading.specs import ModelSpec, Pairing
 
 _LOOK_S = 0.1
 """Between two looks whether a load that somebody else began is through."""
-_SMALLER = 3
-"""A draft has at most one part in so many of its target's parameters, or it would hardly pay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +36,21 @@ class OnDemand:
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self.last: LoadRequest | None = None
-        """What was unloaded because nobody used it: what "whatever is loaded" means then."""
+
+    @property
+    def replaced(self) -> bool:
+        """Whether another model is in memory than the one that was chosen for the app."""
+        chosen, loaded = self._runtime.loader.chosen, self._runtime.engine.loaded
+        return chosen is not None and (loaded is None or loaded.request != chosen.request)
 
     def available(self) -> list[Available]:
-        """Everything that lies here and can be a target, pairs of the catalog first."""
-        return list({one.id: one for one in reversed(list(self._found()))}.values())[::-1]
+        """Everything that lies here and can be a target, pairs of the catalog first; each target once."""
+        found: dict[str, Available] = {}
+        for one in self._found():
+            first = found.setdefault(one.id, one)
+            if first.spec.id == one.spec.id:
+                found[one.id] = replace(first, names=first.names | one.names)
+        return list(found.values())
 
     def named(self, name: str) -> Available | None:
         """The model that ``name`` means, if it is here."""
@@ -54,10 +60,11 @@ class OnDemand:
         )
 
     async def load(self, name: str | None) -> Loaded | None:
-        """Loads what ``name`` means, with the draft that suits it; None where nothing here has that
-        name. None as a name is what was unloaded last. Raises ApiError where it cannot be loaded."""
+        """Load what ``name`` means, with the draft that suits it; None where nothing here has that
+        name. None as a name is what was chosen for the app. Raises ApiError where it cannot be loaded."""
         if name is None:
-            request = self.last
+            chosen = self._runtime.loader.chosen
+            request = None if chosen is None else chosen.request
         else:
             request = await to_thread.run_sync(self._request, name)
         if request is None:
@@ -65,14 +72,13 @@ class OnDemand:
         await self.settled()
         loader = self._runtime.loader
         try:
-            thread = loader.start(request)
+            thread = loader.start(request, chosen=False)
         except InvalidRequest as error:  # a page was faster
             raise not_loaded(str(error)) from error
         await to_thread.run_sync(thread.join)
         loaded, status = self._runtime.engine.loaded, loader.status
         if loaded is None or status.state is not LoadState.READY:
             raise not_loaded(status.message or "Loading was cancelled. Ask again.")
-        self.last = request
         return loaded
 
     async def settled(self) -> None:
@@ -88,52 +94,47 @@ class OnDemand:
 
     def _found(self) -> Iterator[Available]:
         runtime = self._runtime
-        for pair in runtime.catalog.pairs:
-            parts = (pair.target, *((pair.draft,) if pair.draft else ()))
-            if all(runtime.locate(spec) for spec in parts):
-                yield _available(pair.target, pair.id or pair.target.id)
+        for pair in self._pairs():
+            yield _available(pair.target, pair.id, pair.name)
         for spec in (*runtime.catalog.models, *runtime.beside_catalog()):
             if runtime.locate(spec) is not None:
-                yield _available(spec, spec.called)
+                yield _available(spec)
+
+    def _pairs(self) -> Iterator[Pairing]:
+        """The catalog's pairs whose models lie here."""
+        for pair in self._runtime.catalog.pairs:
+            parts = (pair.target, *((pair.draft,) if pair.draft else ()))
+            if all(self._runtime.locate(spec) for spec in parts):
+                yield pair
 
     def _request(self, name: str) -> LoadRequest | None:
+        """What to load for ``name``: the app's own choice where it has that target, else a pair of it."""
         found = self.named(name)
         if found is None:
             return None
-        catalog = self._runtime.catalog
-        if any(pair.id == found.id for pair in catalog.pairs):
-            return self._runtime.request(found.id)
-        return self._runtime.request(found.spec.id, self._draft_for(found.spec))
-
-    def _draft_for(self, target: ModelSpec) -> str:
-        """The id of the model that drafts for ``target``: what the catalog pairs with it, else the
-        largest that fits and is small enough to pay; "" for none."""
-        runtime = self._runtime
-        here = {one.spec.id: one.spec for one in self.available() if one.spec.id != target.id}
-        for pair in runtime.catalog.pairs:
-            if pair.target.id == target.id and pair.draft is not None and pair.draft.id in here:
-                return pair.draft.id
-        small = [one for one in here.values() if 0 < one.parameters * _SMALLER <= target.parameters]
-        for spec in sorted(small, key=lambda one: -one.parameters):
-            try:
-                choice = judge_draft(target, spec, runtime.locate)
-            except (ForetokenError, OSError):
-                continue
-            if choice.fits and choice.cross_vocabulary is None:
-                return spec.id
-        return ""
+        runtime, chosen = self._runtime, self._runtime.loader.chosen
+        pairs = [pair.id for pair in self._pairs() if pair.target.id == found.spec.id]
+        if chosen is not None and chosen.target_id == found.spec.id:
+            return chosen.request
+        if pairs:
+            return runtime.request(name if name in pairs else pairs[0])
+        return runtime.request(found.spec.id)
 
 
-def _available(spec: ModelSpec, name: str) -> Available:
-    return Available(slug(name), spec, frozenset({name, spec.id, spec.name, spec.called}))
+def _available(spec: ModelSpec, *names: str) -> Available:
+    return Available(
+        slug(spec.called),
+        spec,
+        frozenset({*names, spec.id, spec.name, spec.called, slug(spec.name)}),
+    )
 
 
 class IdleUnloading:
     """Frees the models' memory once nothing was asked of the engine for ``seconds``."""
 
-    def __init__(self, runtime: Runtime, on_demand: OnDemand, seconds: float) -> None:
+    def __init__(self, runtime: Runtime, seconds: float) -> None:
         """Begins to look. It ends with the runtime."""
-        self._runtime, self._on_demand, self._seconds = runtime, on_demand, seconds
+        self._runtime, self._seconds = runtime, seconds
         self._ended = threading.Event()
         self._used = time.monotonic()
         runtime.ending.callback(self._ended.set)
@@ -149,5 +150,4 @@ class IdleUnloading:
             if engine.busy or self._runtime.loader.working:
                 self.touch()
             elif engine.loaded is not None and time.monotonic() - self._used >= self._seconds:
-                self._on_demand.last = engine.loaded.request
                 engine.unload()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from typing import TypeVar
 
 from pydantic import BaseModel
@@ -12,6 +11,7 @@ from starlette.requests import Request as HttpRequest
 from app.server.errors import ApiError
 from app.server.schemas import MAX_IDS, parse
 from app.server.unsupported import Refused, refuse
+from engine.files import TooMany, check_counts
 
 LARGEST_BODY = 16 * 2**20
 """Bytes; the longest context a model may have is far below this."""
@@ -21,8 +21,6 @@ is answered."""
 MOST_VALUES = MAX_IDS + MOST_CONTAINERS
 BODY_S = 30.0
 """Seconds for all of a body."""
-_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\Z)', re.DOTALL)
-"""A string of JSON, or one that does not end. It never goes back: each byte takes the same time."""
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -41,35 +39,23 @@ async def read(http: HttpRequest, kind: type[Body], refused: Refused) -> Body:
             code="request_timeout",
             hang_up=True,
         ) from None
-    _check_shape(raw)
+    try:
+        check_counts(raw, MOST_CONTAINERS, MOST_VALUES)
+    except TooMany as error:
+        raise ApiError(
+            413, f"The body holds {error}. Send less at once.", code="too_large"
+        ) from None
     body = parse(kind, raw, refused)
     refuse(body, refused)
     return body
 
 
-def _check_shape(raw: bytes) -> None:
-    """Raises a 413 for more values than any request needs. What stands in texts does not count."""
-    for marks, most, what in (
-        (b"[{", MOST_CONTAINERS, "lists and objects"),
-        (b",", MOST_VALUES, "values"),
-    ):
-        if _count(raw, marks) > most and _count(_TEXT.sub(b"", raw), marks) > most:
-            raise ApiError(
-                413,
-                f"The body holds more than {most} {what}. Send less at once.",
-                code="too_large",
-            )
-
-
-def _count(raw: bytes, marks: bytes) -> int:
-    return sum(raw.count(mark) for mark in marks)
-
-
 async def _whole(http: HttpRequest) -> bytes:
     raw = bytearray()
+    declared = int(http.headers.get("content-length", 0))  # h11 lets digits through alone
     async for part in http.stream():
         raw += part
-        if len(raw) > LARGEST_BODY:
+        if max(len(raw), declared) > LARGEST_BODY:
             raise ApiError(
                 413, f"The body is larger than {LARGEST_BODY >> 20} MiB.", code="too_large"
             )

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from app.server import metrics
 from app.server.answer import Answer
 from app.server.counter import Ticket
-from app.server.dialects import ChatDialect, Dialect, chat_reason
+from app.server.dialects import Dialect, chat_reason
 from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT
 from app.server.payload import JsonReply
@@ -109,22 +109,15 @@ def _answer(request: Request, job: Job) -> Answer:
 def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
     """Adds ``event`` to ``answer``; the choices that a stream says of it, without their index."""
     answer.add(event)
-    dialect = job.dialect
     match event:
-        case Emitted() | Finished() if answer.calls and isinstance(dialect, ChatDialect):
-            tokens = event.tokens if isinstance(event, Emitted) else None
-            yield from dialect.added(answer.calls, answer.parts, tokens)
-            if isinstance(event, Finished):
-                yield dialect.ended(str(chat_reason(answer)))
         case Started():
             opening = job.dialect.opening()
             if opening is not None:
                 yield opening
-        case Emitted() if event.text or job.logprobs:
-            yield job.dialect.said(event.text, event.tokens)
+        case Emitted():
+            yield from job.dialect.added(answer, event.tokens)
         case Finished():
-            if event.tail:
-                yield job.dialect.said(event.tail, ())
-            yield job.dialect.ended(event.reason)
+            yield from job.dialect.added(answer, None)
+            yield job.dialect.ended(str(chat_reason(answer)))
         case _:
             pass

@@ -268,6 +268,7 @@ def message_of(message: MessageBody, path: str) -> Message:
         tool_calls=calls_of(message.tool_calls),
         tool_call_id=message.tool_call_id,
         name=message.name if message.role == "tool" else None,
+        reasoning=message.reasoning_content or "",
     )
 
 

@@ -149,6 +149,7 @@ class MessageBody(_Body):
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=MAX_CHOICES)] | None = None
     tool_call_id: str | None = None
     name: str | None = None
+    reasoning_content: str | None = None
 
 
 class ChatBody(GenerationBody, ToolsBody):

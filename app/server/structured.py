@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.server.errors import missing
 from engine.errors import InvalidRequest
 from engine.request import Grammar, GrammarKind
+from engine.tool_calls.schemas import leaves_names_open
 
 MAX_CHOICES_OF_WORDS = 1024
 """Most texts that a reply may be chosen among."""
@@ -90,6 +91,17 @@ def field_of(
     return None if format is None else "response_format"
 
 
+def check_closed(schema: Any, field: str) -> None:
+    """Raise InvalidRequest for a schema that cannot be kept as ``strict`` promises: no name twice."""
+    if leaves_names_open(schema):
+        raise InvalidRequest(
+            field,
+            f"{field} is strict, and a part of it admits objects with further names, of which one could "
+            'come twice. Give each part a type, each array "items" and each object '
+            '"additionalProperties": false and no patternProperties, or leave strict out.',
+        )
+
+
 def _of_format(format: ResponseFormatBody) -> Grammar | None:
     match format.type:
         case "text":
@@ -100,6 +112,8 @@ def _of_format(format: ResponseFormatBody) -> Grammar | None:
             asked = format.json_schema
             if asked is None or asked.schema_ is None:
                 raise missing("response_format.json_schema" + ("" if asked is None else ".schema"))
+            if asked.strict:
+                check_closed(asked.schema_, "grammar")
             text = json.dumps(asked.schema_, ensure_ascii=False)
             return Grammar(GrammarKind.JSON_SCHEMA, text, strict=bool(asked.strict))
 

@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag
 
-from app.server.structured import StructureBody
+from app.server.structured import StructureBody, check_closed
 from engine.errors import InvalidRequest
-from engine.events import Emitted, Event, Finished
 from engine.request import Request
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import CallStyle
@@ -136,7 +135,7 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
     if len(given) > MAX_TOOLS:
         raise InvalidRequest("tools", f"tools are {len(given)}; {MAX_TOOLS} are the most.")
     return {
-        "tools": tuple(_tool(each.function) for each in given),
+        "tools": tuple(_tool(each.function, at) for at, each in enumerate(given)),
         "tool_choice": ToolChoice(
             Calling.REQUIRED if choice == "required" else Calling.AUTO,
             choice.function.name if isinstance(choice, NamedToolBody) else None,
@@ -206,15 +205,9 @@ class CallsInReply:
         self.content = ""
         self.calls: list[WrittenCall] = []
 
-    def add(self, event: Event) -> list[Part]:
-        """What ``event`` makes sure."""
-        match event:
-            case Emitted():
-                parts = [*self._reader.read(event.text)]
-            case Finished():
-                parts = [*self._reader.read(event.tail), *self._reader.end()]
-            case _:
-                parts = []
+    def add(self, text: str, *, last: bool) -> list[Part]:
+        """What the reply's next ``text`` makes sure; ``last``: no more comes."""
+        parts = [*self._reader.read(text), *(self._reader.end() if last else ())]
         for part in parts:
             match part:
                 case Said(text):
@@ -242,8 +235,10 @@ def _allowed(tools: Sequence[ToolBody], allowed: AllowedBody) -> list[ToolBody]:
     return [tool for tool in tools if tool.function.name in names]
 
 
-def _tool(function: FunctionBody) -> Tool:
+def _tool(function: FunctionBody, at: int) -> Tool:
     given = function.parameters
+    if function.strict and given:
+        check_closed(given, f"tools[{at}].function.parameters")
     return Tool(
         function.name,
         function.description or "",

@@ -52,8 +52,9 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     ) as blocks:
         chat_page(backend, pickers)
         race_page(race, backend.status)
-        tune_page(TuneBackend(runtime, store, measurements), backend.status)
-        models_page(ModelsBackend(runtime, backend.speeds), backend.status, backend.cancel_loading)
+        tune_page(TuneBackend(runtime, store, measurements, backend.speed), backend.status)
+        models = ModelsBackend(runtime, backend.speeds, race.raced)
+        models_page(models, backend.status, backend.cancel_loading)
         train = TrainBackend(runtime, trainings, pickers, backend.speed, backend.kept.draft_with)
         train_page(train, backend.status)
         server_page(ServerBackend(runtime, switch))

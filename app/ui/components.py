@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from collections.abc import Callable
 from functools import wraps
-from itertools import count
 from typing import Any
 
 import gradio as gr
 from gradio.context import LocalContext
 
 from app.browse import from_this_machine
+from app.ui.asked import asked
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
 
@@ -69,27 +68,6 @@ def only_here(function: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:
     return ask
 
 
-def dumps(value: Any) -> str:
-    """JSON without ``<``: the text passes through an HTML component."""
-    return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
-
-
-_answers = count(1)
-
-
-def answer(make: Callable[[], dict[str, Any]]) -> str:
-    """What ``make`` returns, or ``{"refused": why}``, as the value of a scripted component.
-
-    Each answer is numbered: a component is not told of a value that equals its last, and the page
-    would wait for the second of two equal refusals for ever.
-    """
-    try:
-        made = make()
-    except Exception as error:
-        made = refusal(error)
-    return dumps({**made, "answer": next(_answers)})
-
-
 def refusal(error: Exception) -> dict[str, Any]:
     """``{"refused": why}``; what nobody expected is for the terminal."""
     if isinstance(error, ForetokenError):
@@ -101,19 +79,19 @@ def refusal(error: Exception) -> dict[str, Any]:
 def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """A plain function, which Gradio can mark as callable from the page; a method it cannot.
 
-    It answers ``{"refused": why}`` for what ``function`` raises: the page could not tell it from an app
-    that is away.
+    It is given what ``asked`` makes of the page's data, and answers ``{"refused": why}`` for what
+    ``function`` raises: the page could not tell it from an app that is away.
     """
 
     def ask(data: Any) -> Any:
         try:
-            return function(data)
+            return function(asked(data))
         except Exception as error:
             return refusal(error)
 
     async def ask_patiently(data: Any) -> Any:
         try:
-            return await function(data)
+            return await function(asked(data))
         except Exception as error:
             return refusal(error)
 

@@ -23,7 +23,13 @@ class KeptSettings:
     def __init__(self, store: Store, defaults: Defaults, engine: Engine) -> None:
         self._store, self._defaults, self._engine = store, defaults, engine
         self._lock = threading.Lock()  # what is kept is read before it is written
+        self._before: dict[str, Any] = {}  # what ``forget`` took, until something is kept again
         self.version = 0
+
+    @property
+    def forgotten(self) -> bool:
+        """Whether ``restore`` would bring something back."""
+        return bool(self._before)
 
     def pair(self) -> Pair | None:
         """What is loaded just now."""
@@ -56,8 +62,7 @@ class KeptSettings:
             found = self.pair()
             chosen = chosen and found is not None and found.key == pair
             kept = keeping(self._kept(), settings, found, chosen=chosen)
-            self._store.keep_setting(SETTINGS, kept)
-            self.version += 1
+            self._keep(kept)
 
     def draft_with(self, proposer: str) -> None:
         """Chooses it for the pair that is loaded, if that has it."""
@@ -79,8 +84,20 @@ class KeptSettings:
     def forget(self) -> None:
         """Back to the defaults, for every pair."""
         with self._lock:
-            self._store.keep_setting(SETTINGS, {})
-            self.version += 1
+            before = self._kept()
+            self._keep({})
+            self._before = before
+
+    def restore(self) -> None:
+        """Bring back what ``forget`` took."""
+        with self._lock:
+            if self._before:
+                self._keep(self._before)
+
+    def _keep(self, kept: dict[str, Any]) -> None:
+        self._store.keep_setting(SETTINGS, kept)
+        self._before = {}
+        self.version += 1
 
     def _kept(self) -> dict[str, Any]:
         kept = self._store.setting(SETTINGS)

@@ -7,21 +7,19 @@ from typing import Any
 from app.ui.names import title
 from app.ui.words import count
 from engine.request import PLAIN, SERVER
+from engine.stats import times
 
 UNKNOWN_METHOD = "What is loaded does not have it."
 _NAMED = {PLAIN: "plain decoding", SERVER: "the server's own drafting"}
 """Of methods whose name says little within a sentence."""
 
 
-def fast(proposer: str) -> str:
-    return f"Temperature 0, the likeliest word each time; {drafted_by(proposer)}."
+def deterministic(proposer: str) -> str:
+    return f"Temperature 0: the same question gives the same words; {drafted_by(proposer)}."
 
 
 def balanced(proposer: str) -> str:
-    return (
-        f"Temperature 0.7, top-p 0.95, for livelier words; {drafted_by(proposer)}. A seed gives the "
-        "words of plain decoding."
-    )
+    return f"Temperature 0.7, top-p 0.95: Retry gives other words; {drafted_by(proposer)}."
 
 
 def method(settings: Any, default: bool) -> str:
@@ -38,7 +36,7 @@ def method(settings: Any, default: bool) -> str:
 
 
 def measured_speed(speedup: float, day: str) -> str:
-    return f"{speedup:.2f}x plain, measured on {day}"
+    return f"{times(speedup)} plain, measured on {day}"
 
 
 def own_speed(tokens_per_s: float, replies: int) -> str:

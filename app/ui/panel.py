@@ -11,7 +11,7 @@ from typing import Any
 from app.ui import pair_words
 from app.ui.kept import KeptSettings
 from app.ui.resolver import Pair, usable_default
-from app.ui.settings import DRAFTING, Settings, kind_of, typed, whole
+from app.ui.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
 from app.ui.speeds import Speeds
 from app.ui.view import View
 from app.ui.words import Words
@@ -103,6 +103,7 @@ class PanelBackend:
             "rules": _rules(pair.capabilities if pair else None),
             "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
             "presets": _presets(pair),
+            "forgotten": self.kept.forgotten,
         }
         if (data or {}).get("first"):
             shown |= {"fields": [SYSTEM, *_headed()]}
@@ -117,6 +118,11 @@ class PanelBackend:
     def forget_settings(self, data: View | None = None) -> View:
         """Back to the defaults."""
         self.kept.forget()
+        return self.panel()
+
+    def restore_settings(self, data: View | None = None) -> View:
+        """Undo ``forget_settings``."""
+        self.kept.restore()
         return self.panel()
 
     def _capabilities(self) -> Capabilities | None:
@@ -174,7 +180,7 @@ def _read(name: str, value: Any) -> Any:
     kind = kind_of(name)
     if kind is int:
         return whole(name, value)
-    return (value or "") if kind is str else float(value)
+    return (value or "") if kind is str else decimal(name, value)
 
 
 def _headed() -> list[View]:
@@ -213,20 +219,20 @@ def _is_default(settings: Settings, pair: Pair | None) -> bool:
 
 
 def _presets(pair: Pair | None) -> list[View]:
-    """Three ways to set everything that is about speed and words."""
+    """Three ways to set everything that is about speed and words; the first is what holds at first."""
     default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
     drafted = {name: getattr(default, name) for name in DRAFTING}
     neutral = {each: getattr(Sampling(), each) for each in SAMPLING}
     plain = {**drafted, "proposer": PLAIN}
     has_plain = pair is None or pair.capabilities.proposer(PLAIN) is not None
     ways: tuple[tuple[str, str, str, View], ...] = (
-        ("fast", Words.FAST, pair_words.fast(default.proposer), drafted),
         (
             "balanced",
             Words.BALANCED,
             pair_words.balanced(default.proposer),
-            {**drafted, "temperature": 0.7, "top_p": 0.95},
+            {**drafted, "temperature": default.temperature, "top_p": default.top_p},
         ),
+        ("fixed", Words.FIXED, pair_words.deterministic(default.proposer), drafted),
         *((("exact", Words.EXACT, Words.EXACT_INFO, plain),) if has_plain else ()),
     )
     return [

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from app.diagnostics import devices_here
 from app.runtime import Runtime
+from app.ui.names import titles
 from app.ui.words import Words
 from engine.errors import ForetokenError
-from engine.loading.drafts import DraftChoice, judge_draft
+from engine.loading.drafts import judge_draft
 from engine.loading.fit import human
-from engine.loading.request import AS_STORED, AUTO
+from engine.loading.request import AS_STORED, AUTO, FP8
 from engine.loading.specs import ModelSpec
 
 Choice = tuple[str, str]
@@ -22,7 +26,9 @@ class Pickers:
 
     def targets(self) -> list[Choice]:
         """Every model that can be a target, and its id."""
-        return [(self._label(spec), spec.id) for spec in self.models()]
+        models = self.models()
+        ids = [spec.id for spec in models]
+        return list(zip(self._labels(models), ids, strict=True))
 
     def models(self) -> list[ModelSpec]:
         """Every model that can be a target: one in a folder of its own, then those of pairs, then what
@@ -41,7 +47,7 @@ class Pickers:
         return specs
 
     def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
-        """The drafts that fit, and the one the catalog pairs with the target ('' for none).
+        """The drafts that fit, and the one that is loaded where nobody chooses ('' for none).
 
         Of what was found, those that are known to fit by now; see ``FoundModels.compare``.
         """
@@ -50,7 +56,7 @@ class Pickers:
             return [none], ""
         if self.is_server(target):
             return [(Words.SERVER_DRAFTS, "")], ""
-        catalog, known = self.runtime.catalog, self.runtime.known()
+        known = self.runtime.known()
         try:
             choices = self.runtime.drafts_for(known.spec(target)).choices
         except ForetokenError:
@@ -60,9 +66,13 @@ class Pickers:
         if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
             loaded = judge_draft(known.spec(target), known.spec(draft), self.runtime.locate)
             fitting.append(loaded)
-        paired = [p.draft.id for p in catalog.pairs if p.target.id == target and p.draft]
-        chosen = next((choice.spec.id for choice in fitting if choice.spec.id in paired), "")
-        return [*((self._draft_label(choice), choice.spec.id) for choice in fitting), none], chosen
+        chosen = self.runtime.best_draft(known.spec(target), fitting)
+        labels = self._labels([choice.spec for choice in fitting])
+        drafts = [
+            (Words.other_vocabulary(label) if choice.cross_vocabulary else label, choice.spec.id)
+            for label, choice in zip(labels, fitting, strict=True)
+        ]
+        return [*drafts, none], chosen.id if chosen else ""
 
     def quantizations_of(self, target: str | None) -> list[Choice]:
         """How the target's weights can be asked for: ``stored`` where they come in a GGUF file; a server
@@ -104,14 +114,20 @@ class Pickers:
             return None, ""
         return target, draft
 
-    def _label(self, spec: ModelSpec) -> str:
+    def _labels(self, specs: Sequence[ModelSpec]) -> list[str]:
+        """What models are called in a list: by their files where two would be alike."""
+        names = titles(*(spec.name for spec in specs))
+        return [self._label(spec, name) for spec, name in zip(specs, names, strict=True)]
+
+    def _label(self, spec: ModelSpec, name: str) -> str:
         if spec.address:
-            return Words.on_server(spec.name)
+            return Words.on_server(name)
         if self.runtime.locate(spec):
             place = self.runtime.found.place_of(spec)
-            return spec.name if place is None else Words.found(spec.name, place)
-        return Words.away(spec.name, human(spec.bytes) if spec.repository else None)
+            return name if place is None else Words.found(name, place)
+        return Words.away(name, human(spec.bytes) if spec.repository else None)
 
-    def _draft_label(self, choice: DraftChoice) -> str:
-        label = self._label(choice.spec)
-        return Words.other_vocabulary(label) if choice.cross_vocabulary else label
+    def kv_caches(self) -> list[Choice]:
+        """How a KV cache can be held here; fp8 needs a GPU."""
+        gpu = devices_here()["cuda"] is None and self.runtime.first.device != "cpu"
+        return [(label, name) for name, label in Words.KV_CACHES.items() if gpu or name != FP8]

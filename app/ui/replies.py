@@ -13,15 +13,19 @@ import logging
 import queue
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 from app.store import Store
+from app.store_rows import StoredMessage
 from app.ui import view
 from app.ui.feed import Feed
 from engine import trace
 from engine.api import Generation
 from engine.errors import ForetokenError
-from engine.events import Event, Failed, Finished
-from engine.reply import ReplyState
+from engine.events import Event, Failed, Finished, FinishReason
+from engine.reply import ReplyState, Resumed
 from engine.stats import Statistics
 
 logger = logging.getLogger(__name__)
@@ -41,17 +45,29 @@ class Writing:
     """One reply being written. ``feed`` is what pages follow; once all is stored, ``done`` is set."""
 
     def __init__(
-        self, run: int, generation: Generation, store: Store, chat: int, message: int
+        self,
+        run: int,
+        generation: Generation,
+        store: Store,
+        chat: int,
+        message: int,
+        pair: view.View | None = None,
+        before: Sequence[Event] = (),
     ) -> None:
+        """``pair``: what loads its writer again. ``before``: what the reply had when it stopped, if it is
+        written on."""
         self.run = run
         self.chat = chat
         self.message = message
         self.feed = Feed()
         self.done = threading.Event()
         self._generation = generation
-        self._store = store
+        self._store, self._pair = store, pair
         self._reply = ReplyState()
         self._predicted = view.Predicted()
+        self._thought: view.View | None = None
+        self._resumed = Resumed(before)
+        self._anew = bool(before)  # its kept rounds are stored again, with those that follow
         self._unsaved: list[str] = []
         self._saved = time.monotonic()
         self._begun = False  # whether some of its text is stored
@@ -101,29 +117,56 @@ class Writing:
 
     def _save(self) -> None:
         """Writes the reply as it stands."""
-        self._store.save_reply(
-            self.message,
-            text=self._reply.text,
-            marks=view.marks(self._reply.tokens or ()),
-            status=view.status(self._reply),
-            error=self._reply.error,
-            statistics={
-                **view.numbers(self._reply.statistics),
-                "predicted": self._predicted.counts,
-            },
-            trace=self._unsaved,
-        )
+        self._store.save_reply(self.message, trace=self._unsaved, anew=self._anew, **self._state())
+        self._anew = False
         self._unsaved = []  # only here: what could not be stored goes with the next
         self._saved = time.monotonic()
         self._begun = bool(self._reply.text)
 
+    def _state(self) -> dict[str, Any]:
+        """Return what the store keeps of the reply as it stands, by the names of StoredMessage."""
+        return {
+            "text": self._reply.text,
+            "marks": view.marks(self._reply.tokens or ()),
+            "status": view.status(self._reply),
+            "error": self._reply.error,
+            "statistics": {
+                **view.numbers(self._reply.statistics),
+                "predicted": self._predicted.counts,
+                "thought": view.kept_thought(self._reply),
+                "full": self._full,
+                "pair": self._pair,
+            },
+        }
+
+    def over(self, message: StoredMessage) -> StoredMessage:
+        """Return the stored message of this reply with what the disk did not take."""
+        with self._lock:
+            ended = self.done.is_set() and self.unsaved
+            return replace(message, **self._state()) if ended else message
+
+    @property
+    def _full(self) -> bool:
+        """Whether it ended at the end of the context, and not at a limit of its request."""
+        request = self._generation.request
+        new = self._reply.statistics.completion_tokens - len(request.begun)
+        cut = self._reply.reason is FinishReason.LENGTH
+        return cut and (request.max_tokens is None or new < request.max_tokens)
+
     def _take(self, event: Event) -> None:
+        for each in self._resumed.join(event):
+            self._add(each)
+
+    def _add(self, event: Event) -> None:
         self._reply.add(event)
         self._predicted.add(event)
         self._unsaved.append(trace.to_line(event))
-        self.feed.append(
-            view.show(event), view.totals(self._reply.statistics, self._predicted.counts)
-        )
+        if self._thought is None or self._thought["to"] is None:
+            self._thought = view.thought(
+                self._reply.text, self._reply.thoughts, self._reply.thought_s
+            )
+        told = view.totals(self._reply.statistics, self._predicted.counts)
+        self.feed.append(view.show(event), {**told, "thought": self._thought, "full": self._full})
 
     def _break_off(self, error: Exception) -> None:
         """Ends the reply with what went wrong, in the store too if that can be."""
@@ -154,9 +197,18 @@ class Writings:
         self._inbox: queue.SimpleQueue[tuple[Writing, Event]] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
 
-    def start(self, generation: Generation, chat: int, message: int) -> Writing:
+    def start(
+        self,
+        generation: Generation,
+        chat: int,
+        message: int,
+        pair: view.View | None = None,
+        before: Sequence[Event] = (),
+    ) -> Writing:
+        """``pair`` and ``before``: see ``Writing``."""
         with self._lock:
-            writing = Writing(next(self._numbers), generation, self._store, chat, message)
+            number = next(self._numbers)
+            writing = Writing(number, generation, self._store, chat, message, pair, before)
             self._all[writing.run] = writing
             ended = [old for old in self._all.values() if old.done.is_set()]
             for old in ended[:-KEPT]:
@@ -173,6 +225,8 @@ class Writings:
         """The app ends: stops all replies, and sees that what they have is stored."""
         for writing in self.stop_all():
             writing.flush()
+        for writing in self._all.values():
+            writing.store_again()
 
     def stop_all(self) -> list[Writing]:
         """Stops all replies and waits for their ends; those that went on all the same."""
@@ -191,6 +245,18 @@ class Writings:
         """The reply being written in this chat."""
         with self._lock:
             return next((each for each in self._growing() if each.chat == chat), None)
+
+    def now(self, message: StoredMessage) -> StoredMessage:
+        """Return a stored message as it stands: a reply that ended on a full disk with all its words, and
+        one that nobody writes any more as interrupted."""
+        with self._lock:
+            writing = next(
+                (each for each in self._all.values() if each.message == message.id), None
+            )
+        if writing is not None:
+            return writing.over(message)
+        lost = message.status == "running" and self._store.alone
+        return replace(message, status="interrupted") if lost else message
 
     def _growing(self) -> list[Writing]:
         return [each for each in self._all.values() if not each.done.is_set()]

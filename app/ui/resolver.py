@@ -20,7 +20,7 @@ OWN, LAST, SAID = "drafting", "last", "said"
 """In kept settings: how each pair drafts by its key, with which pair was chosen last, and whether people
 were told since that this choice is not taken over."""
 
-_NEUTRAL = Sampling()
+_NEUTRAL, _USUAL = Sampling(), Settings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,10 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
     for each in fields(Sampling):
         neutral = getattr(_NEUTRAL, each.name)
-        if each.name not in capabilities.sampling and getattr(settings, each.name) != neutral:
-            changes.append(pair_words.sampling_withheld(each.name))
+        asked_for = getattr(settings, each.name)
+        if each.name not in capabilities.sampling and asked_for != neutral:
+            if asked_for != getattr(_USUAL, each.name):  # nobody chose that
+                changes.append(pair_words.sampling_withheld(each.name))
             settings = replace(settings, **{each.name: neutral})
     return Resolved(settings, tuple(changes))
 

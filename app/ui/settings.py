@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
@@ -34,13 +35,18 @@ _RENAMED_OPTIONS: Mapping[tuple[str, str], str] = {("draft", "across"): "cross_v
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(SamplingValues):
     """How replies are made. ``depth`` counts for the controller ``fixed``; ``stop`` is one stop string
-    a line; ``options`` holds, for each proposer, its own options."""
+    a line; ``options`` holds, for each proposer, its own options.
 
+    Chats differ from the API and the command line in what holds where nobody chose: a little chance, so
+    that a reply that is asked for again is another one."""
+
+    temperature: float = 0.7
+    top_p: float = 0.95
     proposer: str = Speculation().proposer
     controller: str = "auto"
     depth: int = 4
     acceptance: str = "auto"
-    max_tokens: int | None = 512
+    max_tokens: int | None = None
     stop: str = ""
     system: str = ""
     options: Mapping[str, Options] = field(default_factory=dict)
@@ -125,10 +131,21 @@ def whole(name: str, value: Any) -> int | None:
     """A number field's value as an integer; empty is None."""
     if value is None or value == "":
         return None
-    number = float(value)
+    number = decimal(name, value)
     if not number.is_integer():
         raise InvalidRequest(name, f"{name} is {value}; it must be a whole number.")
     return int(number)
+
+
+def decimal(name: str, value: Any) -> float:
+    """Return a number field's value. Raises InvalidRequest for what is no finite number."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InvalidRequest(name, f"{name} is {value!r}; it must be a number.")
+    return number
 
 
 _TYPES: Mapping[str, Any] = get_type_hints(Settings)

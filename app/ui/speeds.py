@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 import threading
 from collections import defaultdict, deque
@@ -10,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from app.ui.replies import Writing
+from engine.files import parse_json
 
 DRAFT = "draft"
 """The proposer that is a draft model."""
@@ -61,7 +61,7 @@ class Speeds:
             found = [
                 writing
                 for (pair, proposer), writings in self._writings.items()
-                if proposer == DRAFT and json.loads(pair)[:2] == [target, draft]
+                if proposer == DRAFT and parse_json(pair)[:2] == [target, draft]
                 for writing in writings
             ]
         return _speed(found)

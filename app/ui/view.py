@@ -49,6 +49,7 @@ from engine.events import (
 from engine.reply import ReplyState
 from engine.request import PREDICTED
 from engine.stats import Statistics
+from engine.thoughts import Thoughts
 
 View = dict[str, Any]
 
@@ -197,6 +198,25 @@ TOTALS = (
 )
 
 
+def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
+    """Where a reply's thought stands in ``text``, and where its answer begins, both None while the
+    thought goes on; None where there is none."""
+    if where.begin == where.end and where.closed:
+        return None
+    places = (where.end, where.start) if where.closed else (None, None)
+    begin, end, answer = (
+        None if each is None else utf16_length(text[:each]) for each in (where.begin, *places)
+    )
+    return {"from": begin, "to": end, "answer": answer, "seconds": shorten(seconds)}
+
+
+def kept_thought(reply: ReplyState) -> View | None:
+    """What is stored of a thought beside the text that holds it; None where there is none."""
+    if reply.thought_s is None:
+        return None
+    return {"opened": reply.thinking, "seconds": reply.thought_s}
+
+
 def totals(statistics: Statistics, predicted: View | None = None) -> View:
     """The statistics that the page shows while a reply grows.
 
@@ -218,7 +238,8 @@ def kept_totals(statistics: View) -> View:
     }
     decision = statistics.get("decision") or {}
     said = {"needed": decision.get("needed"), "expected": decision.get("expected")}
-    return {**shown, **said, "predicted": statistics.get("predicted")}
+    kept = {"predicted": statistics.get("predicted"), "full": bool(statistics.get("full"))}
+    return {**shown, **said, **kept}
 
 
 def status(reply: ReplyState) -> str:

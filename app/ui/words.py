@@ -7,7 +7,10 @@ import re
 from typing import ClassVar
 
 from engine.events import Started
-from engine.stats import Statistics
+from engine.loading.fit import human
+from engine.loading.forecast import Forecast
+from engine.loading.request import AS_STORED
+from engine.stats import Statistics, times
 
 
 class Words:
@@ -24,6 +27,10 @@ class Words:
     STILL_LOADING = "The model is still loading. Send again once its name stands above the chat."
     NO_TARGET = "Choose a target first."
     GONE = "This message is no longer there. Reload the page to see the chat as it is."
+    CANNOT_GO_ON = (
+        "What is loaded cannot go on with this reply: another model wrote it, or its tokens are not "
+        "known. Load the model that is named below it, or press Retry."
+    )
     EMPTY = "Write something first: the message is empty."
     TOO_LATE = (
         "There is nothing to take back: what was deleted is there again, or it is too late and gone for "
@@ -45,6 +52,14 @@ class Words:
         "The app failed at this, which is its own mistake; its terminal says more. "
         "Nothing was lost: try again, or restart the app."
     )
+
+    @staticmethod
+    def asked_wrongly(name: str) -> str:
+        return f"The page sent {name} in a form that it never has. Reload the page, then try again."
+
+    @staticmethod
+    def asked_without(name: str) -> str:
+        return f"The page left out {name}. Reload the page, then try again."
 
     # A reply as a file
     WHOLE_REPLY = "The whole reply"
@@ -103,10 +118,10 @@ class Words:
     STOP = "Stop strings"
     STOP_INFO = "One a line"
     SYSTEM = "System prompt"
-    FAST, BALANCED, EXACT = "Fast", "Balanced", "Exact"
+    BALANCED, FIXED, EXACT = "Balanced", "Deterministic", "Exact"
     EXACT_INFO = (
-        "Plain decoding at temperature 0: nothing is drafted. Fast writes the same words, sooner; this "
-        "is to check it."
+        "Plain decoding at temperature 0: nothing is drafted. Deterministic writes the same words, "
+        "sooner; this is to check it."
     )
 
     # Settings
@@ -208,6 +223,11 @@ class Words:
     FILES_MISSING = "Its files are not here."
 
     @staticmethod
+    def writer_gone(model: str) -> str:
+        found = f"{model} was not found on this machine."
+        return f"{found} Add its folder on Models, or go on with what is loaded."
+
+    @staticmethod
     def prompt_too_long(most: int) -> str:
         return (
             f"The system prompt has more than {most:,} characters, which are the most. Shorten it."
@@ -268,7 +288,18 @@ class Words:
     @staticmethod
     def tried(speedup: float, replies: int) -> str:
         chats = "1 reply" if replies == 1 else f"the last {replies} replies"
-        return f"{speedup:.2f}x in {chats} here"
+        return f"{times(speedup)} in {chats} here"
+
+    @staticmethod
+    def raced(speedup: float) -> str:
+        return f"{times(speedup)} in the last race"
+
+    @staticmethod
+    def held(found: Forecast) -> str:
+        """What a target's weights take, and in what: \"4.9 GB in 4 bits\"."""
+        bits = Words.QUANTIZATIONS[found.held].split(" (")[0]
+        held = "as stored" if found.held == AS_STORED else f"in {bits}"
+        return f"{human(found.room.models[0].weights)} {held}"
 
     @staticmethod
     def loads_there(model: str, place: str, out: str) -> str:

@@ -45,15 +45,25 @@ class Asked:
 
     ``worded``: whether the engine's own text goes with the tokens. Where not, the frontend decodes them:
     it is asked for special tokens or stop strings in the text, which replies here never hold.
+
+    ``whole``: whether the prompt is a chat's, up to where its reply begins. Any other may hold what
+    another worker wrote of the reply: where one dies, the frontend hands on its tokens behind the prompt,
+    and says nothing of it.
     """
 
     request: Request
     logprobs: int | None
     worded: bool
+    whole: bool = False
 
 
-def asked_of(body: Mapping[str, Any], speculation: Speculation, eos: Collection[int]) -> Asked:
-    """Raises InvalidRequest for what cannot be done here. ``eos``: tokens that end a text anyway."""
+def asked_of(
+    body: Mapping[str, Any],
+    speculation: Speculation,
+    eos: Collection[int],
+    opening: tuple[int, ...] = (),
+) -> Asked:
+    """Raises InvalidRequest for what cannot be done here. ``eos`` and ``opening`` as in ``Card``."""
     _refuse(body, eos)
     stops, output = _part(body, "stop_conditions"), _part(body, "output_options")
     sampling = _part(body, "sampling_options")
@@ -69,7 +79,13 @@ def asked_of(body: Mapping[str, Any], speculation: Speculation, eos: Collection[
         grammar=_grammar(sampling.get("guided_decoding")),
     )
     worded = output.get("skip_special_tokens") is not False
-    return Asked(request, logprobs, worded and not sampling.get("include_stop_str_in_output"))
+    prompt = request.token_ids or ()
+    return Asked(
+        request,
+        logprobs,
+        worded and not sampling.get("include_stop_str_in_output"),
+        bool(opening) and prompt[-len(opening) :] == opening,
+    )
 
 
 def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:

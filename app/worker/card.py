@@ -10,22 +10,24 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from engine.errors import DiskError
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.checkpoints.tokenizer import load_tokenizer, named_ends
+from engine.models.checkpoints.tokenizer import LoadedTokenizer, load_tokenizer, named_ends
 
 
 @dataclass(frozen=True, slots=True)
 class Card:
     """``folder`` holds the files. ``chats``: whether there is a chat template. ``eos``: ids of tokens
-    that end a text."""
+    that end a text; ``opening``: those that end every chat's prompt, before the reply."""
 
     folder: Path
     chats: bool
     eos: tuple[int, ...]
+    opening: tuple[int, ...] = ()
 
 
 def write_card(model: Path, folder: Path) -> Card:
@@ -48,7 +50,21 @@ def write_card(model: Path, folder: Path) -> Card:
             _replace(folder / name, json.dumps(content, ensure_ascii=False))
     except OSError as error:
         raise DiskError.at(folder, error) from error
-    return Card(folder, tokenizer.template is not None, checkpoint.eos_ids)
+    return Card(folder, tokenizer.template is not None, checkpoint.eos_ids, _opening(tokenizer))
+
+
+def _opening(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
+    """What the prompts of two different chats end with alike; () where the template renders neither."""
+    if tokenizer.render is None:
+        return ()
+    chats = [[{"role": "user", "content": text}] for text in ("1", "a")]
+    try:
+        texts = [tokenizer.render(chat, None) for chat in chats]
+    except Exception:  # the template is somebody else's program
+        return ()
+    ends = [tokenizer.backend.encode(text, add_special_tokens=False).ids[::-1] for text in texts]
+    alike = takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))
+    return tuple(token for token, _ in alike)[::-1]
 
 
 def _replace(file: Path, text: str) -> None:

@@ -48,14 +48,16 @@ class Chunks:
 
     def _finished(self, event: Finished) -> Chunk:
         statistics = self._reply.statistics
+        usage = {
+            "prompt_tokens": statistics.prompt_tokens,
+            "completion_tokens": statistics.completion_tokens,
+            "total_tokens": statistics.prompt_tokens + statistics.completion_tokens,
+            "prompt_tokens_details": {"cached_tokens": statistics.reused_tokens},
+        }
         return self._chunk([], event.tail) | {
             "finish_reason": str(event.reason),
-            "completion_usage": {
-                "prompt_tokens": statistics.prompt_tokens,
-                "completion_tokens": statistics.completion_tokens,
-                "total_tokens": statistics.prompt_tokens + statistics.completion_tokens,
-                "prompt_tokens_details": {"cached_tokens": statistics.reused_tokens},
-            },
+            # The frontend counts too, and takes the worker's word for the prompt where it has it.
+            **({"completion_usage": usage} if self._asked.whole else {}),
             "engine_data": {"seed": self._reply.seed, "timings": timings(statistics)},
         }
 

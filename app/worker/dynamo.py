@@ -102,10 +102,9 @@ class ForetokenEngine(LLMEngine):
     async def generate(self, request: Any, context: Any) -> AsyncGenerator[Chunk, None]:
         """One reply. Raises Dynamo's exceptions, by which the frontend answers or tries elsewhere."""
         with _translated():
-            asked = asked_of(
-                normalize_request_token_ids(request), self._offer.speculation, self._offer.card.eos
-            )
-            ticket = await self._counter.admit((asked.request,), self._offer.name)
+            offer, body = self._offer, normalize_request_token_ids(request)
+            asked = asked_of(body, offer.speculation, offer.card.eos, offer.card.opening)
+            ticket = await self._counter.admit((asked.request,), offer.name)
             (generation,) = ticket.generations
             self._tickets[context.id()] = ticket
             chunks = Chunks(asked)

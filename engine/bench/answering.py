@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.api import Engine, Generation
@@ -13,6 +13,7 @@ from engine.events import Event, FinishReason
 from engine.reply import ReplyState
 from engine.request import (
     AcceptanceRule,
+    Control,
     Message,
     OptionValue,
     Request,
@@ -28,7 +29,7 @@ Follow = Callable[[Generation], ReplyState]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way of answering. With a seed in ``sampling`` a prompt is answered in the same words again."""
+    """One way of answering a prompt."""
 
     speculation: Speculation
     sampling: Sampling
@@ -38,6 +39,19 @@ class Configuration:
     def rule(self) -> AcceptanceRule:
         """The one that judges, never ``auto``."""
         return resolve_rule(self.speculation.acceptance, self.sampling.temperature)
+
+    @property
+    def times_decide_words(self) -> bool:
+        """True if the words follow measured times: under ``auto`` these decide the depth, and under a
+        rule that weighs q the drafted tokens decide which words are drawn."""
+        return self.rule.weighs_q and self.speculation.control is Control.AUTO
+
+    @property
+    def repeats_words(self) -> bool:
+        """True if two runs of one request must give the same words. Greedy ones need no seed."""
+        if self.rule is AcceptanceRule.GREEDY:
+            return True
+        return self.sampling.seed is not None and not self.times_decide_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +72,12 @@ class Answer:
         texts, others = ([reply.text for reply in each.replies] for each in (self, other))
         told = all(reply.token_ids is not None for reply in (*self.replies, *other.replies))
         return texts == others and (not told or self.tokens == other.tokens)
+
+
+def check_repeats(way: Configuration, answers: Sequence[Answer]) -> None:
+    """Raise ForetokenError if runs of one request gave different words and must not."""
+    if way.repeats_words and not all(one.says_the_same_as(answers[0]) for one in answers):
+        raise ForetokenError("The same request gave different words: this is a bug of the engine.")
 
 
 def answer(

@@ -12,7 +12,7 @@ however often somebody looks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, comb
 from statistics import median
@@ -21,6 +21,26 @@ PAIRS = 5
 """Pairs between two looks. With five, all that were measured make the range: 93.75 %."""
 FIRST_ERROR: float = 2 * 0.5**PAIRS
 """The probability that the range of the first five leaves the median out."""
+
+MOST_SPREAD = 2.0
+"""By what factor a speed may change between runs of the same before it says more of the machine."""
+MOST_TAKEN = 0.5
+"""Share of the processors that other programs may take. The browser that shows a race is one of
+them, and takes from both sides alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """What disturbed a measurement. ``spread``: the factor by which a side's speed on one prompt changed
+    between runs. ``taken``: the share of the processors that other programs used meanwhile."""
+
+    spread: float = 1.0
+    taken: float = 0.0
+
+    @property
+    def too_much(self) -> bool:
+        """True if the speeds are no measure of the two sides."""
+        return self.spread > MOST_SPREAD or self.taken > MOST_TAKEN
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +85,15 @@ def estimate(ratios: Sequence[float]) -> Estimate:
         level=1 - missed,
         enough=missed <= error,
     )
+
+
+def spread(repeats: Iterable[Sequence[float]]) -> float:
+    """Return the factor between slow and fast runs; each of ``repeats`` holds speeds of the same.
+
+    Of many runs the extremes are left out, as ``estimate`` does.
+    """
+    made = estimate([one / median(same) for same in repeats for one in same])
+    return made.high / made.low
 
 
 def missing(count: int, k: int) -> float:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import InvalidRequest
+from engine.errors import InvalidRequest, what_failed
+from engine.files import bounded, parse_json
 from engine.request import Message
 
 SHIPPED = Path(__file__).with_name("prompts.jsonl")
@@ -45,9 +45,11 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
     Raises InvalidRequest that names the line.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = bounded(file).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest("prompts", f"{file} cannot be read: {error}.") from error
+        raise InvalidRequest(
+            "prompts", f"{file} cannot be read: {what_failed(error)}. Give a file of JSON lines."
+        ) from error
     prompts = [
         _parse(file, number, line) for number, line in enumerate(lines, start=1) if line.strip()
     ]
@@ -104,13 +106,19 @@ def _task(category: object) -> object:
 
 def _parse(file: Path, number: int, line: str) -> Prompt:
     try:
-        value = json.loads(line)
-        turns = value["turns"] if "turns" in value else [value["prompt"]]
+        value = parse_json(line)
+        if not isinstance(value, dict):
+            raise ValueError("it is no JSON object")
+        turns = value["turns"] if "turns" in value else [value.get("prompt")]
         # Spec-Bench's files call the kind "category".
         kind = str(value.get("kind") or _task(value.get("category")) or "other")
-        if not turns or not all(isinstance(turn, str) and turn.strip() for turn in turns):
+        if (
+            not isinstance(turns, list)
+            or not turns
+            or not all(isinstance(turn, str) and turn.strip() for turn in turns)
+        ):
             raise ValueError("a turn is empty or no text")
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, TypeError) as error:
         raise InvalidRequest(
             "prompts",
             f'{file}, line {number}: {error}. A line is {{"prompt": "..."}} or {{"turns": ["..."]}}.',

@@ -7,16 +7,20 @@ that of both decode speeds (``engine.stats``); what the pairs tell together is `
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from statistics import fmean
 
 from engine.api import Engine
-from engine.bench.answering import Answer, Configuration, Stop, Stopped, answer
-from engine.bench.paired import PAIRS, Estimate, estimate
+from engine.bench.answering import Answer, Configuration, Stop, Stopped, answer, check_repeats
+from engine.bench.paired import PAIRS, Estimate, Noise, estimate, spread
 from engine.bench.prompts import Prompt
 from engine.errors import ForetokenError
 from engine.events import Event
+from engine.machine import others
+from engine.request import PLAIN
 
 
 class Side(StrEnum):
@@ -53,10 +57,15 @@ class Contest:
     @property
     def promises_words(self) -> bool:
         """Whether both sides must say the same: one way of sampling, and rules that keep the words."""
-        rules = (self.base.rule, self.rival.rule)
-        same = self.base.sampling == self.rival.sampling and rules[0] == rules[1]
+        base, rival = self.base, self.rival
+        same = base.sampling == rival.sampling and base.rule == rival.rule
         one = self.keeps_words and self.places is None
-        return one and same and not rules[0].weighs_q
+        return one and same and not base.rule.weighs_q and base.repeats_words
+
+    @property
+    def compares_words(self) -> bool:
+        """False if one side's words differ from run to run, so that there is nothing to compare."""
+        return not (self.base.times_decide_words or self.rival.times_decide_words)
 
     @property
     def pairs(self) -> int:
@@ -86,6 +95,9 @@ class Pair:
     def same_words(self) -> bool:
         return self.base.says_the_same_as(self.rival)
 
+    def of(self, side: Side) -> Answer:
+        return self.base if side is Side.BASE else self.rival
+
 
 def _nothing(*told: object) -> None:
     """Looks on at nothing."""
@@ -101,6 +113,7 @@ class Race:
         self._pairs: list[Pair] = []
         self._warm = False
         self._stop = Stop()
+        self._taken: list[float] = []  # by other programs, while each pair was measured
 
     def base_on(self, engine: Engine) -> None:
         """The base was closed and opened again, on ``engine``: both sides warm up once more."""
@@ -121,6 +134,16 @@ class Race:
         """What the pairs tell so far."""
         return estimate([pair.ratio for pair in self._pairs]) if self._pairs else None
 
+    @property
+    def noise(self) -> Noise:
+        """What disturbed the pairs so far."""
+        if not self._pairs:
+            return Noise()
+        same = [
+            side for side in Side if self.contest.of(side).repeats_words
+        ]  # else work differs too
+        return Noise(max(map(self._spread, same), default=1.0), fmean(self._taken or [0]))
+
     def run(
         self,
         count: int,
@@ -133,7 +156,7 @@ class Race:
 
         ``on_run`` hears of each answer that begins, ``on_event`` of its events, ``on_pair`` of each pair
         that is measured. Raises ForetokenError where a reply fails, cannot be timed, or is not the same
-        twice.
+        twice and must be.
         """
 
         def answered(run: Run) -> Answer:
@@ -147,7 +170,10 @@ class Race:
                     answered(Run(side, None, 0))
                 self._warm = True
             for _ in range(count):
+                others.taken()  # what counts begins here
                 self._pairs.append(self._pair(answered))
+                if not any(one.loaded and one.loaded.server for one in self._engines.values()):
+                    self._taken.append(others.taken())  # a server may be one of those programs
                 on_pair(self._pairs[-1])
         except Stopped:
             return False
@@ -165,7 +191,10 @@ class Race:
         order = _order(number, cycle, len(self.contest.prompts))
         made = {side: answered(Run(side, number, prompt)) for side in order}
         base, rival = made[Side.BASE], made[Side.RIVAL]
-        self._check_repeats(prompt, base, rival)
+        earlier = next((pair for pair in self._pairs if pair.prompt == prompt), None)
+        if earlier is not None and self.contest.keeps_words:
+            for side in Side:
+                check_repeats(self.contest.of(side), (earlier.of(side), made[side]))
         return Pair(prompt, base, rival, _ratio(base, rival))
 
     def _answer(self, run: Run, stop: Stop, listener: Callable[[Event], None]) -> Answer:
@@ -177,19 +206,14 @@ class Race:
             lambda generation: stop.follow(generation, listener),
         )
 
-    def _check_repeats(self, prompt: int, base: Answer, rival: Answer) -> None:
-        """A seed fixes the words of a side, and whoever decodes other words each time races nothing."""
-        if not self.contest.keeps_words:
-            return
-        earlier = next((pair for pair in self._pairs if pair.prompt == prompt), None)
-        if earlier is None:
-            return
-        if not (
-            earlier.base.says_the_same_as(base) and earlier.rival.says_the_same_as(rival)
-        ) and None not in (self.contest.base.sampling.seed, self.contest.rival.sampling.seed):
-            raise ForetokenError(
-                "The same request gave different words: this is a bug of the engine."
-            )
+    def _spread(self, side: Side) -> float:
+        """How much the side's speed changed. Plain decoding is as fast on one prompt as on another."""
+        plain = self.contest.of(side).speculation.proposer == PLAIN
+        same: dict[int, list[float]] = defaultdict(list)
+        for pair in self._pairs:
+            found = pair.of(side).statistics.tokens_per_s
+            same[0 if plain else pair.prompt].append(found or 0.0)
+        return spread(same.values())
 
 
 def _order(number: int, cycle: int, prompts: int) -> tuple[Side, Side]:

@@ -9,9 +9,11 @@ from typing import Any
 from engine.api import Loaded
 from engine.bench.answering import Configuration
 from engine.bench.divergence import Divergence
-from engine.bench.paired import PAIRS, Estimate
+from engine.bench.paired import MOST_SPREAD, MOST_TAKEN, PAIRS, Estimate, Noise
 from engine.bench.race import Contest, Pair, Race
 from engine.request import PLAIN, SERVER, AcceptanceRule, Control, Speculation
+
+QUIET = Noise()
 
 
 def name(way: Configuration) -> str:
@@ -43,76 +45,87 @@ def names(contest: Contest) -> tuple[str, str]:
     return (f"{base} (A)", f"{rival} (B)") if base == rival else (base, rival)
 
 
-def verdict(found: Estimate | None, contest: Contest) -> str:
-    """What a person can repeat of a race; and that there is no verdict, where there is none."""
+def verdict(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> str:
+    """Return what a person can repeat of a race, or why nothing can be said."""
     if found is None:
-        return "No verdict: no pair was measured to its end."
+        return "No verdict: no run was finished."
     count = len(found.ratios)
     if not found.enough:
-        return f"No verdict yet: {count} of at least {PAIRS} pairs were measured."
+        return f"Too early for a verdict: {count} of at least {PAIRS} runs."
     if contest.alike:
-        return (
-            f"No verdict after {count} pairs: between {times(found.low)} and {times(found.high)} the "
-            "speed, but both sides are the same, so what differs is chance."
-        )
+        return "No verdict: both sides are the same, so what differs is chance."
+    if noise.too_much:
+        return "No verdict: the machine was too busy."
     if not found.favours:
-        return (
-            f"No verdict after {count} pairs: between {times(found.low)} and {times(found.high)} the "
-            "speed, so it may be no different. More pairs may tell."
-        )
-    word = "faster" if found.favours > 0 else "slower"
-    low, high = (found.low, found.high) if found.favours > 0 else (1 / found.high, 1 / found.low)
+        return f"Too close to call after {count} runs ({_range(found)}). More runs may tell."
+    slower, faster = names(contest)[:: found.favours]
+    median = found.median if found.favours > 0 else 1 / found.median
     return (
-        f"{span(low, high)} {word} in {found.agreeing} of {count} pairs: "
-        f"{_meaning(found.favours, contest)}."
+        f"{faster} is about {_digits(median)} times as fast as {slower} "
+        f"({found.agreeing} of {count} runs)."
     )
 
 
-def favours(found: Estimate | None, contest: Contest) -> int | None:
-    """As ``Estimate.favours``; neither of two that are alike, whatever chance says."""
+def favours(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> int | None:
+    """As ``Estimate.favours``; neither side where there is no verdict for another reason."""
     if found is None:
         return None
-    return 0 if contest.alike else found.favours
+    return 0 if contest.alike or noise.too_much else found.favours
 
 
-def _meaning(favours: int, contest: Contest) -> str:
-    plain = [way.speculation.proposer == PLAIN for way in (contest.base, contest.rival)]
-    if plain == [True, False] and contest.places is None:
-        return (
-            "speculation pays here" if favours > 0 else "speculation costs more than it brings here"
+def _disturbance(noise: Noise) -> str:
+    """What made a race worthless, and what to do."""
+    told = []
+    if noise.taken > MOST_TAKEN:
+        told.append(f"Other programs used {noise.taken:.0%} of the processor.")
+    if noise.spread > MOST_SPREAD:
+        told.append(
+            f"The speed of one side changed {noise.spread:.{int(noise.spread < 10)}f}-fold between runs."
         )
-    base, rival = names(contest)
-    return f"{rival} beats {base} here" if favours > 0 else f"{base} beats {rival} here"
+    return " ".join([*told, "Close other programs and start again."])
 
 
-def span(low: float, high: float) -> str:
-    """From one ratio above 1 to another, with as many digits as tell the lower one from 1."""
-    digits = next((n for n in (1, 2, 3) if float(f"{low:.{n}f}") > 1), 3)
-    first, last = f"{low:.{digits}f}x", f"{high:.{digits}f}x"
-    return first if first == last else f"{first} to {last}"
+def _digits(ratio: float) -> str:
+    """A ratio above 1 with as many digits as tell it from 1."""
+    digits = next((n for n in (1, 2, 3) if float(f"{ratio:.{n}f}") > 1), 3)
+    return f"{ratio:.{digits}f}"
+
+
+def _range(found: Estimate) -> str:
+    return f"{times(found.low)} to {times(found.high)}"
 
 
 def times(ratio: float) -> str:
     return f"{ratio:.2f}x"
 
 
-def certainty(found: Estimate) -> str:
-    """What the range is, in a sentence."""
-    k = sum(ratio < found.low for ratio in found.ratios)
-    of = "all pairs" if not k else f"the pairs but the {k} lowest and the {k} highest"
-    return (
-        f"Median {times(found.median)}; range {times(found.low)} to {times(found.high)}, of {of}: it "
-        f"holds the true median in {found.level:.1%} of such races."
-    )
+def certainty(found: Estimate, noise: Noise = QUIET) -> str:
+    """What disturbed the runs, what they gave, and how sure the range is if there are enough for one."""
+    if noise.too_much:
+        return f"{_disturbance(noise)} {certainty(found)}"
+    if len(found.ratios) == 1:
+        return f"One run: {times(found.median)}."
+    if not found.enough:
+        return f"Median so far {times(found.median)}, {_range(found)}."
+    return f"Median {times(found.median)}, range {_range(found)} ({found.level:.0%} confidence)."
 
 
 def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
     """Whether both said the same, in a sentence; ``different``: in how many pairs they did not."""
+    if not contest.compares_words:
+        return _WORDS_BY_TIMES
     if not different:
         return "Both wrote the same words, token for token."
     if not contest.promises_words:
         return f"The words differ, as they may: {_why_they_may(contest)}."
     return f"The words differ. {divergence}" if divergence else "The words differ."
+
+
+_WORDS_BY_TIMES = (
+    "The words are not compared: with automatic depth this acceptance rule gives other words each time, "
+    "even for one seed. The depth follows measured times, and the words follow the depth; how likely "
+    "each reply is stays the same. With a fixed depth a seed gives the same words again."
+)
 
 
 def _why_they_may(contest: Contest) -> str:
@@ -154,6 +167,7 @@ def as_json(
 ) -> dict[str, Any]:
     """The stable keys that scripts rely on."""
     found, (base, rival) = race.estimate, names(race.contest)
+    same = all(pair.same_words for pair in race.pairs)
     return {
         "base": base,
         "rival": rival,
@@ -162,10 +176,12 @@ def as_json(
         "low": found and found.low,
         "high": found and found.high,
         "level": found and found.level,
-        "favours": favours(found, race.contest),
-        "verdict": verdict(found, race.contest),
+        "favours": favours(found, race.contest, race.noise),
+        "verdict": verdict(found, race.contest, race.noise),
+        "spread": race.noise.spread,
+        "taken": race.noise.taken,
         "promises_words": race.contest.promises_words,
-        "same_words": all(pair.same_words for pair in race.pairs),
+        "same_words": same if race.contest.compares_words else None,
         "divergence": divergence and asdict(divergence),
         "unknown": list(unknown),
     }

@@ -16,19 +16,45 @@ from typing import Any
 
 from engine.api import Engine
 from engine.bench import answering
-from engine.bench.answering import Answer, Configuration, Stop, Stopped
-from engine.bench.compare import Setting
+from engine.bench.answering import Answer, Configuration, Stop, Stopped, check_repeats
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ContextExceeded, ForetokenError
-from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling, resolve_rule
+from engine.request import (
+    MAX_DEPTH,
+    PLAIN,
+    AcceptanceRule,
+    Control,
+    Sampling,
+    Speculation,
+    resolve_rule,
+)
 from engine.stats import Statistics
 
 DEPTHS = (1, 2, 3, 4, 8)
-PLAIN_SETTING = Setting(PLAIN, 0)
 _BETWEEN = 2
 """Settings between two plain replies."""
 TIE = 0.03
 """``auto`` wins where no fixed depth is faster than it by more: it adapts to texts not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A proposer at a depth; under ``auto`` the depth is the most it may draft."""
+
+    proposer: str
+    depth: int
+    controller: Control = Control.FIXED
+
+    def speculation(self, acceptance: AcceptanceRule) -> Speculation:
+        return Speculation(
+            proposer=self.proposer,
+            depth=self.depth,
+            controller=self.controller,
+            acceptance=acceptance,
+        )
+
+
+PLAIN_SETTING = Setting(PLAIN, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +107,15 @@ class Row:
     memory_bytes: int | None
     divergences: int | None
 
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.proposer, self.depth, Control(self.controller))
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All rows, plain decoding's included, and how many prompts of each kind were too long.
+    """All rows, plain decoding's included, and how many prompts of each kind were too long. ``prompts``:
+    those that were answered.
 
     ``stopped``: it was ended before its time; the rows are of the prompts that were answered by all.
     """
@@ -92,6 +123,7 @@ class Result:
     rows: tuple[Row, ...]
     left_out: dict[str, int]
     stopped: bool = False
+    prompts: tuple[Prompt, ...] = ()
 
     @property
     def divergences(self) -> int:
@@ -186,7 +218,7 @@ class _Sweep:
         for temperature, passes in self.passes.items():
             answered = self.fitting[: len(passes[PLAIN_SETTING])]
             rows += _rows(answered, self.plan, temperature, passes, self.memory)
-        return Result(tuple(rows), dict(self.left_out))
+        return Result(tuple(rows), dict(self.left_out), prompts=tuple(self.fitting))
 
     def _answer(self, prompt: Prompt, setting: Setting, temperature: float) -> Answer:
         way = self.plan.way(setting, temperature)
@@ -226,6 +258,9 @@ class _Sweep:
                     several[setting].append(_Pass(answer, _joined(before, after)))
                 before = after
         plain = sorted(plains, key=lambda one: one.statistics.decode_s)[len(plains) // 2]
+        check_repeats(self.plan.way(PLAIN_SETTING, temperature), plains)
+        for setting, passes in several.items():
+            check_repeats(self.plan.way(setting, temperature), [one.answer for one in passes])
         middle = {setting: _middle(passes) for setting, passes in several.items()}
         return {PLAIN_SETTING: _Pass(plain, plain), **middle}
 
@@ -251,21 +286,17 @@ def as_json(result: Result) -> dict[str, Any]:
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
     """The settings in runs; another begins each time, and every other time they go backwards."""
-    at = turn // 2 % len(settings)
+    at = turn // 2 % max(len(settings), 1)
     order = [*settings[at:], *settings[:at]][:: -1 if turn % 2 else 1]
     for start in range(0, len(order), _BETWEEN):
         yield order[start : start + _BETWEEN]
 
 
 def _joined(before: Answer, after: Answer) -> Answer:
-    if before.tokens != after.tokens:
-        raise ForetokenError("The same request gave different words: this is a bug of the engine.")
     return replace(after, statistics=before.statistics + after.statistics)
 
 
 def _middle(passes: Sequence[_Pass]) -> _Pass:
-    if any(one.answer.tokens != passes[0].answer.tokens for one in passes):
-        raise ForetokenError("The same request gave different words: this is a bug of the engine.")
     return sorted(passes, key=lambda one: one.speedup)[len(passes) // 2]
 
 

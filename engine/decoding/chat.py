@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.errors import InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 from engine.models.checkpoints.chat_template import Render
 from engine.request import Message, Request
 from engine.tool_calls.prompting import in_words, without_system
@@ -29,7 +29,8 @@ class Chat:
         """All that people and programs wrote, and no template."""
         for message in self.messages:
             yield message.content
-            yield from (text for text in (message.name, message.tool_call_id) if text)
+            others = (message.reasoning, message.name, message.tool_call_id)
+            yield from (text for text in others if text)
             for call in message.tool_calls:
                 yield from (call.id, call.name, call.arguments)
         for definition in self.definitions:
@@ -47,6 +48,7 @@ class Chat:
                 ),
                 tool_call_id=each.tool_call_id and change(each.tool_call_id),
                 name=each.name and change(each.name),
+                reasoning=change(each.reasoning),
             )
             for each in self.messages
         )
@@ -80,7 +82,7 @@ class ChatTemplate:
         definitions = None if worded or not chat.definitions else list(chat.definitions)
         try:
             return self._rendered(messages, definitions, worded=worded)
-        except InvalidRequest:
+        except ForetokenError:
             raise
         except Exception as error:  # a template is a program, and raises what it likes
             raise InvalidRequest(
@@ -93,7 +95,7 @@ class ChatTemplate:
         assert self._render is not None
         try:
             return self._render([_turn(each) for each in messages], definitions)
-        except InvalidRequest:
+        except ForetokenError:
             raise
         except Exception:
             if not worded:
@@ -104,6 +106,8 @@ class ChatTemplate:
 def _turn(message: Message) -> dict[str, Any]:
     """As templates take it: arguments as an object, or, of a call that was cut, as text."""
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.reasoning:
+        turn["reasoning_content"] = message.reasoning
     if message.tool_calls:
         turn["tool_calls"] = [
             {

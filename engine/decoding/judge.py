@@ -13,7 +13,7 @@ from engine.decoding.acceptance import Acceptance, follow, reject, verify_block
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.errors import BROKEN_LOGITS, DEAD_END, ModelError
+from engine.errors import BROKEN_LOGITS, DEAD_END, InvalidRequest, ModelError
 from engine.events import Tree
 from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule
@@ -94,7 +94,7 @@ class Judge:
         paths: Sequence[Sequence[int]],
     ) -> Judgement:
         """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises
-        ModelError for logits that are no numbers, and where a grammar allows no token."""
+        ModelError for logits that are no numbers, InvalidRequest where a grammar allows no token."""
         reached = {-1, *acceptance.path}
         nodes = zip(tree.parents, tree.tokens, strict=True)
         places = [(parent + 1, token) for parent, token in nodes]
@@ -105,7 +105,8 @@ class Judge:
             raise ModelError(BROKEN_LOGITS)
         mask = self.sampler.mask
         if mask is not None and not mask.allows(paths[rows[-1]], acceptance.next_token):
-            raise ModelError(DEAD_END)  # a row of which nothing would be left is not masked
+            # A row of which nothing would be left is not masked.
+            raise InvalidRequest("grammar", DEAD_END)
         kept = zip(tree.parents, shown, strict=True)
         return Judgement(
             acceptance,

@@ -10,7 +10,7 @@ from engine.decoding.loop import Ending
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
 from engine.decoding.waiting import Wait
 from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
-from engine.tool_calls.reading import Repetition
+from engine.tool_calls.reading import CallReader
 from engine.tool_calls.styles import CallStyle
 
 
@@ -35,11 +35,16 @@ class Narrator:
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
-        self.repetition = None if calls is None else Repetition(calls, offered)
+        self.calls = None if calls is None else CallReader(calls, offered=offered)
         self.stopped = False  # by the text, whatever the model would have said next
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []
         self.tokens: list[int] = []
+
+    def go_on(self, begun: Sequence[int]) -> None:
+        """Take up the reply behind its tokens ``begun``, as if they had been narrated here."""
+        for token in begun:
+            self._add(token)
 
     def narrate(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
         """An event for each round, and the last one."""
@@ -64,31 +69,42 @@ class Narrator:
 
     def _emitted(self, round: Round) -> Emitted:
         """Adds the round's tokens to the text, up to where it stops."""
-        visible: list[str] = []
+        shown = len(self.text)
         tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
         origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
         told = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
         for at, (token, origin, p) in enumerate(told):
-            text = self.detokenizer.push(token) + self.names.get(token, "")
             others = self._alternatives(round.alternatives[at]) if round.alternatives else ()
-            tokens.append(Token(token, text, self.end, origin, p, others))
-            self.end += len(text)
-            visible.append(self.stops.push(text))
-            repeats = self.repetition is not None and self.repetition.read(visible[-1])
-            self.stopped = self.stops.stopped or repeats
+            start = self.end
+            tokens.append(Token(token, self._add(token), start, origin, p, others))
             if self.stopped:
                 break
-        self.tokens += [token.id for token in tokens]
-        self.text += visible
         return Emitted(
-            text="".join(visible),
+            text="".join(self.text[shown:]),
             tokens=tuple(tokens),
             round=replace(round, emitted=len(tokens), alternatives=()),
             drafted=tuple(map(self.codec.token_text, round.tree.tokens)),
             next_text=self.codec.token_text(round.next_token),
             likeliest=tuple(self.codec.token_text(token) for token, _ in round.likeliest),
         )
+
+    def _add(self, token: int) -> str:
+        """Add one token to the text, up to where it stops; return its own text."""
+        text = self.detokenizer.push(token) + self.names.get(token, "")
+        self.end += len(text)
+        self.tokens.append(token)
+        self.text.append(self.stops.push(text))
+        self.stopped = self.stops.stopped or self._repeats(self.text[-1])
+        return text
+
+    def _repeats(self, text: str) -> bool:
+        """Return whether a call that was made before ends in the reply's next ``text``."""
+        if self.calls is None:
+            return False
+        for _ in self.calls.read(text):
+            pass
+        return self.calls.repeated
 
     def _alternatives(self, likely: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
         return tuple(Alternative(token, self.codec.token_text(token), p) for token, p in likely)

@@ -1,25 +1,55 @@
 """From a request's grammar to what follows a text by it.
 
-llguidance compiles: a schema, a regular expression, or a grammar in Lark's or GBNF's notation. A
-vocabulary is read once, at the first request that needs it; a grammar once as long as it is among the
-last ones.
+llguidance compiles: a schema, a regular expression, or a grammar in Lark's or GBNF's notation. Each is
+tried in a worker process first (see ``trial``), and compiled here only if it passed there: native
+recursion may overflow a stack, and a short expression may take gigabytes. A vocabulary is read once, at
+the first request that needs it; grammars are kept as long as there is room for them.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
+import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from engine.errors import InvalidRequest
+from engine.grammar import bounds, trial
 from engine.grammar.matcher import Matcher
-from engine.request import Grammar, GrammarKind
-from engine.tool_calls.lark import json_options
+from engine.grammar.parsing import STATES, on_stack, parse, read_tokenizer
+from engine.machine.worker_process import LimitExceeded, WorkerPool
+from engine.request import Grammar
 
-_KEPT = 256
-"""Compiled grammars that are kept: agents send the same tools with every turn."""
+_ROOM = 512 << 20
+"""Bytes for compiled grammars that are kept: agents send the same tools with every turn."""
+_GROWS = STATES * 512
+"""Bytes by which a compiled grammar may grow while texts are read: its lexer's states."""
+_FACTOR = 2
+"""What one takes here, beside what the trial measured: resident memory is counted in pages, and a
+measurement misses what the allocator had left over."""
+_STARTS = 64
+"""Texts after which a kept grammar is compiled anew: all that it was used for added to its states."""
+_TRIED = 1024
+"""Grammars of which it is remembered whether they passed."""
+_STEPS = 8
+"""Tokens that a trial follows a grammar for before it is used."""
+_STACK = 2 * trial.COMPILE_STACK
+
+
+class Compiled:
+    """A grammar that passed its trial, ready to begin texts; ``bytes`` is the most it may take."""
+
+    def __init__(self, parser: Any, size: int, begin: Callable[[Any], Matcher]) -> None:
+        self.bytes, self.starts = size, 0
+        self._parser, self._begin = parser, begin
+
+    def start(self) -> Matcher:
+        """Return who stands at the beginning of a text; quick, so any thread may ask."""
+        self.starts += 1
+        return self._begin(self._parser.deep_copy())
 
 
 class Grammars:
@@ -31,85 +61,134 @@ class Grammars:
         """``tokenizer``: its tokenizer.json; ``vocabulary``: rows of the model; ``ends``: tokens that end
         a text."""
         self._json, self._vocabulary, self._ends = tokenizer, vocabulary, tuple(ends)
-        self._compiling = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._tokenizer: Any = None
-        self._compiled: OrderedDict[Grammar, Any] = OrderedDict()
+        self._compiled: OrderedDict[bytes, Compiled] = OrderedDict()
+        self._tried: OrderedDict[bytes, int | str] = OrderedDict()  # bytes taken, or why not
+        self._trials = WorkerPool("engine.grammar.trial:run", trial.LIMITS, first=self._first)
 
     def start(self, grammar: Grammar) -> Matcher:
-        """Stands at the beginning of a text. Raises InvalidRequest where it cannot be compiled."""
-        with self._compiling:
-            found = self._compiled.get(grammar)
-            if found is None:
-                found = self._compiled[grammar] = self._compile(grammar)
-                if len(self._compiled) > _KEPT:
-                    self._compiled.popitem(last=False)
-            self._compiled.move_to_end(grammar)
-            return Matcher(found.deep_copy(), self._vocabulary, self._ends)
+        """Return who stands at the beginning of a text. Raises as ``compiled``."""
+        return self.compiled(grammar).start()
+
+    def compiled(self, grammar: Grammar) -> Compiled:
+        """Return ``grammar`` ready to use. Raises InvalidRequest where it cannot be compiled or followed.
+
+        It may take a second, and is for a thread on which nobody else waits.
+        """
+        key = _key(grammar, _STEPS)
+        with self._lock:
+            found = self._compiled.get(key)
+            if found is not None and found.starts < _STARTS:
+                self._compiled.move_to_end(key)
+                return found
+        taken, tokenizer = self._try(grammar, key, _STEPS), self._known()
+        try:
+            parser = on_stack(_STACK, lambda: parse(tokenizer, grammar))
+        except ValueError as error:
+            raise _refused(grammar, str(error)) from error
+        size = _FACTOR * taken + _GROWS
+        found = Compiled(parser, size, partial(self._begun, key))
+        with self._lock:
+            self._compiled[key] = found
+            self._compiled.move_to_end(key)
+            while len(self._compiled) > 1 and self._bytes > _ROOM:
+                self._compiled.popitem(last=False)
+        return found
+
+    def check(self, grammar: Grammar) -> None:
+        """Raise InvalidRequest where ``grammar`` cannot be compiled, or no text matches it."""
+        self._try(grammar, _key(grammar, 1), 1)
 
     def names_special(self, token: int) -> bool:
         """Whether a grammar must name this token, because no text of a grammar matches it."""
-        with self._compiling:
-            return bool(self._known().is_special_token(token))
+        return bool(self._known().is_special_token(token))
 
-    def _compile(self, grammar: Grammar) -> Any:
-        from llguidance import LLMatcher
+    def prepare(self) -> None:
+        """Begin to start the worker and read the vocabulary: the first grammar need not wait then."""
 
-        tokenizer = self._known()
+        def read() -> None:
+            with contextlib.suppress(InvalidRequest):  # the first grammar says so
+                self._known()
+
+        self._trials.start()
+        threading.Thread(target=read, name="vocabulary", daemon=True).start()
+
+    def close(self) -> None:
+        """End the worker process."""
+        self._trials.close()
+
+    @property
+    def _bytes(self) -> int:
+        return sum(each.bytes for each in self._compiled.values())
+
+    def _try(self, grammar: Grammar, key: bytes, steps: int) -> int:
+        """Return the bytes that ``grammar`` took in its trial. Raises InvalidRequest if it failed."""
+        with self._lock:
+            found = self._tried.get(key)
+        if found is None:
+            found = bounds.exceeded(grammar) or self._outcome(grammar, steps)
+            with self._lock:
+                self._tried[key] = found
+                if len(self._tried) > _TRIED:
+                    self._tried.popitem(last=False)
+        if isinstance(found, str):
+            raise _refused(grammar, found)
+        return found
+
+    def _outcome(self, grammar: Grammar, steps: int) -> int | str:
+        self._trials.start()  # reads the vocabulary while this process does
+        self._known()
         try:
-            compiled = LLMatcher(tokenizer, _source(grammar), log_level=0)
-        except ValueError as error:
-            raise _refused(grammar, str(error)) from error
-        if compiled.is_error():
-            raise _refused(grammar, compiled.get_error())
-        return compiled
+            found = self._trials.call([grammar.kind.value, grammar.text, grammar.strict, steps])
+        except LimitExceeded as error:
+            self._trials.start()
+            return f"its trial {error}"
+        taken: int | str = found.get("refused") or found["bytes"]
+        return taken
+
+    def _begun(self, key: bytes, parser: Any) -> Matcher:
+        return Matcher(parser, self._vocabulary, self._ends, partial(self._forget, key))
+
+    def _forget(self, key: bytes) -> None:
+        """Drop a grammar whose parser gave up: all texts of one share a lexer, which stays in error."""
+        with self._lock:
+            self._compiled.pop(key, None)
+
+    def _first(self) -> dict[str, Any]:
+        return {"tokenizer": self._json(), "vocabulary": self._vocabulary, "ends": self._ends}
 
     def _known(self) -> Any:
         """The vocabulary as llguidance has it; it takes about a second to read a large one."""
-        if self._tokenizer is None:
-            from llguidance import LLTokenizer
+        with self._reading:
+            if self._tokenizer is None:
+                self._tokenizer = self._read()
+            return self._tokenizer
 
-            if not self._ends:
-                raise InvalidRequest(
-                    "grammar",
-                    "grammar cannot be used: this model has no token that ends a text, so none could "
-                    "end. Load another model.",
-                )
-            try:
-                self._tokenizer = LLTokenizer(
-                    self._json(), n_vocab=self._vocabulary, eos_token=list(self._ends)
-                )
-            except Exception as error:  # its parser raises nothing more exact
-                raise InvalidRequest(
-                    "grammar",
-                    f"grammar cannot be used: llguidance cannot read this model's tokenizer ({error}). "
-                    "Load another model.",
-                ) from error
-        return self._tokenizer
+    def _read(self) -> Any:
+        if not self._ends:
+            raise InvalidRequest(
+                "grammar",
+                "grammar cannot be used: this model has no token that ends a text, so none could "
+                "end. Load another model.",
+            )
+        try:
+            return read_tokenizer(self._json(), self._vocabulary, self._ends)
+        except Exception as error:  # its parser raises nothing more exact
+            raise InvalidRequest(
+                "grammar",
+                f"grammar cannot be used: llguidance cannot read this model's tokenizer ({error}). "
+                "Load another model.",
+            ) from error
 
 
-def _source(grammar: Grammar) -> str:
-    """As llguidance takes it. Raises ValueError for what is no JSON or no GBNF."""
-    from llguidance import LLMatcher, grammar_from
-
-    options: Any = json_options(grammar.strict)
-    match grammar.kind:
-        case GrammarKind.JSON_SCHEMA:
-            found: str = LLMatcher.grammar_from_json_schema(grammar.text, defaults=options)
-        case GrammarKind.JSON_OBJECT:
-            schema = json.dumps({"type": "object"})
-            found = LLMatcher.grammar_from_json_schema(schema, defaults=options)
-        case GrammarKind.REGEX:
-            found = LLMatcher.grammar_from_regex(grammar.text)
-        case GrammarKind.LARK:
-            found = LLMatcher.grammar_from_lark(grammar.text)
-        case GrammarKind.GBNF:
-            found = grammar_from("gbnf", grammar.text)
-    return found
+def _key(grammar: Grammar, steps: int) -> bytes:
+    """A digest: of many grammars the text is too much to keep."""
+    text = f"{steps} {grammar.kind.value} {grammar.strict} {grammar.text}"
+    return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 
 
 def _refused(grammar: Grammar, why: str) -> InvalidRequest:
-    """llguidance adds the state of its parser behind the first lines."""
-    said = " ".join(why.split("<state>", maxsplit=1)[0].split())[:400]
     return InvalidRequest(
-        "grammar", f"grammar cannot be compiled as {grammar.kind.value}: {said}. Correct it."
+        "grammar", f"grammar cannot be compiled as {grammar.kind.value}: {why}. Correct it."
     )

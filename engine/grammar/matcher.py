@@ -2,22 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.errors import InvalidRequest
+from engine.grammar.parsing import on_one_line
+
 Bits = NDArray[np.int32]
 """(ceil(vocabulary / 32),): a bit for each token, the lowest first; set where it may follow."""
 
 
-class Matcher:
-    """One reply's. What may follow depends on the tokens before it alone, and on nothing asked before."""
+class ParserFailed(InvalidRequest):
+    """llguidance gave up on a grammar, behind ``read`` tokens; ``why`` is its reason."""
 
-    def __init__(self, parser: Any, vocabulary: int, ends: Collection[int]) -> None:
-        """``parser``: an ``LLMatcher`` of the reply's own. ``ends``: tokens that end the text."""
+    def __init__(self, error: str, read: int) -> None:
+        self.why, self.read = on_one_line(error), read
+        super().__init__(
+            "grammar",
+            f"grammar cannot be followed beyond the {read} tokens that the reply has: {self.why}. Make "
+            "it simpler: fewer repetitions and alternatives, or shorter texts.",
+        )
+
+
+class Matcher:
+    """One reply's. What may follow depends on the tokens before it alone, and on nothing asked before.
+
+    Every method raises ParserFailed where the parser gives up: the text needs more than its limits.
+    """
+
+    def __init__(
+        self,
+        parser: Any,
+        vocabulary: int,
+        ends: Collection[int],
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``parser``: an ``LLMatcher`` of the reply's own. ``ends``: tokens that end the text.
+        ``on_failure`` is called where the parser gives up."""
         self._parser, self._ends = parser, frozenset(ends)
+        self._on_failure = on_failure
         self._words = -(-vocabulary // 32)
         self._masks: dict[tuple[int, ...], Bits | None] = {}  # behind drafts from here
         self._forced: dict[tuple[int, ...], list[int]] = {}
@@ -31,8 +57,10 @@ class Matcher:
         self._masks.clear()
         self._forced.clear()
         for token in tokens:
-            if self.ended or not self._parser.consume_token(token):
-                raise ValueError(f"token {token} may not follow: {self._parser.get_error()}")
+            if self.ended:
+                raise ValueError(f"token {token} may not follow: the text has ended")
+            self._parser.consume_token(token)
+            self._check()
             self.read += 1
             self.ended = token in self._ends
 
@@ -60,8 +88,11 @@ class Matcher:
         if self.ended or not tokens:
             return 0
         if self._parser.is_stopped():  # it counts no end then
+            self._check()
             return int(tokens[0] in self._ends)
-        return int(self._parser.validate_tokens(list(tokens)))
+        count = int(self._parser.validate_tokens(list(tokens)))
+        self._check()
+        return count
 
     def ends(self, drafted: Sequence[int]) -> bool:
         """Whether the text ends with ``drafted``."""
@@ -77,8 +108,14 @@ class Matcher:
             return None
         if path:
             self._parser.consume_tokens(list(path))
-        try:
-            return ask()
-        finally:
-            if path:
-                self._parser.rollback(len(path))
+        found = ask()
+        if path:
+            self._parser.rollback(len(path))
+        self._check()
+        return found
+
+    def _check(self) -> None:
+        """Raise if the parser is in error: its masks allow the end alone then, as if all were said."""
+        if self._parser.is_error():
+            self._on_failure()
+            raise ParserFailed(self._parser.get_error(), self.read)

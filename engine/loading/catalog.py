@@ -65,6 +65,10 @@ class Catalog:
                 return spec
         raise CatalogError(_unknown("model", model_id, [spec.id for spec in self.models]))
 
+    def paired(self, target: ModelSpec) -> frozenset[str]:
+        """The ids of the drafts that pairs have for ``target``."""
+        return frozenset(p.draft.id for p in self.pairs if p.draft and p.target.id == target.id)
+
     def drafts_for(
         self, target: str | ModelSpec, locate: Locate = folder_of
     ) -> tuple[DraftChoice, ...]:

@@ -12,6 +12,8 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from engine.errors import CatalogError
+from engine.files import bounded
+from engine.yaml_text import YAML_LOADER, check_yaml
 
 TEXT, COUNT, FLAG = "a text", "a whole number above 0", "true or false"
 TEXTS = "a list of texts"
@@ -20,7 +22,7 @@ MODEL_KEYS = {
     "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
     "tokenizer": TEXT, "licence": TEXT, "gated": FLAG, "parameters": COUNT, "bytes": COUNT,
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
-    "quantization": TEXT, "kv_cache_dtype": TEXT, "note": TEXT,
+    "hidden": COUNT, "tied": FLAG, "quantization": TEXT, "kv_cache_dtype": TEXT, "note": TEXT,
 }  # fmt: skip
 PAIR_KEYS = {
     "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,
@@ -34,8 +36,8 @@ _REPOSITORY_NEEDS = (
 _PAIR_NEEDS = ("id", "name", "target")
 _SERVER_NEEDS = ("id", "name", "address")
 _SECTIONS = ("models", "pairs", "servers")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's parser where PyYAML has it: the catalog is read by every command."""
+LARGEST = 16 << 20
+"""Bytes of a catalog."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +95,8 @@ def read_catalog_file(file: Path) -> Entries:
 
 def _compose(file: Path) -> Node | None:
     try:
-        text = file.read_text(encoding="utf-8")
-        return yaml.compose(text, Loader=_LOADER)
+        text = bounded(file, LARGEST).decode("utf-8")
+        return yaml.compose(check_yaml(text), Loader=YAML_LOADER)
     except OSError as error:
         raise CatalogError(f"{file} cannot be read: {error.strerror}. Check the path.") from error
     except UnicodeDecodeError as error:

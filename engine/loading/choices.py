@@ -12,9 +12,11 @@ from engine.errors import InvalidRequest, ModelError
 from engine.kernels.block_formats import DRAFTING
 from engine.kernels.cpu import int8
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED
+from engine.kernels.native import compilers
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.fit import QUANTISED_WIDTHS
+from engine.machine import processor
 from engine.machine.devices import Place
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import (
@@ -27,6 +29,8 @@ from engine.models.checkpoints.checkpoint import (
 from engine.models.families import FAMILIES
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
 
+PAIRS = "avx512_bf16"
+"""The instruction for which the compiled step keeps bf16 weights in pairs."""
 SMALL = 100_000_000
 """Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls. A
 compiled step finds their weights in the processor's caches."""
@@ -313,11 +317,15 @@ def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
 
 
 def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
-    """Whether the weights come in bf16, and the compiled step multiplies twice as many of such."""
+    """Whether the weights come in bf16, and the compiled step multiplies twice as many of such: the one
+    that is built, or will be, for a first start takes the same weights as every later one."""
     dtypes = {dtype for _, _, dtype in checkpoint.tensors.values()}
+    if dtypes != {"BF16"} or not could_be_compiled(checkpoint, "bf16", place):
+        return False
     library = compiled_step(place)
-    pairs = library is not None and library.kinds["bf16"] is native.Kind.PAIRS
-    return pairs and dtypes == {"BF16"} and _compiled(checkpoint, "bf16", place)
+    if library is not None:
+        return library.kinds["bf16"] is native.Kind.PAIRS
+    return PAIRS in processor.instructions() and bool(compilers.found())
 
 
 def _compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:

@@ -1,15 +1,20 @@
-"""Whether one model can draft for another, and why not: by their files, or by what the catalog says."""
+"""Whether one model can draft for another, and why not: by their files, or by what the catalog says.
+And which one is loaded with a target where nobody chose."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.drafting import heads, proposers
 from engine.errors import IncompatiblePair, ModelError
-from engine.loading.pairing import compare
+from engine.loading.pairing import Compatibility, compare, hopeless
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
 from engine.models.checkpoints import checkpoint
+
+MOST, USUAL = 1 / 2, 1 / 10
+"""Of a target's bytes, what a draft takes at most to be loaded unasked, and what it usually takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,23 +55,56 @@ def offered(pairing: Pairing) -> tuple[str, ...]:
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:
-    """Whether ``draft`` can draft for ``target``, and how; if not, why, with sizes.
+    """Whether ``draft`` can usefully draft for ``target``, and how; if not, why, with sizes.
 
     Models on disk are compared by their files, others by what the catalog says.
     """
+    if 0 < draft.vocabulary < target.vocabulary and draft.parameters < target.parameters:
+        # Known without a look at the tokens, which takes seconds.
+        reason = hopeless(draft.vocabulary, target.vocabulary, draft.vocabulary)
+        if reason is not None:
+            return DraftChoice(draft, reason)
+    found = _compared(target, draft, locate)
+    return DraftChoice(draft, found.reason or found.hopeless, found.cross_vocabulary)
+
+
+def _compared(target: ModelSpec, draft: ModelSpec, locate: Locate) -> Compatibility:
     folders = locate(target), locate(draft)
     if folders[0] is None or folders[1] is None:
-        return DraftChoice(draft, why_not_by_catalog(target, draft))
+        return Compatibility(why_not_by_catalog(target, draft))
     try:
-        found = compare(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
+        return compare(checkpoint.inspect(folders[0]), checkpoint.inspect(folders[1]))
     except ModelError as error:
-        return DraftChoice(draft, str(error))
-    return DraftChoice(draft, found.reason, found.cross_vocabulary)
+        return Compatibility(str(error))
+    except Exception as error:  # a file that damages its reader is one more that does not fit
+        return Compatibility(f"It cannot be compared: {error}.")
+
+
+def best_draft(
+    target: ModelSpec,
+    drafts: Iterable[ModelSpec],
+    suits: Callable[[ModelSpec], bool],
+    paired: Collection[str] = (),
+) -> ModelSpec | None:
+    """Return the draft that is loaded with ``target`` where nobody chose; None where none should be.
+
+    The catalog's own (``paired``, by ids) goes first, then the largest of ``USUAL`` of the target's bytes
+    or less, then the smallest up to ``MOST``. ``suits`` is asked in that order, until one does.
+    """
+    shares = {one: share for one in drafts if (share := break_even(target, one)) is not None}
+
+    def order(draft: ModelSpec) -> tuple[bool, bool, float, str]:
+        share = shares[draft]
+        large = share > USUAL
+        return draft.id not in paired, large, share if large else -share, draft.id
+
+    paying = sorted((one for one, share in shares.items() if share <= MOST), key=order)
+    return next((one for one in paying if one.id != target.id and suits(one)), None)
 
 
 def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> str | None:
-    """Why ``draft`` cannot draft for ``target``; None when it can. See ``judge_draft``."""
-    return judge_draft(target, draft, locate).reason
+    """Why ``draft`` cannot draft for ``target``; None when it can, be it of little use."""
+    return _compared(target, draft, locate).reason
 
 
 def preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 from engine.errors import ModelError
@@ -13,6 +13,7 @@ from engine.loading.catalog import Catalog
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
+from engine.models.checkpoints.tokenizer import load_tokenizer, version_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,3 +55,14 @@ def fetch(
     if spec.address:
         raise ModelError(f"{spec.name} is on a server, and its weights cannot be loaded here.")
     return hub.download(spec, models, on_progress=on_progress, cancelled=cancelled)
+
+
+def template_of(model: Path) -> str:
+    """Return the chat template of a folder or GGUF file, in Jinja; "" for none. Raises ModelError."""
+    return _template(model, version_of(model))
+
+
+@lru_cache(maxsize=16)
+def _template(model: Path, version: object) -> str:
+    """Read once for each ``version`` of the files: to build a tokenizer takes a second."""
+    return load_tokenizer(model).template or ""

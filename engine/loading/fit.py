@@ -7,7 +7,7 @@ its free bytes (engine/machine/device_memory.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -20,6 +20,9 @@ from engine.request import MAX_ROWS
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""
+
+DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+"""What of ``WIDTHS`` is meant by what people call it."""
 
 FLOAT8 = "float8"
 """A cache in fp8: one byte a number, and for every position of a head a scale."""
@@ -94,13 +97,11 @@ class ModelSize:
         cls, source: ModelSpec | Checkpoint, weights: str | None = None, cache: str | None = None
     ) -> ModelSize:
         """From a catalog entry or from a folder's headers."""
-        if isinstance(source, ModelSpec):
-            name, repeated, heads = source.name, 0, 0
-        else:
-            name, heads = source.name, source.heads
-            repeated = source.vocabulary * source.hidden if source.repeats_embedding else 0
+        tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
+        repeated = source.vocabulary * source.hidden if tied else 0
+        heads = 0 if isinstance(source, ModelSpec) else source.heads
         return cls(
-            name,
+            source.name,
             source.parameters,
             source.layers,
             source.kv_heads,
@@ -220,6 +221,8 @@ def fit(
         for kind, held in instead.items()
         if sum(model.weight_bytes(dtype) for model in held) < weights
     }
+    alone = target.weight_bytes(dtype) + (_fixed([target], gpu) if overhead is None else overhead)
+    draftless = bool(drafting) and alone < room
     return MemoryFit(
         needed=needed,
         free=room,
@@ -228,9 +231,15 @@ def fit(
         kv=kv,
         work=work,
         context=largest,
-        sentence=_sentence(models, asked, needed, room, largest, others, gpu),
+        sentence=_sentence(models, asked, needed, room, largest, others, gpu, draftless),
         models=parts,
     )
+
+
+def widest(kinds: Sequence[str], context: Callable[[str], int], least: int) -> str:
+    """Return the first of ``kinds``, from wide to narrow, in which ``least`` tokens of context fit; the
+    first of all where they fit in none. This is what auto takes."""
+    return next((kind for kind in kinds if context(kind) >= least), kinds[0])
 
 
 def human(count: int) -> str:
@@ -283,7 +292,9 @@ def _sentence(
     largest: int,
     others: Mapping[str, MemoryFit],
     gpu: bool,
+    draftless: bool,
 ) -> str:
+    """``draftless``: whether the target would fit if nothing drafted."""
     names = ", ".join(model.name for model in models[:-1])
     names = f"{names} and {models[-1].name}" if names else models[-1].name
     if not all(model.parameters for model in models):
@@ -296,9 +307,7 @@ def _sentence(
     )
     if needed <= free:
         return need
-    smaller = (
-        "a smaller model" if len(models) == 1 else "a smaller target, or n-gram without a draft"
-    )
+    smaller = "a smaller model, or n-gram without a draft" if draftless else "a smaller model"
     narrower = _alternatives(others)
     helps = any(other.context >= min(asked, SHORTEST_CONTEXT) for other in others.values())
     quantised = "that quantization, " if helps else ""

@@ -38,6 +38,7 @@ from engine.models.checkpoints.checkpoint import (
     Checkpoint,
     inspect,
 )
+from engine.models.checkpoints.config_file import recurrent
 from engine.models.checkpoints.finite import check_finite
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.gguf.types import is_blocks
@@ -333,12 +334,30 @@ def _load_adapter(plan: ModelPlan) -> Model:
             f"transformers could not load {checkpoint.path} ({checkpoint.architecture}): {error}"
         ) from error
     if getattr(model, "_is_stateful", False):
-        raise ModelError(
-            f"{checkpoint.architecture} keeps a recurrent state that cannot be rolled back to drop "
-            "rejected tokens. Choose a model whose memory is a KV cache."
-        )
+        raise ModelError(recurrent(checkpoint.architecture))
     for name, weight in model.named_parameters():
         check_finite(checkpoint.path, name, weight)
     context = plan.context - plan.context % WINDOW  # windows are whole
+    adapted = TransformersModel(model, _info(plan, context))
+    try:  # on the processor, where an error leaves no device behind that is lost
+        adapted.forward([0], adapted.new_cache(WINDOW), last=1)
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+        if devices.ran_out(error):
+            raise
+        raise ModelError(
+            f"transformers loads {checkpoint.path} ({checkpoint.architecture}) but cannot compute it: "
+            f"{error}. {_contradiction(checkpoint)}Use a config.json that was published with the weights."
+        ) from error
     model.to(plan.place.device)
-    return TransformersModel(model, _info(plan, context))
+    return adapted
+
+
+def _contradiction(checkpoint: Checkpoint) -> str:
+    """What of an adapted model's configuration is known to be wrong; "" for nothing."""
+    sizes = [checkpoint.config.get(key) for key in ("head_dim", "qk_rope_head_dim")]
+    if None in sizes or sizes[0] == sizes[1]:
+        return ""
+    return (
+        f"Its head_dim is {sizes[0]} and its qk_rope_head_dim {sizes[1]}; latent attention needs them to "
+        "be the same. "
+    )

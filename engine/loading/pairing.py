@@ -19,6 +19,10 @@ from engine.models.checkpoints.tokenizer_files import listed_alike, tokenizer_si
 SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""
 
+FEWEST_SHARED = 0.05
+"""Of a target's tokens, the least that a draft of another vocabulary has too: with fewer it was made for
+other text, and spells nearly every word in pieces."""
+
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
@@ -34,6 +38,24 @@ class Compatibility:
     def cross_vocabulary(self) -> str | None:
         """How a pair of two vocabularies drafts, as the end of a sentence; None where there is one."""
         return None if self.shared is None else _cross_vocabulary(self.shared)
+
+    @property
+    def hopeless(self) -> str | None:
+        """Why a draft that could be used is not worth proposing; None where it may be."""
+        shared = self.shared
+        return None if shared is None else hopeless(shared.tokens, shared.target, shared.draft)
+
+
+def hopeless(shared: int, target: int, draft: int) -> str | None:
+    """Why drafting across two vocabularies is of no use, by their numbers of tokens; None where it may
+    be. ``shared`` may be a bound from above."""
+    if shared >= FEWEST_SHARED * target:
+        return None
+    return (
+        f"At most {100 * shared / target:.0f} % of the target's {target:,} tokens are among the draft's "
+        f"{draft:,}: it was made for other text, and would spell nearly every word in pieces. Choose a "
+        "draft of the target's own family."
+    )
 
 
 def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:

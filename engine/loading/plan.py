@@ -289,11 +289,11 @@ def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> 
     def context(kind: str) -> int:
         return sizes.fit(kind, suited.kv_cache_dtype, wanted, None).context
 
-    if context(suited.quantization) >= least:
-        return suited
     target, place = suited.checkpoint, suited.place
-    kinds = [kind for kind in quantizations(target, place) if kind not in UNQUANTISED]
-    kind = next((kind for kind in kinds if context(kind) >= least), suited.quantization)
+    others = (kind for kind in quantizations(target, place) if kind not in UNQUANTISED)
+    kind = memory.widest((suited.quantization, *others), context, least)
+    if kind == suited.quantization:
+        return suited
     return plan_model(target, place, kind, kv_cache_dtype=suited.kv_cache_dtype)
 
 

@@ -6,14 +6,13 @@ may read (0600) takes its place, and whoever keeps something is told so.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engine.errors import DiskError
+from engine.files import write_private
 
 SERVICE = "foretoken"
 
@@ -61,19 +60,6 @@ class Secret:
         in_file = self.file.is_file()
         self.file.unlink(missing_ok=True)
         return in_ring or in_file
-
-
-def write_private(file: Path, text: str) -> None:
-    """Writes a file that nobody else may read at any moment. Raises DiskError."""
-    part = file.with_name(f"{file.name}.part")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        part.unlink(missing_ok=True)
-        with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as stream:
-            stream.write(text)
-        part.replace(file)
-    except OSError as error:
-        raise DiskError.at(file.parent, error) from error
 
 
 def _with_keyring(use: Callable[[Any], Any]) -> Any:

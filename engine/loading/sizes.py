@@ -22,9 +22,6 @@ from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import joined
 
-_NAMES = {"fp32": "float32", "bf16": "bfloat16"}
-"""How ``fit`` calls what tensors are kept in."""
-
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
@@ -93,12 +90,12 @@ class PairSizes:
             head.kv_heads,
             head.head_dim,
             self.target.context,
-            weights=_NAMES.get(self.products.kind, self.products.kind),
-            cache=_NAMES["fp32"],
+            weights=memory.DTYPES.get(self.products.kind, self.products.kind),
+            cache=memory.DTYPES["fp32"],
         )
 
     def _size(self, checkpoint: Checkpoint, quantization: str) -> memory.ModelSize:
-        cache = _NAMES[compute_dtype(checkpoint, quantization, self.place)]
+        cache = memory.DTYPES[compute_dtype(checkpoint, quantization, self.place)]
         weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
         size = memory.ModelSize.of(checkpoint, weights, cache)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same

@@ -18,7 +18,8 @@ class ModelSpec:
     (of a server, as ``engine.loading.servers`` reads it) is set.
     ``file``: of a repository of GGUF files the one that is meant, of a split model its first part; ""
     for a repository in transformers' layout.
-    Counts are 0 while unknown, which only happens to a ``path`` whose files are not there.
+    Counts are 0 while unknown, which only happens to a ``path`` whose files are not there; ``hidden``,
+    which sizes the embedding, may be left out. ``tied``: the embedding is the output head too.
     ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
     ``quantization`` is how the model is loaded unless somebody asks for another; ``kv_cache_dtype``
     what its cache is kept in where the machine has it and it is a target. ``shipped``: whether ``path``
@@ -43,6 +44,8 @@ class ModelSpec:
     layers: int = 0
     kv_heads: int = 0
     head_dim: int = 0
+    hidden: int = 0
+    tied: bool = False
     quantization: str = AUTO
     kv_cache_dtype: str = AUTO
     note: str = ""
@@ -92,4 +95,6 @@ def with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
         layers=found.layers,
         kv_heads=found.kv_heads,
         head_dim=found.head_dim,
+        hidden=found.hidden,
+        tied=found.repeats_embedding,
     )

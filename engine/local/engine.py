@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from engine.decoding.waiting import Wait
     from engine.loading.plan import LoadPlan
     from engine.local.pair import LoadedPair
+    from engine.local.session import Prepared
     from engine.models.base import Model
 
 T = TypeVar("T")
@@ -55,16 +56,19 @@ class LocalEngine:
         models: Path | None = None,
         remembered: Path | None = None,
         measured: Path | None = None,
+        grammars: bool = False,
     ) -> None:
         """``catalog``: the one by which the next pair is looked up; without one there are folders.
 
         ``models``: the folder for downloads; without one there are none.
         ``remembered``: a folder for what proposers learn, where a request asks them to.
         ``measured``: a folder for what a model's steps take on this machine; without one that is measured
-        after every load.
+        after every load. ``grammars``: what they need is read behind every load, and not at the first
+        one: for a large vocabulary that takes a second, in which nobody is answered.
         """
         self._catalog, self._models = catalog, models
         self._remembered, self._measured = remembered, measured
+        self._grammars = grammars
         self._pair: LoadedPair | None = None
         self._cache_listener: CacheListener | None = None
         self._turns = Turns("engine", self._room, self._serve)
@@ -121,7 +125,7 @@ class LocalEngine:
             self._turns.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
         check_offered(request, pair.loaded.capabilities)
-        asked = _Prepared(pair, pair.session.prepare(request))
+        asked = _Asked(pair, pair.session.prepared(request))
         return self._turns.generate(
             request, lambda generation, publish: self._answer(asked, generation, publish)
         )
@@ -165,16 +169,16 @@ class LocalEngine:
     def _serve(self, waits: Sequence[Wait]) -> None:
         self._need_pair().session.serve(waits)
 
-    def _answer(self, asked: _Prepared, generation: Generation, publish: Publish) -> Iterator[Wait]:
+    def _answer(self, asked: _Asked, generation: Generation, publish: Publish) -> Iterator[Wait]:
         pair = self._pair
         if pair is None:
             raise NotLoaded("The model was unloaded while this request waited.")
-        prompt = asked.prompt_for(pair)
+        prepared = asked.prepared_for(pair)
         from engine.decoding.waiting import Wait
 
         request = generation.request
         steps = pair.session.steps(
-            request, lambda: generation.cancelled, prompt, beside=not request.alone
+            request, lambda: generation.cancelled, prepared, beside=not request.alone
         )
         while (step := self._step_of(steps)) is not None:
             if isinstance(step, Wait):
@@ -232,6 +236,8 @@ class LocalEngine:
             return self._replace(plan, request, watch, earlier)
         self._unload()
         self._pair = pair
+        if self._grammars:
+            pair.session.grammars.prepare()
         if self._cache_listener is not None:
             self._follow_caches(self._cache_listener)
         return pair.loaded
@@ -306,15 +312,16 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
         log.info("%s", error)
 
 
-class _Prepared:
-    """A request's prompt in tokens, for the pair that was there when it was asked."""
+class _Asked:
+    """A request as it was prepared for the pair that was there when it was asked."""
 
-    def __init__(self, pair: LoadedPair, prompt: list[int]) -> None:
+    def __init__(self, pair: LoadedPair, prepared: Prepared) -> None:
         self._pair: LoadedPair | None = pair
-        self._prompt = prompt
+        self._prepared: Prepared | None = prepared
 
-    def prompt_for(self, pair: LoadedPair) -> list[int] | None:
+    def prepared_for(self, pair: LoadedPair) -> Prepared | None:
         """None where another pair was loaded meanwhile, whose tokens are others. Asked once: it holds
         on to its pair no longer."""
         same, self._pair = self._pair is pair, None
-        return self._prompt if same else None
+        prepared, self._prepared = self._prepared, None
+        return prepared if same else None

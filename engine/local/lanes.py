@@ -31,7 +31,7 @@ class Lanes:
     @contextmanager
     def taken(self, run: Run) -> Iterator[Lane]:
         """A lane for this run alone, while it lasts."""
-        known = list(run.prompt[:-1])
+        known = run.known
         # What starts from nothing is measured: always in the same place.
         empty = not run.reuse_cache and not self.first.busy
         lane = self.first if empty else self._choose(known)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from engine.api import Loaded, LoadRequest
+from engine.api import NO_TEMPLATE, Loaded, LoadRequest
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import kept_tokens
@@ -109,7 +109,7 @@ def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[st
     if cut is not None:
         yield cut
     if not codec.has_template:
-        yield "This model has no chat template: it continues your text."
+        yield NO_TEMPLATE
 
 
 def _describe(

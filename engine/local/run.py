@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from engine.decoding.loop import Ending
+from engine.grammar.compiler import Compiled
 from engine.models.base import ModelInfo
 from engine.request import (
     AcceptanceRule,
-    Grammar,
     Request,
     Sampling,
     Speculation,
@@ -20,7 +20,8 @@ from engine.request import (
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``prompt`` are its tokens. ``seed`` is the one asked for, or drawn where ``sampling`` has none.
+    """``prompt`` are its tokens, ``begun`` those of the reply that stand already. ``seed`` is the one
+    asked for, or drawn where ``sampling`` has none.
 
     ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply;
     ``grammar`` is what it matches. ``logit_bias``, ``alternatives`` and ``predicted``: see ``Request``.
@@ -37,7 +38,13 @@ class Run:
     predicted: str
     logit_bias: tuple[tuple[int, float], ...]
     alternatives: int
-    grammar: Grammar | None
+    grammar: Compiled | None
+    begun: tuple[int, ...] = ()
+
+    @property
+    def known(self) -> list[int]:
+        """All tokens but the pending one."""
+        return [*self.prompt, *self.begun][:-1]
 
     @classmethod
     def resolve(
@@ -45,11 +52,13 @@ class Run:
         request: Request,
         prompt: Sequence[int],
         model: ModelInfo,
-        grammar: Grammar | None = None,
+        grammar: Compiled | None = None,
     ) -> Run:
         """Draws a seed where none is given."""
         sampling, room = request.sampling, model.context - len(prompt)
-        limit = room if request.max_tokens is None else min(request.max_tokens, room)
+        limit = room
+        if request.max_tokens is not None:
+            limit = min(len(request.begun) + request.max_tokens, room)
         eos: Collection[int] = () if request.ignore_eos else model.eos
         return cls(
             prompt=tuple(prompt),
@@ -64,4 +73,5 @@ class Run:
             logit_bias=request.logit_bias,
             alternatives=request.alternatives,
             grammar=grammar,
+            begun=request.begun,
         )

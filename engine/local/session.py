@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import cast
 
@@ -37,7 +38,7 @@ from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Emitted, Event, Finished, FinishReason, Started
-from engine.grammar.compiler import Grammars
+from engine.grammar.compiler import Compiled, Grammars
 from engine.kernels.native import library as native
 from engine.local.lane import Lane
 from engine.local.lanes import Lanes
@@ -47,8 +48,20 @@ from engine.machine.devices import Place
 from engine.machine.failures import device_errors
 from engine.models.base import Model, SharedModel
 from engine.request import Control, Grammar, GrammarKind, Request
+from engine.thoughts import CLOSING, OPENING, opens_thought
 from engine.tool_calls.lark import grammar_of_calls
 from engine.tool_calls.values import Tool
+
+_OPENING_TOKENS = 8
+"""Of a prompt's end, in which a mark that opens a thought would stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A request's prompt in tokens, and its grammar compiled."""
+
+    tokens: list[int]
+    grammar: Compiled | None
 
 
 class Session:
@@ -102,10 +115,12 @@ class Session:
         tokens = self._encode(request)
         if not tokens:
             raise InvalidRequest("messages", "The prompt is empty: write something first.")
-        if len(tokens) + 1 > self.target.context:
-            raise ContextExceeded(len(tokens), self.target.context)
+        length = len(tokens) + len(request.begun)
+        if length + 1 > self.target.context:
+            raise ContextExceeded(length, self.target.context)
         vocabulary = self.target.model.info.vocabulary
-        strange = next((token for token in tokens if not 0 <= token < vocabulary), None)
+        given = (*tokens, *request.begun)
+        strange = next((token for token in given if not 0 <= token < vocabulary), None)
         if strange is not None:
             raise InvalidRequest(
                 "prompt", f"Token id {strange} is outside this model's vocabulary of {vocabulary}."
@@ -118,8 +133,12 @@ class Session:
             )
         wanted = request.speculation
         proposers.check(wanted.proposer, wanted.options, self.resources)
-        self.grammar_of(request)
         return tokens
+
+    def prepared(self, request: Request) -> Prepared:
+        """What ``steps`` needs of a request; its grammar is compiled here, on the caller's thread. Raises
+        as ``prepare``."""
+        return Prepared(self.prepare(request), self._grammar_of(request))
 
     def _encode(self, request: Request) -> list[int]:
         """The prompt's tokens; of several requests for the same, as of choices, found out once."""
@@ -129,7 +148,7 @@ class Session:
             known = self._encoded = asked, self.codec.encode_request(request, self.target.context)
         return list(known[1])
 
-    def grammar_of(self, request: Request) -> Grammar | None:
+    def _grammar_of(self, request: Request) -> Compiled | None:
         """What its reply must match. Raises InvalidRequest where that cannot be compiled."""
         grammar, style = request.grammar, self.codec.calls
         if request.tools:
@@ -139,14 +158,12 @@ class Session:
             grammar = grammar_of_calls(
                 request.tools, request.tool_choice, style, special, request.grammar
             )
-        if grammar is not None:
-            self.grammars.start(grammar)
-        return grammar
+        return None if grammar is None else self.grammars.compiled(grammar)
 
     def _check_parameters(self, tool: Tool, field: str) -> None:
         try:
             schema = json.dumps(tool.arguments)
-            self.grammars.start(Grammar(GrammarKind.JSON_SCHEMA, schema, tool.strict))
+            self.grammars.check(Grammar(GrammarKind.JSON_SCHEMA, schema, tool.strict))
         except InvalidRequest as error:
             why = str(error).removeprefix("grammar").strip()
             raise InvalidRequest(field, f"{field} {why}") from error
@@ -161,20 +178,20 @@ class Session:
         }
 
     def run(
-        self, request: Request, cancelled: Callable[[], bool], prompt: list[int] | None = None
+        self, request: Request, cancelled: Callable[[], bool], prepared: Prepared | None = None
     ) -> Iterator[Event]:
         """Yields Started, Prefilled, Emitted..., Finished, while nothing else runs.
 
-        ``prompt``: what ``prepare`` gave for this request, if it was asked already. Raises as it does,
+        ``prepared``: what that method gave for this request, if it was asked already. Raises as it does,
         DeviceLost where the GPU is gone, and ModelError for a model that computes no numbers.
         """
-        return cast(Iterator[Event], self.steps(request, cancelled, prompt, beside=False))
+        return cast(Iterator[Event], self.steps(request, cancelled, prepared, beside=False))
 
     def steps(
         self,
         request: Request,
         cancelled: Callable[[], bool],
-        prompt: list[int] | None = None,
+        prepared: Prepared | None = None,
         *,
         beside: bool = True,
         kept: Callable[[Target], None] = lambda _: None,
@@ -183,19 +200,27 @@ class Session:
         waits for, and is asked for more once that is ready.
 
         ``kept`` hears of the cache that holds the text when all is said, and nothing else yet."""
-        if prompt is None:
-            prompt = self.prepare(request)
+        if prepared is None:
+            prepared = self.prepared(request)
         info = self.target.model.info
-        run = Run.resolve(request, prompt, info, self.grammar_of(request))
+        run = Run.resolve(request, prepared.tokens, info, prepared.grammar)
         calls = self.codec.calls if request.tools else None
         shown = {} if calls is None else self._special(calls.control)
+        for mark in (*OPENING, *CLOSING):
+            if (token := self.codec.token_named(mark)) is not None:
+                shown[mark] = token
         free = request.grammar is None  # of a reply by a schema JSON calls nothing
         offered = [tool.name for tool in request.tools if free]
         narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown, calls, offered)
+        narrator.go_on(run.begun)
+        # What a grammar masks from its first token on is no thought.
+        thinking = (
+            free and not request.tool_choice.must and self._opens_thought(request, run.prompt)
+        )
         beside = beside and self.parallel > 1
         joined = self.learning.together.joined() if beside else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:
-            yield from self._run(lane, run, cancelled, narrator, beside)
+            yield from self._run(lane, run, cancelled, narrator, beside, thinking)
             kept(lane.target)
 
     def _run(
@@ -205,13 +230,15 @@ class Session:
         cancelled: Callable[[], bool],
         narrator: Narrator,
         beside: bool,
+        thinking: bool,
     ) -> Iterator[Event | Wait]:
         info, wanted, target = lane.target.model.info, run.speculation, lane.target
         if wanted.control is Control.AUTO:
             self._warm_up()
-        yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed)
+        yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed, thinking)
 
         context = Context(run.prompt)
+        context.tokens.extend(run.begun)
         constraint = self._constraint(run, context)
         sampler = self._sampler(run, context, constraint)
         proposer = self._begun(lane.proposer(wanted), run, context, sampler)
@@ -238,6 +265,11 @@ class Session:
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
         target.reuse([*run.prompt, *narrator.tokens][:-1])
 
+    def _opens_thought(self, request: Request, prompt: Sequence[int]) -> bool:
+        """Return whether the template left the reply to a chat to begin inside a thought."""
+        end = "".join(map(self.codec.token_text, prompt[-_OPENING_TOKENS:]))
+        return bool(request.messages) and opens_thought(end)
+
     def _begun(self, proposer: Proposer, run: Run, context: Context, sampler: Sampler) -> Proposer:
         """Who drafts for the run: ``proposer``, or what drafts from the prediction before it does."""
         if run.predicted:
@@ -259,7 +291,8 @@ class Session:
     ) -> tuple[Candidate, ...]:
         """See ``Engine.likeliest``. Nothing cached is used: it may be what is doubted."""
         info = self.target.model.info
-        run = Run.resolve(request, self.prepare(request), info, self.grammar_of(request))
+        prepared = self.prepared(request)
+        run = Run.resolve(request, prepared.tokens, info, prepared.grammar)
         context = Context(run.prompt)
         context.tokens.extend(reply)
         if len(context.tokens) + 1 > self.target.context:
@@ -276,7 +309,7 @@ class Session:
     def _constraint(self, run: Run, context: Context) -> Constraint | None:
         if run.grammar is None:
             return None
-        return Constraint(self.grammars.start(run.grammar), context)
+        return Constraint(run.grammar.start(), context)
 
     def _sampler(self, run: Run, context: Context, mask: Constraint | None) -> Sampler:
         return Sampler(
@@ -295,8 +328,9 @@ class Session:
         self._lanes.listener = listener
 
     def close(self) -> None:
-        """Releases the proposers' memory."""
+        """Releases the proposers' memory, and ends what tries grammars."""
         self._lanes.close()
+        self.grammars.close()
 
     def _warm_up(self) -> None:
         """Before the first request that needs to know what verifying takes.

@@ -19,9 +19,9 @@ import yaml
 from engine.errors import InvalidRequest
 from engine.plan.formats import AUTO
 from engine.plan.model import ModelFacts, of_config
+from engine.yaml_text import YAML_LOADER
 
 FILE = Path(__file__).with_name("known_models.yaml")
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class KnownModel:
 @cache
 def known_models() -> Mapping[str, KnownModel]:
     """All of the table, by id."""
-    read: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), Loader=_LOADER)
+    read: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), Loader=YAML_LOADER)
     return MappingProxyType(
         {
             entry["id"]: KnownModel(

@@ -19,6 +19,8 @@ from weakref import WeakSet
 import httpx2
 import openai
 
+from engine import wire
+from engine.files import parse_json
 from engine.loading.servers import Address
 from engine.remote.trouble import CONNECT_S, SILENCE_S
 
@@ -104,6 +106,11 @@ def _certificates() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+async def _name_senders(request: httpx2.Request) -> None:
+    """Add to the request who sends it, so that one that comes back can be known."""
+    request.headers[wire.VIA] = wire.via((*wire.passed.get(), wire.INSTANCE))
+
+
 class Client:
     """A server's address, the key for it, and its open connections. Belongs to the loop's thread."""
 
@@ -116,6 +123,7 @@ class Client:
             timeout=limits,
             headers={"Authorization": f"Bearer {key}"} if key else {},
             mounts={pattern: None for pattern in _DIRECT},
+            event_hooks={"request": [_name_senders]},
         )
         # Without a key the client would refuse to be made; servers without one look at none.
         self.openai = self.speaking(address.api, key or "none")
@@ -143,7 +151,7 @@ class Client:
             answer = await self.find(path)
             if answer is not None:
                 try:
-                    return answer.json()
+                    return parse_json(answer.content)
                 except ValueError:
                     return None
         return None

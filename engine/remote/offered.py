@@ -8,8 +8,9 @@ from engine.loading.specs import ModelSpec
 from engine.remote.kinds import TRAITS, Kind
 from engine.remote.reading import CALLS
 from engine.remote.server import ServedModel, Server
+from engine.remote.trouble import leads_back
 from engine.request import SERVER, Control
-from engine.wire import capabilities_from_json
+from engine.wire import INSTANCE, capabilities_from_json, instances_in
 
 _ABOUT = "the server drafts as it was started, if it does"
 
@@ -45,7 +46,10 @@ def loaded_of(
     request: LoadRequest, spec: ModelSpec, server: Server, model: ServedModel, key: bool
 ) -> Loaded:
     """What pages, API and command line see of it. ``key``: whether one is sent. Raises as
-    ``capabilities_of``."""
+    ``capabilities_of``, and ServerTrouble for a server that is connected to this process."""
+    via = instances_in(model.entry.get("via"))
+    if INSTANCE in via:
+        raise leads_back(server.address)
     entry, foretoken = model.entry, server.kind is Kind.FORETOKEN
     target = str(entry.get("target") or model.id) if foretoken else model.id
     draft = entry.get("draft") if foretoken else None
@@ -71,6 +75,7 @@ def loaded_of(
         notes=_notes(server, key),
         compiled=bool(entry.get("compiled")) if foretoken else False,
         server=f"{server.name} at {server.address.root}",
+        via=via,
     )
 
 

@@ -16,6 +16,7 @@ import httpx2
 import openai
 
 from engine.events import Counted, Emitted, Event, Finished, FinishReason
+from engine.files import parse_json
 from engine.remote.body import message_of, sampling_of
 from engine.remote.connection import Client
 from engine.remote.counting import seconds, whole
@@ -75,7 +76,7 @@ class OllamaChat:
             await answer.aread()
             await answer.aclose()
             try:
-                body: object = answer.json()
+                body: object = parse_json(answer.content)
             except ValueError:
                 body = answer.text
             raise openai.APIStatusError("refused", response=answer, body=body)
@@ -86,7 +87,7 @@ class OllamaChat:
         async for line in answer.aiter_lines():
             if not line.strip():
                 continue
-            told = json.loads(line)
+            told = parse_json(line)
             if "error" in told:
                 raise broken_off(self._client.address, str(told["error"]))
             yield told

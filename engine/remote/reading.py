@@ -11,11 +11,12 @@ from typing import Any
 
 from engine.events import FinishReason
 from engine.remote.kinds import ENGINE_DATA
+from engine.thoughts import CLOSING, OPENING
 from engine.tool_calls.styles import HERMES
 
 Json = Mapping[str, Any]
 
-THINK, THOUGHT = "<think>\n", "\n</think>\n\n"
+THINK, THOUGHT = f"{OPENING[0]}\n", f"\n{CLOSING[0]}\n\n"
 CALLS = HERMES
 """How calls stand in the text."""
 

@@ -24,6 +24,7 @@ from typing import Any
 import httpx2
 
 from engine.errors import ModelError
+from engine.files import parse_json
 from engine.loading.servers import Address
 from engine.remote.connection import QUESTION_S, Client
 from engine.remote.counting import whole
@@ -145,7 +146,7 @@ async def _listed(client: Client) -> list[Json]:
     page = await client.openai.models.with_raw_response.list(timeout=QUESTION_S)
     answer = page.http_response
     try:
-        told = answer.json()
+        told = parse_json(answer.content)
         entries = [each for each in told.get("data") or () if isinstance(each["id"], str)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         kind = answer.headers.get("content-type", "no content type")

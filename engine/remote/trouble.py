@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import ssl
 from typing import Any
 from urllib.parse import urlsplit
@@ -29,12 +28,11 @@ LONGEST_WAIT_S = 30.0
 PASSING = frozenset({408, 409, 429, 502, 503, 504})
 """Statuses that asking again may mend."""
 _UNREADABLE = (
-    json.JSONDecodeError,
-    UnicodeDecodeError,
     AttributeError,
     TypeError,
     KeyError,
     ValueError,
+    RecursionError,
 )
 
 
@@ -131,6 +129,14 @@ def speaks_otherwise(address: Address, what: str, *, begun: bool = False) -> Ser
     )
 
 
+def leads_back(address: Address) -> ServerTrouble:
+    """Return the error for a server that hands its requests to this process, or is this process."""
+    return ServerTrouble(
+        f"{address.place} leads back to this Foretoken: it is this app itself, or is connected to it, so "
+        "a request would go round without end. Connect to another server."
+    )
+
+
 def _refused(error: openai.APIStatusError, address: Address, key: bool) -> ServerTrouble:
     status, said = error.status_code, _message(error)
     asked = wanted(error.response)
@@ -164,6 +170,8 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
             return ServerTrouble(
                 f"{address.place} {busy} ({status}: {said}). Try again {when}.", wait_s=wait_s
             )
+        case 508:
+            return leads_back(address)
         case _ if status >= 500:
             return ServerTrouble(f"{address.place} failed ({status}: {said}). Look at its log.")
         case _:

@@ -14,9 +14,14 @@ from typing import Any
 from engine.errors import InvalidRequest
 from engine.request import Grammar, GrammarKind
 from engine.tool_calls.styles import CallStyle
+from engine.tool_calls.unmarked import MIDDLE, NAME
 from engine.tool_calls.values import Tool, ToolChoice
 
 _ANYTHING, _NO_BRACE = r"/(.|\n)*/", r"/([^{](.|\n)*)?/"
+_BARE_LEAD = r"((.|\n)*\n)?[ \t]*(```(json)?[ \t]*)?(<[a-z_]+>[ \t]*)?(\[[ \t]*)?"
+_BARE_BETWEEN = r"\s*\}[\s`,{}\[\]a-z_<>\/]*"
+_BARE_END = r"\s*\}[\s`}\]]*(<\/[a-z_]+>)?[\s`]*"
+"""Before, between and behind calls without the style's mark, which begin a line."""
 
 
 def grammar_of_calls(
@@ -65,10 +70,32 @@ def grammar_of_calls(
     else:
         rest = lark((style.opening + style.head).removeprefix(style.trigger))
         # A model may also spell out what it has a token for.
-        token = f"TEXT {lark(style.trigger)} | " if style.trigger in special else ""
-        start = f"start: TEXT | ({token}open) {rest} {behind}"
-        rules += [f"open[lazy]: TEXT {_quoted(style.trigger, {})}", f"TEXT: {_ANYTHING}"]
+        token = f"text {lark(style.trigger)} | " if style.trigger in special else ""
+        start = f"start: text | ({token}open | bare other) {rest} {behind} | bare bare_call"
+        trigger = _quoted(style.trigger, {})
+        rules += [f"open[lazy]: TEXT {trigger}", f"other[lazy]: OTHER {trigger}"]
+        rules += ["text: TEXT | bare OTHER", f"TEXT: {_ANYTHING}", *_bare(offered, several)]
     return Grammar(GrammarKind.LARK, "\n".join(["%llguidance {}", start, *rules]) + "\n")
+
+
+def _bare(offered: Sequence[Tool], several: bool) -> list[str]:
+    """Return the rules of calls without the style's mark: JSON that begins a line.
+
+    Behind a tool's name arguments follow that match its schema. JSON whose "name" is no tool's is text.
+    """
+    names = "|".join(re.escape(tool.name) for tool in offered)
+    behind = "(BARE_END | BARE_NEXT bare_call)" if several else "BARE_END"
+    return [
+        f"bare[lazy]: /{_BARE_LEAD}{NAME}/",
+        f"OTHER: {_ANYTHING} & ~/({names}){MIDDLE}(.|\\n)*/",
+        "bare_call: " + " | ".join(f"bare_{at}" for at in range(len(offered))),
+        *(
+            f'bare_{at}: /{re.escape(tool.name)}{MIDDLE}/ " "? %json {_schema(tool)} {behind}'
+            for at, tool in enumerate(offered)
+        ),
+        f"BARE_END: /{_BARE_END}/",
+        f"BARE_NEXT: /{_BARE_BETWEEN}{NAME}/",
+    ]
 
 
 def json_options(strict: bool) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.tool_calls.styles import CallStyle
@@ -12,6 +12,13 @@ from engine.tool_calls.unmarked import JsonObject, Unmarked
 @dataclass(frozen=True, slots=True)
 class Said:
     """Text for people."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """Text of a thought, which comes before the rest."""
 
     text: str
 
@@ -32,11 +39,15 @@ class Arguments:
     text: str
 
 
-Part = Said | Called | Arguments
+Part = Said | Thought | Called | Arguments
 
 
 class CallReader:
-    """Text in, parts out, each as soon as it is sure. For replies that follow ``grammar_of_calls``."""
+    """Text in, parts out, each as soon as it is sure. For replies that follow ``grammar_of_calls``.
+
+    A call that the reply made before with the same arguments is left out: small models that may call
+    several tools repeat one call without end.
+    """
 
     def __init__(
         self,
@@ -48,37 +59,33 @@ class CallReader:
         several: bool = True,
     ) -> None:
         """``must``: nothing but calls may come. ``structured``: what calls nothing is JSON. ``offered``:
-        the tools of which a reply that begins with JSON, bare or as a block of code, is a call too, as
-        small models write it in a style with a mark; ``several``: whether more may follow it."""
+        the tools whose calls are read without the style's mark too, where a line begins with one;
+        ``several``: whether more may follow it."""
         self._style, self._must, self._structured = style, must, structured
-        self._offered = () if structured or style.whole else tuple(offered)
+        self._unmarked = (
+            Unmarked(offered) if offered and not structured and not style.whole else None
+        )
         self._several = several
-        self._unmarked = Unmarked(self._offered) if self._offered else None
         self._text = ""  # not yet told
-        self._calls = 0
         self._json: JsonObject | None = None  # of the call that is read
-        self._begun = self._plain = False  # a call was begun, something was said
-
-    @property
-    def calls(self) -> int:
-        """Calls that were begun."""
-        return self._calls
-
-    @property
-    def whole(self) -> bool:
-        """Whether the call begun last has all of its arguments."""
-        return self._begun and self._json is None
+        self._begun = self._plain = self._bare = False  # a call began, text was said, no mark
+        self._begins_line = True
+        self._call = ""  # the one begun last: its name, a line feed, its arguments
+        self._made: list[str] = []
+        self._held = False  # the call may repeat another, and is not told yet
+        self.calls = 0
+        """Calls that were told."""
+        self.repeated = False
+        """Whether a call was left out."""
 
     def read(self, text: str) -> Iterator[Part]:
         """What the reply's next ``text`` makes sure."""
         self._text += text
-        while (part := self._next()) is not None:
-            yield part
+        while (parts := self._next()) is not None:
+            yield from parts
 
     def end(self) -> Iterator[Part]:
         """What was held back, when no more comes, unless it is the beginning of a call that was cut."""
-        self._unmarked = None
-        yield from self.read("")
         rest, self._text = self._text, ""
         if rest and not self._begun and not self._opens(rest):
             yield Said(rest)
@@ -88,86 +95,91 @@ class CallReader:
         style = self._style
         if style.whole:
             return self._must or not self._structured
-        return self._must or rest.startswith(style.trigger)
+        named = self._unmarked is not None and '"name":"' in "".join(rest.split())
+        return self._must or named or rest.startswith(style.trigger)
 
-    def _next(self) -> Part | None:
+    def _next(self) -> Sequence[Part] | None:
+        """Parts that the text makes sure, perhaps none; None where it takes more text to go on."""
         if self._json is not None:
             return self._more_arguments(self._json)
-        if self._unmarked is not None:
-            found = self._unmarked.find(self._text)
-            if found is not None:
-                name, self._text = found
-                self._unmarked = Unmarked(self._offered) if self._several else None
-                return self._called(name)
-            if self._unmarked.possible:
-                return None
-            self._unmarked = None
         style = self._style
+        if self._bare:
+            return self._bare_call()
         if self._begun:
-            return self._call(style.tail + style.between + style.head)
+            return self._marked_call(style.tail + style.between + style.head)
         opened = style.opening + style.head
         at = self._text.find(opened)
         if at == 0 and (not style.whole or not self._plain):
-            return self._call(opened)
+            return self._marked_call(opened)
         if style.whole and self._plain:
             at = -1
         safe = at if at > 0 else len(self._text) - _overlap(self._text, opened, style, self._plain)
+        if self._unmarked is not None:
+            start, head = self._unmarked.find(self._text, begins_line=self._begins_line)
+            if head is not None and not start:
+                self._bare = True
+                return self._begin(head[1], head.end())
+            safe = min(safe, start)
         if not safe:
             return None
         said, self._text = self._text[:safe], self._text[safe:]
-        self._plain = True
-        return Said(said)
+        self._plain, self._begins_line = True, said.endswith("\n")
+        return [Said(said)]
 
-    def _call(self, before: str) -> Part | None:
+    def _marked_call(self, before: str) -> Sequence[Part] | None:
         """The next call's name, once what stands before and behind it is there."""
         if not self._text.startswith(before):
             return None
         end = self._text.find(self._style.middle, len(before))
         if end < 0:
             return None
-        name = self._text[len(before) : end]
-        self._text = self._text[end + len(self._style.middle) :]
-        return self._called(name)
+        return self._begin(self._text[len(before) : end], end + len(self._style.middle))
 
-    def _called(self, name: str) -> Called:
-        self._json, self._begun, self._calls = JsonObject(), True, self._calls + 1
-        return Called(self._calls - 1, name)
+    def _bare_call(self) -> Sequence[Part] | None:
+        """The next call without a mark; what stands before it is dropped."""
+        head = self._unmarked.find_next(self._text) if self._unmarked and self._several else None
+        if head is not None:
+            return self._begin(head[1], head.end())
+        self._text = self._text[max(self._text.rfind("{"), 0) :]
+        return None
 
-    def _more_arguments(self, json: JsonObject) -> Part | None:
+    def _begin(self, name: str, end: int) -> Sequence[Part]:
+        """A call of ``name`` begins, whose arguments stand behind ``end``."""
+        self._text = self._text[end:]
+        self._json, self._begun, self._call = JsonObject(), True, f"{name}\n"
+        self._held = self._repeats()
+        if self._held:
+            return []
+        self.calls += 1
+        return [Called(self.calls - 1, name)]
+
+    def _more_arguments(self, json: JsonObject) -> Sequence[Part] | None:
         length = json.read(self._text)
         if not length:
             return None
         more, self._text = self._text[:length], self._text[length:]
+        self._call += more
         if json.ended:
             self._json = None
-        return Arguments(self._calls - 1, more)
+        if not self._held:
+            told: list[Part] = [Arguments(self.calls - 1, more)]
+        elif self._call in self._made and json.ended:
+            self.repeated = True
+            return []
+        elif self._repeats() and not json.ended:
+            return []
+        else:
+            self._held = False
+            self.calls += 1
+            name, arguments = self._call.split("\n", 1)
+            told = [Called(self.calls - 1, name), Arguments(self.calls - 1, arguments)]
+        if json.ended:
+            self._made.append(self._call)
+        return told
 
-
-class Repetition:
-    """Whether a reply calls what it called before, with the same arguments.
-
-    Small models that may call several tools repeat one call without end: what may follow a call is
-    another call, and nothing makes them stop.
-    """
-
-    def __init__(self, style: CallStyle, offered: Collection[str] = ()) -> None:
-        self._reader = CallReader(style, offered=offered)
-        self._call = ""  # the last one, as far as it was written
-        self._made: set[str] = set()
-
-    def read(self, text: str) -> bool:
-        """Whether such a call ends in the reply's next ``text``."""
-        repeated = False
-        for part in self._reader.read(text):
-            match part:
-                case Called(_, name):
-                    self._call = f"{name}\n"
-                case Arguments(_, more):
-                    self._call += more
-                    if self._reader.whole:
-                        repeated = repeated or self._call in self._made
-                        self._made.add(self._call)
-        return repeated
+    def _repeats(self) -> bool:
+        """Whether the call may yet be one that was made."""
+        return any(made.startswith(self._call) for made in self._made)
 
 
 def _overlap(text: str, opened: str, style: CallStyle, plain: bool) -> int:

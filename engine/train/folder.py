@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.files import parse_json
+
 
 @dataclass(frozen=True, slots=True)
 class Journal:
@@ -26,7 +28,7 @@ class Journal:
         found: list[dict[str, Any]] = []
         for line in self.path.read_text(encoding="utf-8").splitlines():
             try:
-                found.append(json.loads(line))
+                found.append(parse_json(line))
             except ValueError:  # cut by a kill
                 continue
         return found

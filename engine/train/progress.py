@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn
 from rich.progress import Progress as Bar
 
+from engine.errors import DiskError
+from engine.files import read_json, write_private
 from engine.train.clock import Clock
 
 _PLAIN_EVERY_S = 30.0  # without a terminal: a line so often
@@ -55,16 +57,13 @@ class ProgressFile:
         ):
             return
         self._last = (phase, now)
-        partial = self._path.with_suffix(".partial")
-        with contextlib.suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            partial.write_text(json.dumps({"phase": phase, **details}), encoding="utf-8")
-            partial.replace(self._path)
+        with contextlib.suppress(DiskError):
+            write_private(self._path, json.dumps({"phase": phase, **details}))
 
     def read(self) -> dict[str, Any]:
         """What was written last; empty if nothing was."""
         try:
-            found = json.loads(self._path.read_text(encoding="utf-8"))
+            found = read_json(self._path)
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -10,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ForetokenError, what_failed
+from engine.files import bounded, parse_json
 from engine.request import Message
-from engine.train.files import bounded
 from engine.train.seeds import subseed
 
 Prompt = tuple[Message, ...]
@@ -79,7 +78,7 @@ def split(found: Iterable[Prompt], count: int, held_out: int, seed: int, where: 
 def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
     """The prompt, and whether it is set aside."""
     try:
-        entry: Any = json.loads(line)
+        entry: Any = parse_json(line)
         aside = entry.get("held_out") is True
         if "prompt" in entry:
             return (Message("user", _text(entry["prompt"])),), aside

@@ -18,6 +18,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.errors import ForetokenError, what_failed
+from engine.files import parse_json
 from engine.models.hidden_states import NORMED, Tap
 
 
@@ -136,7 +137,7 @@ class Recording:
         about: Mapping[str, str] = shard.metadata()
         self._shards.append(shard)
         self.seconds += float(about.get("seconds", 0.0))
-        self.replies += [Kept(**entry) for entry in json.loads(about["replies"])]
+        self.replies += [Kept(**entry) for entry in parse_json(about["replies"])]
 
     def _path(self, number: int) -> Path:
         return self.folder / f"replies-{number:05}.safetensors"
@@ -182,7 +183,7 @@ def _about(shard: Path) -> Mapping[str, str]:
 
 def _taps_in(shard: Path) -> tuple[Tap, ...]:
     """The hidden states in a shard; none if it is not there."""
-    return tuple(Tap(layer) for layer in json.loads(_about(shard).get("taps", "[]")))
+    return tuple(Tap(layer) for layer in parse_json(_about(shard).get("taps", "[]")))
 
 
 def _plain(taps: Sequence[Tap]) -> list[int | None]:

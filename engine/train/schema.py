@@ -15,7 +15,8 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin
 import yaml
 
 from engine.errors import ForetokenError, what_failed
-from engine.train.files import bounded
+from engine.files import bounded
+from engine.yaml_text import YAML_LOADER, check_yaml
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class RecipeError(ForetokenError):
 def load(path: Path) -> object:
     """What a YAML file holds. Raises RecipeError."""
     try:
-        return yaml.safe_load(bounded(path, LARGEST).decode("utf-8"))
+        return yaml.load(check_yaml(bounded(path, LARGEST).decode("utf-8")), Loader=YAML_LOADER)
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
             f"{path}: cannot be read ({what_failed(error)}); give a recipe file."

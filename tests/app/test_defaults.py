@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from app.defaults import FILE, Defaults, Winner
+from engine import files
 from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
 from engine.errors import ForetokenError
-from engine.fake import CAPABILITIES
 from engine.request import Control, Speculation
+from tests.support.fake_engine import CAPABILITIES
 
 
 def offering(*names: str) -> Capabilities:
@@ -58,7 +59,7 @@ def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path
     kept = defaults.of(PIP)
     assert kept is not None
     assert (kept.pair, kept.winner, kept.kinds) == ("Pip", BEST, {"tale": TALE})
-    assert "suffix, depth 8, 2.50x as measured on 20" in str(kept)
+    assert "suffix, depth 8, 2.50× as measured on 20" in str(kept)
     assert str(kept).endswith("over 48 prompts")
     assert defaults.speculation(PIP) == Speculation(
         proposer="suffix", depth=8, controller=Control.FIXED
@@ -196,9 +197,14 @@ def test_a_file_of_a_newer_version_is_told_not_used_and_never_changed(
     assert (tmp_path / FILE).read_text() == newer
 
 
-def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(tmp_path: Path) -> None:
-    (tmp_path / FILE).with_suffix(".new").mkdir()
-    with pytest.raises(ForetokenError, match=r"cannot be kept in .*--data-dir"):
+def test_a_folder_that_cannot_be_written_is_told_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(ForetokenError, match=r"No space left.* make room"):
         Defaults(tmp_path).keep(PIP, BEST, {})
 
 
@@ -213,7 +219,7 @@ def test_a_file_that_the_disk_does_not_give_out_is_told_and_not_written_over(
         raise OSError(errno.EIO, "Input/output error")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", failing)
+        patch.setattr(files, "bounded", failing)
         assert defaults.of(PIP) is None
         assert "Input/output error" in caplog.text
         for change in (lambda: defaults.keep(PIP, TALE, {}), defaults.clear):

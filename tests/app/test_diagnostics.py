@@ -11,10 +11,10 @@ import pytest
 from app import diagnostics
 from app.recent_errors import MOST, RecentErrors
 from engine.api import LoadRequest
-from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.machine import processor
 from tests.app.cli.conftest import Foretoken, foretoken
+from tests.support.fake_engine import FakeEngine
 from tests.support.places import ROOT
 
 __all__ = ["foretoken"]  # a fixture

@@ -21,10 +21,10 @@ from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pickers import Pickers
 from app.ui.view import View
 from engine.errors import InvalidRequest
-from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.loading.discovery import System
 from tests.support.checkpoints import write_random
+from tests.support.fake_engine import FakeEngine
 from tests.support.gguf_files import write_gguf
 
 
@@ -138,13 +138,17 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     (broken,) = found["unusable"]
     assert broken["name"] == "cut"
     assert str(own / "cut.gguf") in broken["reason"]
-    assert found["folders"] == [{"path": str(own), "there": True}]
+    assert found["folders"] == [{"path": str(own), "there": True, "models": 1}]
     assert backend.remove_folder({"folder": str(own)}) == {"error": None}
     until(lambda: not runtime.found.working)
     found = backend.table()
     assert (listed_of(backend, "mine"), found["unusable"], found["folders"]) == ([], [], [])
     assert "was not added" in backend.remove_folder({"folder": str(own)})["error"]
     assert "There is no folder" in backend.add_folder({"folder": str(own / "none")})["error"]
+    if Path("/proc/self").is_dir():
+        for pseudo in ("/proc", "/proc/self/fd", "/proc/self/root", "/sys", "/dev"):
+            assert "processes and devices" in backend.add_folder({"folder": pseudo})["error"]
+        assert runtime.found.folders == ()
     with pytest.raises(InvalidRequest):
         runtime.found.remove(own)
 

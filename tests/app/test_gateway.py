@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import urllib.request
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -20,9 +21,10 @@ from engine.api import LoadRequest
 from engine.errors import ForetokenError
 from engine.loading.catalog import Catalog
 from engine.loading.servers import Address, keep_key, key
-from engine.remote.engine import RemoteEngine
+from engine.remote.engine import RemoteEngine, look_at
 from engine.switching import SwitchingEngine
 from tests.support.model_server import Played, playing, said, sse
+from tests.support.processes import free_port, running
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
 
@@ -188,3 +190,45 @@ def test_the_server_may_be_gone_when_the_app_starts(home: Path) -> None:
     with served(runtime) as found:
         answer = httpx.get(f"{found.url}/health")
     assert answer.status_code == 503 and "Nothing answers" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_the_app_is_not_connected_to_itself(llama: Played, home: Path, name: str) -> None:
+    """It was, and each request then went round until 30 nested errors came back."""
+    engine = RemoteEngine()
+    runtime: Runtime = fake_runtime(home, engine)  # type: ignore[arg-type]
+    engine.load(LoadRequest(target=llama.url))
+    with served(runtime, itself=True) as found:
+        address = f"http://{name}:{found.port}"
+        with pytest.raises(ForetokenError, match=f"{name}:{found.port} leads back to this"):
+            engine.load(LoadRequest(target=address))
+        with pytest.raises(ForetokenError, match="leads back to this"):
+            look_at(Address.parse(address), None)
+        assert engine.loaded is not None and engine.loaded.server.startswith("llama")
+
+
+@pytest.mark.slow
+def test_a_circle_of_two_is_refused_and_one_that_came_about_ends_with_one_error(
+    llama: Played, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = RemoteEngine()
+    runtime: Runtime = fake_runtime(home, engine)  # type: ignore[arg-type]
+    engine.load(LoadRequest(target=llama.url))
+    with served(runtime, itself=True) as first:
+        place = str(free_port())
+        words = ("serve", "--pair", first.url, "--port", place, "--data-dir", str(home / "second"))
+        with running([sys.executable, "-m", "app", *words], home / "log") as other:
+            second = f"http://127.0.0.1:{place}"
+            other.until(lambda: urllib.request.urlopen(f"{second}/health").status)
+            with pytest.raises(ForetokenError, match=f"127.0.0.1:{place} leads back to this"):
+                engine.load(LoadRequest(target=second))
+
+            # Had both connected at the same time, neither would have seen it.
+            monkeypatch.setattr("engine.remote.offered.INSTANCE", "")
+            engine.load(LoadRequest(target=second))
+            body = {"messages": [{"role": "user", "content": "Hi"}]}
+            for stream in (False, True):
+                asked = {**body, "stream": stream}
+                answer = httpx.post(f"{first.url}/v1/chat/completions", json=asked, timeout=30)
+                assert answer.text.count("leads back to this Foretoken") == 1
+                assert len(answer.text) < 600

@@ -81,6 +81,18 @@ async def test_pages_of_others_may_not_post(origin: str) -> None:
     assert "--allow-origin" in reply.text
 
 
+async def test_pages_of_others_may_not_ask_the_api_anything() -> None:
+    """GET /v1/models was answered, though no browser would have let the page read it."""
+    foreign = {"origin": "https://evil.example"}
+    for method in ("GET", "HEAD", "OPTIONS"):
+        for path in ("/v1/models", "/api/tags", "/metrics"):
+            assert (await send(method, path, headers=foreign)).status_code == 403
+    own = {"host": "localhost:7860", "origin": "http://localhost:7860"}
+    assert (await send("GET", "/v1/models", headers=own)).status_code == 200
+    listed = {"origins": ("https://evil.example",)}
+    assert (await send("GET", "/v1/models", headers=foreign, **listed)).status_code == 200
+
+
 async def test_listed_origins_may_use_the_api_and_not_the_pages() -> None:
     options = {"origins": ("https://Friend.example/",)}
     friend = {"origin": "https://friend.example"}
@@ -117,7 +129,7 @@ async def test_the_api_asks_for_its_key(scheme: str) -> None:
     for path in ("/v1/responses/x", "/api/tags", "/metrics"):
         assert (await send("GET", path, key="secret")).status_code == 401
     told = (await send("GET", "/api/tags", key="secret")).json()["error"]
-    assert "--api-key" in told  # one string, as Ollama's clients read it
+    assert "needs its API key" in told  # one string, as Ollama's clients read it
     right = {"authorization": f"{scheme} secret"}
     assert (await send("GET", "/v1/models", key="secret", headers=right)).status_code == 200
 

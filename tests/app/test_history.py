@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from app.history import TextFile, history, with_files
+from engine.request import Message
 
 
 def test_a_question_that_was_never_answered_leaves_the_history() -> None:
     pairs = [("user", "a"), ("assistant", ""), ("user", "b"), ("assistant", "B"), ("user", "c")]
-    turns = history(pairs, " Be kind. ")
+    turns = history([Message(*pair) for pair in pairs], " Be kind. ")
     assert [(t.role, t.content) for t in turns] == [
         ("system", "Be kind."),
         ("user", "b"),
@@ -17,7 +18,8 @@ def test_a_question_that_was_never_answered_leaves_the_history() -> None:
 
 
 def test_a_question_whose_reply_was_deleted_leaves_the_history() -> None:
-    turns = history([("user", "a"), ("user", "b"), ("assistant", "B"), ("user", "c")])
+    pairs = [("user", "a"), ("user", "b"), ("assistant", "B"), ("user", "c")]
+    turns = history([Message(*pair) for pair in pairs])
     assert [t.content for t in turns] == ["b", "B", "c"]
 
 

@@ -14,10 +14,10 @@ from app.loading import LoadState, LoadStatus
 from app.runtime import Runtime
 from engine.api import LoadRequest
 from engine.errors import CatalogError, InvalidRequest, ModelError
-from engine.fake import FakeEngine
 from engine.loading.catalog import Catalog, open_catalog
 from engine.loading.hub import Progress
 from engine.loading.watching import LoadProgress, Stage
+from tests.support.fake_engine import FakeEngine
 from tests.support.folders import write_model
 from tests.support.loading import request_for
 from tests.support.places import ROOT
@@ -174,3 +174,40 @@ def test_reading_a_file_is_shown_and_can_be_cancelled(
     status = runtime.loader.status
     assert (status.state, status.message, status.cancelling) == (LoadState.IDLE, "", False)
     assert engine.loaded is not None and engine.loaded.name == "mine"
+
+
+def test_a_load_that_names_no_draft_says_which_one_it_takes(
+    runtime: Runtime, engine: FakeEngine, tmp_path: Path
+) -> None:
+    target = write_model(tmp_path / "m" / "large", hidden=64)
+    draft = write_model(tmp_path / "m" / "small", hidden=8)
+    runtime.loader.start(LoadRequest(target=str(target))).join()
+    assert runtime.loader.status.name == "large + small"
+    assert engine.loaded is not None and engine.loaded.draft_id == str(draft)
+    last = runtime.preferences.read().last
+    assert last is not None and last.draft == str(draft)
+    runtime.loader.start(LoadRequest(target=str(target), draft="")).join()
+    assert engine.loaded.draft_id is None
+    last = runtime.preferences.read().last
+    assert last is not None and last.draft == ""
+
+
+def test_a_pair_that_takes_the_place_of_another_is_not_what_was_loaded_last(
+    runtime: Runtime, engine: FakeEngine, tmp_path: Path
+) -> None:
+    target = write_model(tmp_path / "mine")
+    runtime.loader.start(LoadRequest(target=str(target))).join()
+    runtime.loader.start(PIP, note="Mine is gone.").join()
+    assert (runtime.loader.status.state, runtime.loader.status.note) == (
+        LoadState.READY,
+        "Mine is gone.",
+    )
+    last = runtime.preferences.read().last
+    assert last is not None and last.target == str(target)
+
+
+def test_a_context_is_of_the_pair_it_was_chosen_for(runtime: Runtime) -> None:
+    runtime.first = LoadRequest(target="pip", context=256)
+    assert runtime.request("pip").context is None
+    runtime.fixed = frozenset({"context"})  # the command line's is for all
+    assert runtime.request("pip").context == 256

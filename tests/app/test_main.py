@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,13 +21,19 @@ import pytest
 
 from app import cli, main
 from app.listen import listen
+from app.loading import LoadState, LoadStatus
 from app.main import Settings
+from app.preferences import PreferencesFile
 from app.switch import ApiSwitch
 from app.training import State, Trainings
-from engine.api import LoadRequest
+from engine.api import Loaded, LoadRequest, Watcher
+from engine.errors import OutOfMemory
 from tests.support.checkpoints import write_random
 from tests.support.commands import command
+from tests.support.fake_engine import FakeEngine
 from tests.support.fixtures import pair
+from tests.support.folders import write_model
+from tests.support.serving import fake_runtime
 
 __all__ = ["pair"]  # a fixture
 pytestmark = pytest.mark.slow
@@ -67,8 +74,12 @@ def test_serve_answers_the_api_with_its_key_to_listed_websites_until_ctrl_c(
     tmp_path: Path, pair: tuple[Path, Path]
 ) -> None:
     origin = "https://friend.example"
-    words = ("serve", "--pair", str(pair[0]), "--api-key", "secret", "--allow-origin", origin)
-    with running(*words, data=tmp_path) as (process, address, _):
+    file = tmp_path / "key"
+    file.write_text("secret\n")
+    file.chmod(0o600)
+    words = ("serve", "--pair", str(pair[0]), "--api-key-file", str(file), "--allow-origin", origin)
+    with running(*words, data=tmp_path) as (process, address, printed):
+        assert "key" not in printed
         assert httpx.get(f"{address}/").status_code == 404  # no pages
         assert httpx.get(f"{address}/v1/models").status_code == 401
         key = {"authorization": "Bearer secret"}
@@ -154,6 +165,82 @@ def test_a_broken_folder_is_told_before_anything_starts(
     assert str(broken) in done.err
 
 
+@pytest.mark.parametrize("words", [("serve",), ("ui", "--no-browser")])
+def test_a_port_that_is_named_and_taken_is_an_error_that_says_who_has_it(
+    words: tuple[str, ...],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It moved to the next port, and clients of the old one went on talking to a stranger."""
+    foretoken = command(cli.main, tmp_path / "data", monkeypatch, capsys)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = foretoken(*words, "--port", port)
+    assert (done.status, done.out) == (2, "")
+    assert f"Port {port} is taken by {psutil.Process().name()} (process {os.getpid()})" in done.err
+
+
+def test_without_a_named_port_the_next_one_is_taken_and_it_is_said_who_has_the_first(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        listener = listen("127.0.0.1", port)
+        with listener.socket:
+            main.announce_start(listener)
+    printed = capsys.readouterr().out
+    assert f"Port {port} is taken by" in printed and f"(process {os.getpid()})" in printed
+    assert f"using {listener.port}" in printed
+
+
+@pytest.mark.parametrize(
+    ("words", "variable", "key", "said"),
+    [
+        (("--api-key", "typed"), None, "typed", "can see the key of --api-key"),
+        ((), "of-variable", "of-variable", ""),
+        (("--api-key-file", "{key}"), None, "of-file", ""),
+        (("--api-key-file", "{key}"), "of-variable", "of-file", ""),
+        (("--api-key-file", "{open}"), None, "of-open", "chmod 600"),
+        (("--api-key-file", "{key}", "--api-key", "typed"), None, None, "not both"),
+        (("--api-key-file", "{empty}"), None, None, "holds no key"),
+        (("--api-key-file", "{missing}"), None, None, "cannot be read"),
+        (("--api-key-file", "/dev/zero"), None, None, "holds no key"),
+    ],
+)
+def test_a_key_is_given_out_of_sight_or_it_is_said_that_others_see_it(
+    words: tuple[str, ...],
+    variable: str | None,
+    key: str | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, text, mode in (
+        ("key", "of-file\n", 0o600),
+        ("open", "of-open", 0o644),
+        ("empty", " ", 0o600),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(mode)
+    places = {name: str(tmp_path / name) for name in ("key", "open", "empty", "missing")}
+    if variable is not None:
+        monkeypatch.setenv("FORETOKEN_API_KEY", variable)
+    asked: list[Settings] = []
+
+    def serve(settings: Settings) -> NoReturn:
+        asked.append(settings)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(main, "serve", serve)
+    foretoken = command(cli.main, tmp_path / "data", monkeypatch, capsys)
+    done = foretoken("serve", *(word.format(**places) for word in words))
+    assert [settings.api_key for settings in asked] == ([] if key is None else [key])
+    assert (done.status == 0) == (key is not None)
+    assert said in done.err and bool(said) == bool(done.err)
+
+
 @pytest.mark.parametrize(
     ("settings", "opened"),
     [(Settings(), True), (Settings(browser=False), False), (Settings(pages=False), False)],
@@ -165,7 +252,7 @@ def test_the_browser_opens_when_the_address_answers(
     monkeypatch.setattr("webbrowser.open", calls.append)
     asked: list[object] = []
 
-    def start(load: LoadRequest) -> threading.Thread:
+    def start(load: LoadRequest, note: str) -> threading.Thread:
         asked.append(load)
         loading = threading.Thread(target=lambda: None)
         loading.start()
@@ -173,7 +260,8 @@ def test_the_browser_opens_when_the_address_answers(
 
     looked = threading.Event()
     runtime = SimpleNamespace(
-        loader=SimpleNamespace(start=start), found=SimpleNamespace(scan_once=looked.set)
+        loader=SimpleNamespace(start=start, status=LoadStatus()),
+        found=SimpleNamespace(scan_once=looked.set),
     )
     listener = listen("127.0.0.1", 0)
     with listener.socket:
@@ -184,6 +272,34 @@ def test_the_browser_opens_when_the_address_answers(
     assert calls == ([listener.url] if opened else [])
     assert asked == [LoadRequest(target="pip")]
     assert looked.wait(5 if settings.pages else 0) == settings.pages
+
+
+def test_where_the_last_pair_fails_pip_is_loaded_and_it_is_said_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine = FakeEngine()
+    runtime = fake_runtime(tmp_path, engine)
+    PreferencesFile(tmp_path).remember(LoadRequest(target=str(write_model(tmp_path / "mine"))))
+    engine.load_error, failed = OutOfMemory("No room."), engine.load
+
+    def once(request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
+        if request.target == "pip":
+            engine.load_error = None
+        return failed(request, watcher)
+
+    engine.load = once  # type: ignore[method-assign]
+    settings = main.first_load(tmp_path, Settings(browser=False))
+    assert settings.load.target == str(tmp_path / "mine")
+    listener = listen("127.0.0.1", 0)
+    with listener.socket:
+        main.when_up(runtime, listener, settings)
+        looking = next(t for t in threading.enumerate() if t.name == "look for models")
+        looking.join(60)
+    status = runtime.loader.status
+    assert (status.state, status.target_id) == (LoadState.READY, "pip")
+    assert status.note == "mine could not be loaded, so pip answers instead. No room."
+    assert status.note in capsys.readouterr().out
+    runtime.close()
 
 
 def test_a_second_app_on_one_data_folder_is_said(

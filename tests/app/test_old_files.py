@@ -20,10 +20,10 @@ from app.ui import view
 from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted, Event, FinishReason, Origin, Started
-from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
+from tests.support.fake_engine import FakeEngine
 from tests.support.places import ROOT
 
 DATA = ROOT / "tests" / "data"
@@ -129,7 +129,7 @@ def test_an_old_database_is_brought_up_to_date_and_nothing_is_lost(
 ) -> None:
     written = DATA / version
     old = Path(shutil.copy(written / "chats.db", tmp_path)).parent
-    temperature = 0.0 if version == "v1" else 0.5  # nothing was chosen in the first
+    temperature = 0.7 if version == "v1" else 0.5  # nothing was chosen in the first
     for _ in range(2):  # the second time nothing is to be done
         with closing(Store(old)) as store:
             assert store.setting("panel") == {"depth": 4}

@@ -80,11 +80,17 @@ def test_a_file_of_a_newer_version_is_not_written_over(file: PreferencesFile) ->
     assert file.path.read_text() == newer
 
 
-def test_what_cannot_be_is_refused_and_what_cannot_be_written_is_said(tmp_path: Path) -> None:
-    file = PreferencesFile(tmp_path / "gone")
+def test_what_cannot_be_is_refused_and_what_cannot_be_written_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    file = PreferencesFile(tmp_path)
     with pytest.raises(InvalidRequest, match="threads is 0"):
         file.keep(threads=0)
-    with pytest.raises(DiskError, match="gone"):
+    with pytest.raises(DiskError, match="No space left"):
         file.keep(threads=1)
 
 
@@ -94,9 +100,9 @@ def test_a_pair_that_is_gone_does_not_keep_the_app_from_starting(
 ) -> None:
     gone = replace(LoadRequest(target="pip"), **{part: str(tmp_path / "gone.gguf")})
     file.keep(start_with=StartWith.CHOSEN, chosen=gone, native=False)
-    load = main.first_load(tmp_path, main.Settings())
-    assert load == LoadRequest(target="pip", native=False)
-    assert "gone.gguf" in capsys.readouterr().out
+    settings = main.first_load(tmp_path, main.Settings())
+    assert settings.load == LoadRequest(target="pip", native=False)
+    assert "gone.gguf" in settings.note and settings.note in capsys.readouterr().out
 
 
 def test_the_command_shows_and_changes_them(foretoken: Foretoken, tmp_path: Path) -> None:
@@ -111,3 +117,31 @@ def test_the_command_shows_and_changes_them(foretoken: Foretoken, tmp_path: Path
         assert refused.status == 2
         assert mistake[1] in refused.err
     assert json.loads((tmp_path / FILE).read_text())["start_with"] == "last"
+
+
+def test_the_app_begins_with_what_was_loaded_last_and_pip_before_that(
+    file: PreferencesFile, tmp_path: Path
+) -> None:
+    """It began with Pip each time, in chats that another model had written."""
+    assert main.first_load(tmp_path, main.Settings()).load.target == "pip"
+    last = LoadRequest(target=str(write_model(tmp_path / "mine")), draft="", context=512)
+    file.remember(last)
+    settings = main.first_load(tmp_path, main.Settings())
+    assert settings.load == last
+    assert settings.instead is not None and settings.instead.target == "pip"
+    stated = main.first_load(tmp_path, main.Settings(load=GIVEN, fixed=frozenset({"pair"})))
+    assert (stated.load.target, stated.instead) == ("pip", None)
+    context = main.Settings(load=replace(GIVEN, context=64), fixed=frozenset({"context"}))
+    assert main.first_load(tmp_path, context).load == replace(last, context=64)
+    file.keep(start_with=StartWith.SHIPPED)
+    assert main.first_load(tmp_path, main.Settings()).load.target == "pip"
+
+
+def test_a_file_from_before_the_last_pair_was_the_default_begins_with_the_last(
+    file: PreferencesFile,
+) -> None:
+    """These said "shipped" unasked, and of a pair no context."""
+    names = ("target", "draft", "heads", "quantization", "kv_cache_dtype")
+    last = dict(zip(names, ("qwen3-8b", None, [], "auto", "auto"), strict=True))
+    file.path.write_text(json.dumps({"version": 1, "start_with": "shipped", "last": last}))
+    assert file.read().pair == LoadRequest(target="qwen3-8b")

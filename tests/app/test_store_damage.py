@@ -6,7 +6,10 @@ import os
 import shutil
 import sqlite3
 import stat
-from contextlib import closing
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -108,6 +111,66 @@ def test_of_a_file_that_ends_too_early_the_beginning_is_kept(folder: Path) -> No
         store.new_chat("Goes on")
 
 
+@pytest.mark.parametrize("zeroed", [100, 4096])
+def test_without_its_header_or_its_schema_all_is_kept(folder: Path, zeroed: int) -> None:
+    """Nothing of such a file could be read once, though every message stood in it."""
+    with closing(Store(folder)) as store:
+        whole = [store.all_messages(chat.id) for chat in store.chats()]
+        listed = store.chats()
+    with (folder / FILE).open("r+b") as file:
+        file.write(bytes(zeroed))
+    with closing(Store(folder)) as store:
+        assert f"{sum(map(len, whole))} messages in {CHATS} chats" in str(store.notice)
+        assert store.chats() == listed
+        assert [store.all_messages(chat.id) for chat in store.chats()] == whole
+        assert store.setting("panel") == {"depth": 3}
+        assert all(store.trace(each.id) for each in whole[0] if each.role == "assistant")
+
+
+def test_of_a_file_cut_to_half_what_stands_in_its_half_is_kept(folder: Path) -> None:
+    """Of 22 messages one was kept once: the page that names the others' pages was in the other half."""
+    half = (folder / FILE).stat().st_size // 2
+    os.truncate(folder / FILE, half)
+    content = (folder / FILE).read_bytes()
+    there = {f"{c}.{t}" for c in range(CHATS) for t in range(TURNS) if _whole(content, c, t)}
+    with closing(Store(folder)) as store:
+        assert there <= texts(store)
+    assert len(there) > CHATS * TURNS // 3
+
+
+def _whole(content: bytes, chat: int, turn: int) -> bool:
+    return f"Answer {chat}.{turn} ".encode() * 40 in content
+
+
+def test_what_stands_in_the_log_alone_is_kept_without_a_header(tmp_path: Path) -> None:
+    program = (
+        "import os\nfrom pathlib import Path\nfrom app.store import Store\n"
+        f"store = Store(Path({str(tmp_path)!r}))\n"
+        "store.begin_turn(store.new_chat('Hi'), 'In the log', keep=None)\nos._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    assert b"In the log" in (tmp_path / f"{FILE}-wal").read_bytes()
+    assert b"In the log" not in (tmp_path / FILE).read_bytes()
+    with (tmp_path / FILE).open("r+b") as file:
+        file.write(b"\xa5" * 4096)
+    with closing(Store(tmp_path)) as store:
+        (chat,) = store.chats()
+        assert [each.text for each in store.messages(chat.id)] == ["In the log", ""]
+
+
+def test_what_was_deleted_for_good_does_not_come_back_from_free_pages(folder: Path) -> None:
+    with closing(Store(folder)) as store:
+        gone = store.chats()[0].id
+        store.delete(gone)
+    Store(folder).close()  # which forgets it
+    with (folder / FILE).open("r+b") as file:
+        file.write(bytes(100))
+    with closing(Store(folder)) as store:
+        assert len(store.chats()) == CHATS - 1
+        assert gone not in {chat.id for chat in store.chats()}
+        assert len(texts(store)) == (CHATS - 1) * TURNS
+
+
 def test_messages_whose_chat_is_lost_come_into_one_of_their_own(folder: Path) -> None:
     with closing(sqlite3.connect(folder / FILE)) as file:
         (root,) = file.execute("select rootpage from sqlite_master where name = 'chats'").fetchone()
@@ -199,6 +262,61 @@ def test_a_full_disk_is_said_and_once_there_is_room_all_goes_on(tmp_path: Path) 
         make_room(store)
         store.begin_turn(chat, "x" * 100_000, keep=None)
         assert len(store.messages(chat)) == 2
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own with a megabyte."""
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(tmp_path)]
+    if shutil.which("mount") is None or subprocess.run(mount, check=False).returncode:
+        pytest.skip("only root may mount, and only on Linux")
+    yield tmp_path
+    subprocess.run(["umount", "-l", str(tmp_path)], check=True)
+
+
+def fill_disk(folder: Path) -> None:
+    with (folder / "fill").open("wb", buffering=0) as file:
+        for size in (4096, 1):
+            with suppress(OSError):
+                while True:
+                    file.write(b"x" * size)
+
+
+@pytest.mark.parametrize("ends", ["store.close()", "os._exit(0)"])
+def test_on_a_full_disk_chats_can_be_read_and_go_on_once_there_is_room(
+    small_disk: Path, ends: str
+) -> None:
+    """The app once did not start: "disk I/O error"."""
+    program = (
+        "import os\nfrom pathlib import Path\nfrom app.store import Store\n"
+        f"store = Store(Path({str(small_disk)!r}))\n"
+        f"store.begin_turn(store.new_chat('Hi'), 'Question', keep=None)\n{ends}"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+    (small_disk / f"{FILE}-shm").unlink(missing_ok=True)
+    fill_disk(small_disk)
+    with closing(Store(small_disk)) as store:
+        assert "disk is full" in str(store.notice)
+        assert "can be read" in str(store.notice)
+        (chat,) = store.chats()
+        assert [each.text for each in store.messages(chat.id)] == ["Question", ""]
+        for _ in range(2):
+            with pytest.raises(StoreError, match=r"disk is full.*Make room"):
+                store.begin_turn(chat.id, "And now?", keep=None)
+            assert store.messages(chat.id)[0].text == "Question"
+        (small_disk / "fill").unlink()
+        store.begin_turn(chat.id, "And now?", keep=None)
+        assert store.notice is None
+        found = [(each.text, each.status) for each in store.messages(chat.id)]
+        assert found[1:] == [("", "interrupted"), ("And now?", "done"), ("", "running")]
+    with closing(Store(small_disk)) as again:
+        assert len(again.messages(chat.id)) == 4
+
+
+def test_without_a_file_a_full_disk_is_said(small_disk: Path) -> None:
+    fill_disk(small_disk)
+    with pytest.raises(StoreError, match="Make room"):
+        Store(small_disk)
 
 
 def fill(store: Store) -> None:

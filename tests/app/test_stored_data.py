@@ -13,8 +13,8 @@ from app.store import Store
 from app.stored_data import StoredData
 from app.training import Trainings
 from engine.errors import DiskError, InvalidRequest
-from engine.fake import FakeEngine
 from tests.app.ui.runs import write_run
+from tests.support.fake_engine import FakeEngine
 from tests.support.serving import fake_runtime
 
 SECRET = "the treasure lies beneath the old oak"

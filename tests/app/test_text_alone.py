@@ -27,10 +27,10 @@ from app.ui.pages.race.backend import RaceBackend, side_of
 from app.ui.settings import Settings
 from engine import trace
 from engine.events import Emitted, Finished, FinishReason
-from engine.fake import CAPABILITIES, FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.request import Message, Request, Speculation
 from tests.app.ui.following import followed
+from tests.support.fake_engine import CAPABILITIES, FakeEngine
 from tests.support.recital import REPLIES, reciting_engine
 
 TEXT = REPLIES["plain"]

@@ -17,7 +17,6 @@ import pytest
 from engine.api import Capabilities, Engine
 from engine.errors import CatalogError, ContextExceeded, InvalidRequest, ModelError, NotLoaded
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Prefilled, Queued, Started
-from engine.fake import CAPABILITIES, FakeEngine
 from engine.loading.request import LoadRequest
 from engine.local.capabilities import proposer_info
 from engine.request import (
@@ -45,6 +44,7 @@ from tests.support.engines import (
     tells,
     unloaded,
 )
+from tests.support.fake_engine import CAPABILITIES, FakeEngine
 from tests.support.loading import request_for
 from tests.support.remote import ServedEngine
 

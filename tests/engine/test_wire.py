@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from engine.api import OptionInfo, Withheld
-from engine.fake import CAPABILITIES
 from engine.request import AcceptanceRule, Control
 from engine.tool_calls.styles import MISTRAL
 from engine.wire import capabilities_from_json, capabilities_to_json
+from tests.support.fake_engine import CAPABILITIES
 
 LESS = replace(
     CAPABILITIES,

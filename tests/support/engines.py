@@ -18,9 +18,9 @@ import pytest
 
 from engine.api import Capabilities, Engine, Generation
 from engine.events import Emitted, Event, Failed, Finished, Queued
-from engine.fake import CAPABILITIES, FakeEngine, Script
 from engine.local.engine import LocalEngine
 from engine.request import PLAIN, OptionValue, Request, Speculation
+from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.loading import request_for
 from tests.support.remote import Far, ServedEngine, far_away
 

@@ -3,6 +3,7 @@
 With ``TRITON_INTERPRET=1`` before Triton's first import, kernels run in NumPy, which has neither bf16
 nor fp8. Triton 3.9 keeps their bits as integers: it cuts numbers to bf16 instead of rounding them,
 loses the carry where fp8 rounds up to the next exponent, and multiplies bf16 matrices as integers.
+Its product is NumPy's, so a BLAS's: there a row's bits depend on its place and on the processor.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ def repair() -> None:
     def dot(
         builder: Any, a: Any, b: Any, into: Any, input_precision: Any, imprecise_sums: Any
     ) -> Any:
-        # In the type of the sum: int8 times int8 is no int8.
-        product = np.matmul(_widened(a), _widened(b), dtype=into.data.dtype)
+        product = product_in_order(_widened(a), _widened(b), into.data.dtype)
         return interpreter.TensorHandle(product + into.data, into.dtype.scalar)
 
     _patch_once(interpreter)
@@ -45,6 +45,17 @@ def repair() -> None:
     interpreter._convert_float = _convert
     interpreter.InterpreterBuilder.create_dot = dot
     np.seterr(all="ignore")
+
+
+def product_in_order(a: Any, b: Any, dtype: Any) -> Any:
+    """Return ``a (rows, depth)`` times ``b (depth, columns)``, summed over the depth one by one.
+
+    A row has the same bits in any place, beside any rows and on any processor, as on a device. ``dtype``
+    is that of the sum: int8 times int8 is no int8.
+    """
+    # In this layout the sum's axis is the outermost, which NumPy adds slice by slice, in order.
+    terms = np.multiply(a.T[:, :, None], b[:, None, :], dtype=dtype, order="C")
+    return np.add.reduce(terms, axis=0, dtype=dtype)
 
 
 def _patch_once(interpreter: Any) -> None:

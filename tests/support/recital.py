@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from engine.api import Capabilities, LoadRequest
-from engine.fake import CAPABILITIES, FakeEngine, Script
-from engine.fake_rounds import split
 from engine.loading.catalog import open_catalog
 from engine.request import Request
+from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
+from tests.support.fake_rounds import split
 from tests.support.places import ROOT
 
 REPLIES = {

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from engine.api import Generation, Loaded, LoadRequest, Watcher
 from engine.events import Emitted, Event
-from engine.fake import CAPABILITIES, FakeEngine, Script
 from engine.remote.engine import RemoteEngine
 from engine.request import Request
 from engine.turns import Publish
+from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.serving import fake_runtime, served
 
 PATIENCE = 60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import secrets
 import threading
 import time
 from collections.abc import Iterator
@@ -20,9 +21,9 @@ from app.main import Settings, create_app, switch_of
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.switch import ApiSwitch
-from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.loading.discovery import System
+from tests.support.fake_engine import FakeEngine
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,15 @@ def served(
     api: bool = True,
     origins: tuple[str, ...] = (),
     port: int = 0,
+    itself: bool = False,
 ) -> Iterator[Served]:
     """The API over ``runtime``, which is closed in the end, and the pages if asked for. ``origins``: of
-    websites that may use the API. Port 0: any."""
+    websites that may use the API. Port 0: any. ``itself``: whether engines of this process are known to
+    be the server's own; others are those of another Foretoken."""
     import uvicorn
 
+    if not itself:
+        runtime.instance = f"foretoken-{secrets.token_hex(8)}"
     settings = Settings(pages=pages, api=api, api_key=key, origins=origins)
     switch, _ = switch_of(settings, runtime.data_dir)
 

@@ -21,6 +21,7 @@ from tools.running import ROOT, app
 TESTS = ROOT / "tests" / "clients"
 SETTINGS = Path(__file__).parent / "pytest.ini"
 NEEDS = {
+    "agent_turns": ("openai", "openai-agents", "pydantic-ai-slim[openai]"),
     "fuzz": ("schemathesis",),
     "instructor": ("instructor",),
     "langchain": ("langchain-openai",),

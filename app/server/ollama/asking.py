@@ -47,7 +47,10 @@ def chat_of(body: OllamaChatBody) -> ChatBody:
 def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody:
     """A chat of one message, or, ``raw``, a text that goes on."""
     if body.raw:
-        return checked(CompletionBody, {**_fields(body), "prompt": body.prompt})
+        fields = _fields(body)
+        if fields.pop("logprobs", False):
+            fields["logprobs"] = fields.pop("top_logprobs")
+        return checked(CompletionBody, {**fields, "prompt": body.prompt})
     system = [{"role": "system", "content": body.system}] if body.system else []
     messages = [*system, {"role": "user", "content": body.prompt}]
     return checked(ChatBody, {**_fields(body), "messages": messages})
@@ -138,6 +141,8 @@ def _fields(body: OllamaBody) -> Json:
         schema = body.format
         outputs = {"json_object": True} if schema == "json" else {"json": schema}
         given["structured_outputs"] = outputs
+    if body.logprobs:
+        given |= {"logprobs": True, "top_logprobs": body.top_logprobs or 0}
     if body.speculation is not None:
         given["speculation"] = body.speculation.model_dump(exclude_none=True)
     return given

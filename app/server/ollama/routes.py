@@ -19,8 +19,9 @@ from starlette.responses import Response
 
 from app.server.answer import Answer
 from app.server.counter import Ticket
+from app.server.dialects import chat_logprobs
 from app.server.disconnect import unless_disconnected
-from app.server.errors import CLIENT_LEFT, METHODS, READING, ApiError, translate
+from app.server.errors import CLIENT_LEFT, READING, translate
 from app.server.models import Described
 from app.server.ollama.asking import chat_of, named_as_here, text_of, untagged
 from app.server.ollama.schemas import (
@@ -37,9 +38,15 @@ from app.server.requests import chat_requests, completion_requests
 from app.server.schemas import ChatBody
 from app.server.service import Service
 from app.server.streaming import EventStream
-from engine.tool_calls.reading import Said
+from app.server.unsupported import unsupported
+from engine.events import Emitted, Token
+from engine.loading.files import template_of
+from engine.request import Sampling
+from engine.tool_calls.reading import Said, Thought
 
 Json = dict[str, Any]
+
+DEFAULT = Sampling().temperature
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
@@ -48,7 +55,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/api/chat")
     async def chat(http: HttpRequest) -> Response:
-        job = _Job("message", _spoken)
+        job = _Job(_spoken)
         body = await read(http, OllamaChatBody, REFUSED_IN_CHAT)
         if not body.messages:
             return await _only_load(service, body, job)
@@ -56,7 +63,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/api/generate")
     async def generate(http: HttpRequest) -> Response:
-        job = _Job("response", lambda text, calls: text)
+        job = _Job(_written)
         body = await read(http, OllamaGenerateBody, REFUSED_IN_TEXT)
         if not body.prompt:
             return await _only_load(service, body, job)
@@ -86,8 +93,10 @@ def add_routes(router: APIRouter, service: Service) -> None:
         return JsonReply(
             {
                 "modelfile": "",
-                "parameters": "",
-                "template": "",
+                "parameters": f"{'num_ctx':<30} {found.context}\n{'temperature':<30} {DEFAULT:g}",
+                "template": await to_thread.run_sync(template_of, found.place)
+                if found.place
+                else "",
                 "details": entry["details"],
                 "model_info": info,
                 "capabilities": ["completion", *(["tools"] if found.calls else [])],
@@ -99,42 +108,35 @@ def add_routes(router: APIRouter, service: Service) -> None:
     async def program_version() -> Response:
         return JsonReply({"version": version("foretoken")})
 
-    @router.api_route("/api/{path:path}", methods=METHODS)
-    async def anything_else(http: HttpRequest) -> Response:
-        raise ApiError(
-            404,
-            f"There is no {http.method} {http.url.path} here. Of Ollama's protocol there are chat, "
-            "generate, tags, show, ps and version.",
-            code="unknown_endpoint",
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """How a reply is worded: text and calls stand under ``key``, as ``says`` makes them."""
+    """How a reply is worded: ``says`` makes what a line says of text, calls and a thought."""
 
-    key: str
-    says: Callable[[str, Sequence[Json]], Any]
+    says: Callable[..., Json]
     arrived: int = field(default_factory=perf_counter_ns)
 
-    def line(self, model: str, text: str, calls: Sequence[Json] = (), **more: Any) -> Json:
+    def line(
+        self, model: str, text: str, calls: Sequence[Json] = (), thought: str = "", **more: Any
+    ) -> Json:
         return {
             "model": model,
             "created_at": _now(),
-            self.key: self.says(text, calls),
+            **self.says(text, calls, thought),
             "done": False,
             **more,
         }
 
-    def end(
-        self, model: str, text: str, calls: Sequence[Json], answer: Answer, loaded_at: int
-    ) -> Json:
-        """The last line, with what the reply took, in nanoseconds."""
+    def end(self, model: str, answer: Answer, loaded_at: int, *, whole: bool, **more: Any) -> Json:
+        """The last line, with what the reply took, in nanoseconds; ``whole``: it is the only one."""
+        text, thought = (answer.said, answer.thought) if whole else ("", "")
+        calls = _calls(answer, 0) if whole else ()
         told = answer.reply.statistics
         return self.line(
             model,
             text,
             calls,
+            thought,
             done=True,
             done_reason=answer.reply.reason,
             total_duration=perf_counter_ns() - self.arrived,
@@ -143,12 +145,27 @@ class _Job:
             prompt_eval_duration=round(told.prefill_s * 1e9),
             eval_count=told.completion_tokens,
             eval_duration=round(told.decode_s * 1e9),
+            **more,
         )
 
 
-def _spoken(text: str, calls: Sequence[Json]) -> Json:
+def _spoken(text: str, calls: Sequence[Json], thought: str) -> Json:
     said: Json = {"role": "assistant", "content": text}
-    return said | {"tool_calls": list(calls)} if calls else said
+    said |= {"thinking": thought} if thought else {}
+    return {"message": said | {"tool_calls": list(calls)} if calls else said}
+
+
+def _written(text: str, calls: Sequence[Json], thought: str) -> Json:
+    return {"response": text} | ({"thinking": thought} if thought else {})
+
+
+def _logprobs(wanted: bool | None, tokens: Sequence[Token] | None) -> Json:
+    """The field with the tokens' log probabilities, as Ollama has it since 0.12.11; what is empty in it
+    is left out there."""
+    if not wanted or not tokens:
+        return {}
+    entries = ({k: v for k, v in each.items() if v != []} for each in chat_logprobs(tokens))
+    return {"logprobs": list(entries)}
 
 
 def _calls(answer: Answer, first: int, end: int | None = None) -> list[Json]:
@@ -166,6 +183,7 @@ def _calls(answer: Answer, first: int, end: int | None = None) -> list[Json]:
 async def _answer(
     service: Service, http: HttpRequest, body: OllamaChatBody | OllamaGenerateBody, job: _Job
 ) -> Response:
+    _check_unloads(service, body)
     with named_as_here(body):
         asked = chat_of(body) if isinstance(body, OllamaChatBody) else text_of(body)
         if isinstance(asked, ChatBody):
@@ -175,39 +193,49 @@ async def _answer(
             loaded, ticket = await service.admit(asked, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
     answer = Answer(ticket.generations[0].request, loaded.capabilities.calls)
+
+    def close() -> None:
+        ticket.close()
+        if body.unloads:
+            service.models.unload_soon(loaded)
+
     if body.stream is not False:
-        lines = _lines(ticket, answer, job, model, ready)
-        return EventStream(lines, ticket.close, _framed, "application/x-ndjson")
+        lines = _lines(ticket, answer, job, model, ready, body.logprobs)
+        return EventStream(lines, close, _framed, "application/x-ndjson")
 
     async def whole() -> Json:
         async for event in ticket.events_of(ticket.generations[0]):
             answer.add(event)
-        return job.end(model, answer.said, _calls(answer, 0), answer, ready)
+        told = _logprobs(body.logprobs, answer.reply.tokens)
+        return job.end(model, answer, ready, whole=True, **told)
 
     try:
         told = await unless_disconnected(http.receive, whole())
     finally:
-        ticket.close()
+        close()
     return Response(status_code=CLIENT_LEFT) if told is None else JsonReply(told)
 
 
 async def _lines(
-    ticket: Ticket, answer: Answer, job: _Job, model: str, ready: int
+    ticket: Ticket, answer: Answer, job: _Job, model: str, ready: int, logprobs: bool | None
 ) -> AsyncGenerator[bytes, None]:
-    """Text as it comes, and each call once it is whole."""
+    """Text as it comes, and each call once it is whole; ``logprobs``: with those of its tokens."""
     (generation,) = ticket.generations
     told = 0  # calls
     async with aclosing(ticket.events_of(generation)) as events:
         async for event in events:
             answer.add(event)
-            if text := "".join(part.text for part in answer.parts if isinstance(part, Said)):
-                yield _line(job.line(model, text))
+            more = _logprobs(logprobs, event.tokens if isinstance(event, Emitted) else None)
+            text = "".join(part.text for part in answer.parts if isinstance(part, Said))
+            thought = "".join(part.text for part in answer.parts if isinstance(part, Thought))
+            if text or thought or more:
+                yield _line(job.line(model, text, thought=thought, **more))
             if (whole := len(answer.called) - 1) > told:
                 yield _line(job.line(model, "", _calls(answer, told, whole)))
                 told = whole
     if calls := _calls(answer, told):
         yield _line(job.line(model, "", calls))
-    yield _line(job.end(model, "", (), answer, ready))
+    yield _line(job.end(model, answer, ready, whole=False))
 
 
 async def _framed(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
@@ -218,8 +246,20 @@ async def _framed(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, N
         yield _line({"error": translate(error).message})
 
 
+def _check_unloads(service: Service, body: OllamaBody) -> None:
+    if body.unloads and not service.models.may_unload:
+        raise unsupported(
+            "keep_alive",
+            "unloading the model that people chose here: start it with --load-on-demand",
+        )
+
+
 async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
-    """What Ollama does where nothing is asked: the model is brought into memory."""
+    """What Ollama does where nothing is asked: the model is brought into memory, or out of it."""
+    _check_unloads(service, body)
+    if body.unloads:
+        await service.models.unload(untagged(body.model))
+        return JsonReply(job.line(body.model or "", "", done=True, done_reason="unload"))
     async with service.models.using(untagged(body.model)) as loaded:
         model = body.model or loaded.id
     return JsonReply(job.line(model, "", done=True, done_reason="load"))

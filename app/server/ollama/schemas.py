@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.server.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
 from app.server.tools import ToolBody
 from app.server.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
+from engine.request import MAX_ALTERNATIVES
+
+_DURATION = Field(pattern=r"^[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)$", max_length=40)
+"""How Go writes a duration: 5m, 1h30m, 0."""
 
 
 class _Body(BaseModel):
@@ -58,7 +63,16 @@ class OllamaBody(_Body):
     stream: bool | None = None
     format: Literal["json", ""] | dict[str, Any] | None = None
     options: OllamaOptions | None = None
+    keep_alive: float | Annotated[str, _DURATION] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
     speculation: SpeculationBody | None = None
+
+    @property
+    def unloads(self) -> bool:
+        """Whether the model is to leave the memory once this request is answered."""
+        kept = self.keep_alive
+        return not re.search("[1-9]", kept) if isinstance(kept, str) else kept == 0
 
 
 class OllamaChatBody(OllamaBody):

@@ -55,8 +55,8 @@ class Address {
 export const address = new Address();
 
 // To `page`, where it was left.
-export function pageLink(page, text) {
-  return h("a", { class: "ft-link", href: `/${page}`, on: { click: (event) => (event.preventDefault(), address.go(address.of(page))) } }, text);
+export function pageLink(page, text, look = "ft-link") {
+  return h("a", { class: look, href: `/${page}`, on: { click: (event) => (event.preventDefault(), address.go(address.of(page))) } }, text);
 }
 
 const pages = Object.entries(window.ForetokenPages ?? {}).map(([page, label]) => [`${label} page`, page]);

@@ -31,6 +31,12 @@ export function showToken(text) {
 
 export const percent = (x) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %`);
 export const fixed = (x, digits = 2) => (x === null || x === undefined ? "–" : x.toFixed(digits));
+// One form for "so many times as fast".
+export const times = (x, digits = 1) => `${fixed(x, digits)}×`;
+// Whether a good part of a reply was copied from an earlier one: its speed says nothing of any other reply's.
+export const repeats = (stats) => (stats.predicted?.accepted ?? 0) > stats.completion_tokens / 10;
+// How many times as fast as plain decoding; null where nobody knows.
+export const timesPlain = (stats) => (repeats(stats) ? null : stats.speedup || null);
 export const speed = (x) => (x === null || x === undefined ? "–" : x.toFixed(x < 100 ? 1 : 0));
 
 export function seconds(x) {
@@ -71,8 +77,8 @@ export class Follow {
       if (pill) pill.hidden = this.stuck;
     }, { passive: true });
     pill?.addEventListener("click", () => this.toEnd());
-    const inner = element.firstElementChild;
-    if (inner) new ResizeObserver(() => this.grown()).observe(inner);
+    const sizes = new ResizeObserver(() => this.grown());
+    for (const each of [element, element.firstElementChild]) if (each) sizes.observe(each);
   }
 
   toEnd() {

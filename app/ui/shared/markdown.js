@@ -139,7 +139,7 @@ function drawMath(node) {
 // A token of `parse` as an element. `marks` null: nothing is marked; otherwise the token's places are known (`place`).
 export function renderBlock(token, marks) {
   leaves = [];
-  const node = h("div", { class: "block" });
+  const node = h("div", { class: "block", dir: token.type === "code" ? "ltr" : "auto" });
   node.append(purify.sanitize(marked.parser([token]), policy));
   node.querySelectorAll(".math").forEach(drawMath);
   node.querySelectorAll("pre").forEach(dressCode);

@@ -6,10 +6,10 @@
 
 const cut = ({ text, at }, from, to = text.length) => ({ text: text.slice(from, to), at: at.slice(from, to) });
 
-// The message from there on, as marked reads it: with "\n" for each "\r\n" and "\r".
-export function source(message, from = 0) {
+// A text from there on, as marked reads it: with "\n" for each "\r\n" and "\r". `base`: where it begins in the message.
+export function source(message, from = 0, base = 0) {
   const at = [];
-  for (let i = from; i < message.length; i += 1) if (message[i] !== "\n" || message[i - 1] !== "\r") at.push(i);
+  for (let i = from; i < message.length; i += 1) if (message[i] !== "\n" || message[i - 1] !== "\r") at.push(base + i);
   return { text: message.slice(from).replace(/\r\n?/g, "\n"), at };
 }
 

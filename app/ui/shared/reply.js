@@ -2,7 +2,7 @@
 
 import { Marks } from "./marks.js";
 import { StreamingMarkdown } from "./streaming.js";
-import { fixed, h, percent, seconds, speed } from "./dom.js";
+import { fixed, h, percent, seconds, speed, times, timesPlain } from "./dom.js";
 import { words } from "./words.js";
 
 const AT_ONCE = 6000; // characters whose marks are drawn in one frame
@@ -28,10 +28,40 @@ const isSelected = (node) => {
   return !selection.isCollapsed && selection.containsNode(node, true);
 };
 
+// What a model thought before it answered: folded away, and there for whoever opens it, also while it is written.
+class Thought {
+  // Stands before what else is drawn in `element`.
+  constructor(element) {
+    this.head = h("summary", {});
+    const body = h("div", { class: "thought-text", dir: "auto" });
+    this.node = h("details", { class: "thought", on: { toggle: () => this.draw() } }, this.head, body);
+    this.markdown = new StreamingMarkdown(body);
+    element.prepend(this.node);
+  }
+
+  // `place` is what Python says of it, see app/ui/view.py; `more`: the reply will grow.
+  show(text, place, marks, more) {
+    const open = place.to === null;
+    const head = (open ? (more ? words.thought.now : words.thought.cut) : words.thought.whole)(place.seconds === null ? null : seconds(place.seconds));
+    if (this.head.textContent !== head) this.head.textContent = head;
+    this.drawing = { text: text.slice(place.from, place.to ?? undefined), marks, more: more && open, from: place.from };
+    this.draw();
+  }
+
+  // Nobody sees it while it is folded.
+  draw() {
+    const { drawing } = this;
+    if (!this.node.open || !drawing) return;
+    this.drawing = null;
+    this.markdown.render(drawing.text, drawing.marks, drawing.more, drawing.from);
+  }
+}
+
 export class Reply {
   // `element`: where it is drawn; without one it is kept until drawIn().
   constructor(element = null) {
     this.text = "";
+    this.place = null; // of its thought, as Python tells it
     this.compact = ""; // its marks, as Python tells them
     this.frame = null;
     this.next = 0; // when it may be drawn again
@@ -51,7 +81,7 @@ export class Reply {
     element.addEventListener("pointerover", (event) => event.pointerType === "mouse" && this.look(event));
     element.addEventListener("click", (event) => this.look(event)); // where nothing points before it presses
     element.addEventListener("pointerleave", () => this.onToken?.(null));
-    this.markdown.render(this.text, null, this.running);
+    this.render(null);
     if (marksShown()) this.markAll();
     this.light(...this.lit);
   }
@@ -59,19 +89,40 @@ export class Reply {
   // It is drawn no more; what it says is kept.
   leave() {
     cancelAnimationFrame(this.frame);
-    [this.frame, this.element, this.markdown, this.read] = [null, null, null, null];
+    [this.frame, this.element, this.markdown, this.thought, this.read] = [];
   }
 
-  set(text, compact) {
+  // What it says, without what was thought before.
+  get answer() {
+    return this.text.slice(this.begin);
+  }
+
+  get begin() {
+    return this.place ? this.place.answer ?? this.text.length : 0;
+  }
+
+  render(marks) {
+    if (this.place) (this.thought ??= new Thought(this.element)).show(this.text, this.place, marks, this.running);
+    else if (this.thought) this.thought = this.thought.node.remove();
+    this.markdown.render(this.answer, marks, this.running, this.begin);
+  }
+
+  get drawn() {
+    return [this.thought?.markdown, this.markdown].filter(Boolean);
+  }
+
+  set(text, compact, place = null) {
     this.text = text;
+    this.place = place;
     this.compact = compact ?? "";
     this.read = null;
-    this.markdown?.render(text, null);
+    if (this.markdown) this.render(null);
     if (marksShown()) this.markAll();
   }
 
-  // Takes events in order; returns the rounds among them.
-  add(events) {
+  // Takes events in order, and where its thought stands after them; returns the rounds among them.
+  add(events, place = this.place) {
+    this.place = place;
     const rounds = [];
     for (const event of events) {
       if (event.t === "round" || event.t === "text") {
@@ -94,7 +145,7 @@ export class Reply {
     this.frame = null;
     const begun = performance.now();
     // Marks nobody sees wait: a growing paragraph then stays one text.
-    this.markdown.render(this.text, marksShown() ? this.marks : null, this.running);
+    this.render(marksShown() ? this.marks : null);
     this.onDrawn?.();
     const end = performance.now();
     this.next = end + SHARE * (end - begun);
@@ -114,15 +165,16 @@ export class Reply {
 
   // Draws all of them, those of a long reply in several frames.
   markAll() {
-    if (this.markdown?.mark(this.marks, 0, Infinity, AT_ONCE)) requestAnimationFrame(() => this.markAll());
+    if (this.markdown && this.drawn.some((each) => each.mark(this.marks, 0, Infinity, AT_ONCE))) requestAnimationFrame(() => this.markAll());
   }
 
   // Somebody points at it: there its marks are drawn, unless what is selected would change under the hand.
   look(event) {
     if (!this.onToken) return;
-    const found = this.running || event.buttons ? null : this.markdown.unmarkedAt(event.target);
+    const holder = this.running || event.buttons ? null : this.drawn.find((each) => each.unmarkedAt(event.target));
+    const found = holder?.unmarkedAt(event.target);
     const drawn = found && !isSelected(event.target.closest(".block"));
-    if (drawn) this.markdown.mark(this.marks, ...found);
+    if (drawn) holder.mark(this.marks, ...found);
     this.onToken(tokenOf(drawn ? document.elementFromPoint(event.clientX, event.clientY) : event.target));
   }
 
@@ -133,7 +185,7 @@ export class Reply {
     for (const node of this.element.querySelectorAll(".mark.lit")) node.classList.remove("lit");
     if (to <= from) return;
     const { ends } = this.marks;
-    if (!this.running) this.markdown.mark(this.marks, ends[from - 1] ?? 0, ends[to - 1] ?? 0);
+    if (!this.running) for (const each of this.drawn) each.mark(this.marks, ends[from - 1] ?? 0, ends[to - 1] ?? 0);
     const wanted = Array.from({ length: to - from }, (_, i) => `.mark[data-token="${from + i}"]`);
     for (const node of this.element.querySelectorAll(wanted.join())) node.classList.add("lit");
   }
@@ -153,7 +205,7 @@ export function figures(stats) {
   if (stats.drafted > 0) more.unshift(cell("acceptance_rate", percent(stats.acceptance_rate), s.rate, s.rateHint));
   return [
     large("tokens_per_s", speed(stats.tokens_per_s), ` ${s.speed}`, s.speedHint),
-    ...(stats.speedup && stats.drafted > 0 ? [large("speedup", fixed(stats.speedup, 1), s.timesPlain, s.timesHint(speed(stats.plain_tokens_per_s)))] : []),
+    ...(timesPlain(stats) && stats.drafted > 0 ? [large("speedup", times(timesPlain(stats)), s.timesPlain, s.timesHint(speed(stats.plain_tokens_per_s)))] : []),
     h("details", {}, h("summary", {}, s.more), h("div", { class: "stats" }, ...more)),
   ];
 }

@@ -7,6 +7,7 @@ import { words } from "./words.js";
 
 const drafting = ["proposer", "controller", "depth"];
 const folded = "foretoken.advanced";
+const unkept = "foretoken.unkept"; // what is being typed, for a page that is loaded anew before it is kept
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 export class Settings {
@@ -31,7 +32,7 @@ export class Settings {
     this.advanced.addEventListener("toggle", () => localStorage.setItem(folded, this.advanced.open ? "open" : ""));
     this.node = h("div", { id: `${prefix}settings`, class: "settings" },
       h("h3", { id: `${prefix}presets-head` }, words.presets), this.presets, ...ofChat, this.first, this.advanced,
-      h("button", { class: "ft-button small", id: `${prefix}defaults`, type: "button", on: { click: () => this.tell("forget_settings", {}) } }, words.defaults));
+      (this.defaults = h("button", { class: "ft-button small", id: `${prefix}defaults`, type: "button", on: { click: () => this.tell(this.undoes ? "restore_settings" : "forget_settings", {}) } }, words.defaults)));
     this.presets.setAttribute("role", "group");
     this.presets.setAttribute("aria-labelledby", `${prefix}presets-head`);
   }
@@ -55,10 +56,12 @@ export class Settings {
   // What people are typing just now stays as it is: of their own change the answer is known.
   show(view, own) {
     if (view.fields) this.build(view.fields);
+    const typed = this.values ? null : JSON.parse(localStorage.getItem(unkept));
     this.view = view;
+    this.offerUndo(view.forgotten);
     this.pair = view.pair;
     this.version = view.version;
-    if (!own) this.values = structuredClone(view.settings);
+    if (!own) this.values = { ...structuredClone(view.settings), ...typed };
     const enabled = new Set(view.sampling);
     for (const [name, each] of Object.entries(this.fields)) {
       if (!own) each.set(this.values[name], { acceptance: view.rules, controller: view.controllers }[name]);
@@ -68,6 +71,13 @@ export class Settings {
     if (!own) this.drawOptions();
     this.drawPresets();
     this.shown(view);
+    if (typed) this.keep(false);
+  }
+
+  // What "Back to defaults" took can be brought back until something is changed.
+  offerUndo(on) {
+    this.undoes = on;
+    this.defaults.textContent = on ? words.undoDefaults : words.defaults;
   }
 
   build(specs) {
@@ -87,11 +97,15 @@ export class Settings {
     if (!this.values) return;
     Object.assign(this.values, values);
     this.drawPresets();
+    this.offerUndo(false);
+    if (!done) localStorage.setItem(unkept, JSON.stringify({ ...JSON.parse(localStorage.getItem(unkept)), ...values }));
     if (done) this.keep(drafting.some((name) => name in values));
   }
 
-  keep(chosen) {
-    return this.tell("keep_settings", { settings: this.values, pair: this.pair, chosen });
+  async keep(chosen) {
+    const view = await this.tell("keep_settings", { settings: this.values, pair: this.pair, chosen });
+    if (view) localStorage.removeItem(unkept);
+    return view;
   }
 
   // Another way to draft, from the chip.

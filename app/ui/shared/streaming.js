@@ -51,12 +51,13 @@ export class StreamingMarkdown {
   }
 
   // `marks` tells the origin of each stretch of `text`, see marks.js; null draws none that are not there. `more`: the
-  // text will grow.
-  render(text, marks, more = false) {
+  // text will grow. `base`: where it begins in the message that the marks are of.
+  render(text, marks, more = false, base = 0) {
+    this.base = base;
     const kept = more ? this.settled(text) : 0;
     const begin = kept ? this.blocks[kept].start : 0;
     const tokens = parse(text.slice(begin), this.addresses(kept));
-    const places = marks && source(text, begin);
+    const places = marks && source(text, begin, base);
     const named = JSON.stringify(tokens.links);
     let start = begin; // of the block
     tokens.forEach((token, i) => {
@@ -104,8 +105,10 @@ export class StreamingMarkdown {
   }
 
   redraw(block, fresh) {
-    if (block.node) keepBeginning(block.node, fresh);
-    else this.element.append((block.node = fresh));
+    if (block.node) {
+      block.node.dir = fresh.dir;
+      keepBeginning(block.node, fresh);
+    } else this.element.append((block.node = fresh));
   }
 
   growCode(block, known, marks) {
@@ -113,7 +116,7 @@ export class StreamingMarkdown {
     const goesOn = known?.code?.becomes(lang, text);
     block.code = goesOn ? known.code : new GrowingCode(lang);
     block.code.grow(text, at, marks);
-    if (!goesOn) this.redraw(block, h("div", { class: "block" }, block.code.node));
+    if (!goesOn) this.redraw(block, h("div", { class: "block", dir: "ltr" }, block.code.node));
   }
 
   // ---- marks that are drawn later, where somebody looks
@@ -145,7 +148,7 @@ export class StreamingMarkdown {
   }
 
   placesOf({ start, raw }) {
-    this.places ??= source(this.text).at;
+    this.places ??= source(this.text, 0, this.base).at;
     return this.places.slice(start, start + raw.length);
   }
 }

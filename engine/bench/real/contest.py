@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from math import inf
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol
@@ -173,31 +174,43 @@ def run(
     repeats: int,
     logs: Path,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
+    on_turn: Callable[[Sequence[Record] | Absence], None] = lambda turn: None,
+    seconds: float = inf,
 ) -> Result:
-    """Measures. A program that fails becomes an absence, and what it answered before does not count.
+    """Measure. A program that fails becomes an absence, and its earlier answers do not count.
 
-    Ctrl-C ends it with whole turns alone; before the first of them it is raised again.
+    Call ``on_turn`` with the records of each turn, or with the failure, as soon as it is over. Start no
+    turn that would probably end more than ``seconds`` after the beginning, but each engine's first.
+    Ctrl-C ends the run with whole turns only; before the first of them it is raised again.
 
     From the second repeat on, variants of a method that were far from the best of their engine sit out.
     """
+    until, taken = perf_counter() + seconds, _Taken()
     left = [program for program in line_up if not isinstance(program, Absence)]
     failed: dict[str, str] = {}
     records: dict[str, list[Record]] = {program.name: [] for program in left}
     starts: dict[str, list[Start]] = {program.name: [] for program in left}
     total, done = repeats * len(left), 0
+    ended = "The time was over before its first turn. Give more with --minutes."
     try:
         for repeat in range(repeats):
             turned = repeat % max(len(left), 1)
             for program in (*left[turned:], *left[:turned]):
                 on_progress(done, total)
                 done += 1
+                began = perf_counter()
+                if began + taken.expected(program) > until:
+                    continue
                 try:
                     with contextlib.closing(_started(program, case, logs)) as started:
                         answered, start = started.turn(repeat, prompts, case)
                     records[program.name] += answered
                     starts[program.name].append(start)
+                    on_turn(answered)
                 except PeerFailed as error:
                     failed[program.name] = str(error)
+                    on_turn(Absence(program.name, str(error)))
+                taken.note(program, perf_counter() - began)
             left = [program for program in left if program.name not in failed]
             if repeat == 0:
                 left = _worth_repeating(left, records)
@@ -205,8 +218,9 @@ def run(
     except KeyboardInterrupt:
         if not any(starts.values()):
             raise
-        unheard = [name for name in starts if not starts[name] and name not in failed]
-        failed |= dict.fromkeys(unheard, "The run was ended before its first turn was over.")
+        ended = "The run was ended before its first turn was over."
+    unheard = [name for name in starts if not starts[name] and name not in failed]
+    failed |= dict.fromkeys(unheard, ended)
     on_progress(total, total)
     counted = [name for name in records if name not in failed]
     missing = [one for one in line_up if isinstance(one, Absence)]
@@ -216,6 +230,21 @@ def run(
         tuple(start for name in counted for start in starts[name]),
         (*missing, *(Absence(name, reason) for name, reason in failed.items())),
     )
+
+
+class _Taken:
+    """Seconds that turns took, from which the next one's are expected."""
+
+    def __init__(self) -> None:
+        self._of: dict[tuple[str, str], float] = {}
+
+    def note(self, program: Program, seconds: float) -> None:
+        self._of[program.engine, program.name] = seconds
+
+    def expected(self, program: Program) -> float:
+        """Its last turn's; before that the longest of its engine, whose first turn always fits."""
+        kin = [time for (engine, _), time in self._of.items() if engine == program.engine]
+        return self._of.get((program.engine, program.name), max(kin, default=-inf))
 
 
 def speed(replies: Sequence[Reply]) -> float:

@@ -32,6 +32,9 @@ SURE = (16, "0.75")
 SHORT = ("4", "12")
 """Tokens looked up and tokens drafted by n-grams, beside the defaults, which are for long copies."""
 _LOOKUPS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
+USUAL = ("plain", "ngram-simple", "draft, n 4", "draft, n 16 while p > 0.75")
+"""Among them is the fastest setting of each method in every run of docs/results. The faster ones come
+first, for time may run out."""
 _HOW = (
     f"Give the folder where it was built or installed with --llama-cpp or {VARIABLE}, or put "
     f"{SERVER} on the PATH. To build it: git clone https://github.com/ggml-org/llama.cpp, then in "
@@ -61,8 +64,13 @@ def known_flags(server: Path) -> str:
     return done.stdout + done.stderr
 
 
-def programs(folder: Path | None, case: Case) -> Sequence[LlamaCpp | Absence]:
-    """A program for each setting, or why there is none. ``folder`` goes before the PATH."""
+def programs(
+    folder: Path | None, case: Case, *, everything: bool = True
+) -> Sequence[LlamaCpp | Absence]:
+    """Return a program for each setting, or only for the ``USUAL`` ones; or why there is none.
+
+    ``folder`` goes before the PATH.
+    """
     server = find(folder, SERVER) if folder is not None else _on_path()
     if server is None:
         where = "It is not on the PATH." if folder is None else f"{folder} holds no {SERVER}."
@@ -74,7 +82,11 @@ def programs(folder: Path | None, case: Case) -> Sequence[LlamaCpp | Absence]:
         flags = known_flags(server)
     except PeerFailed as error:
         return [Absence(NAME, str(error))]
-    return [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
+    found = [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
+    if everything:
+        return found
+    usual = [one for one in found if one.setting.name in USUAL]
+    return sorted(usual, key=lambda one: USUAL.index(one.setting.name))
 
 
 def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:

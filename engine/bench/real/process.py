@@ -23,9 +23,10 @@ def launch(
     environment: Mapping[str, str],
     *,
     piped: bool = False,
+    folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts it, in this environment and ``environment``. What it prints goes into ``log``; when it is
-    ``piped``, standard output comes back, and standard input is open. Raises PeerFailed."""
+    """Starts it in ``folder``, in this environment and ``environment``. What it prints goes into ``log``;
+    when it is ``piped``, standard output comes back, and standard input is open. Raises PeerFailed."""
     with log.open("wb") as output:
         try:
             return subprocess.Popen(
@@ -34,6 +35,7 @@ def launch(
                 stdout=subprocess.PIPE if piped else output,
                 stderr=output,
                 env={**os.environ, **environment},
+                cwd=folder,
             )
         except OSError as error:
             raise PeerFailed(f"{name} cannot be started: {error}.") from error

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
 from typing import Any
 
 from engine.bench.prompts import ALL
 from engine.bench.real import summary
-from engine.bench.real.contest import Absence, Method, Result
+from engine.bench.real.contest import Absence, Case, Method, Result
 from engine.bench.real.summary import Cost, Lead, Quotients, Row, Spread
 from engine.loading.fit import human
+from engine.machine import processor
 
 HEAD = (
     "engine",
@@ -169,6 +172,19 @@ class Report:
                 asdict(record) | {"setting": record.setting.name} for record in self.result.records
             ],
         }
+
+
+def facts_of(case: Case, repeats: int, prompts: int) -> dict[str, str]:
+    """Return what was measured, where and when."""
+    return {
+        "target": case.target.name,
+        "draft": case.draft.name if case.draft else "none",
+        "replies": f"{prompts} prompts, {case.limit} tokens at most, temperature 0",
+        "repeats": str(repeats),
+        "threads": str(case.threads),
+        "machine": f"{processor.name()}, {platform.system()}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
 
 
 def _range(spread: Spread, digits: int) -> str:

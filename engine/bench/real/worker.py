@@ -14,6 +14,7 @@ import engine
 from engine.bench.real import process
 from engine.bench.real.contest import Method, Reply, Setting
 from engine.errors import PeerFailed
+from engine.files import parse_json
 
 ROOT = Path(engine.__file__).resolve().parents[1]
 """Where a child finds ``engine``, whatever Python runs it."""
@@ -23,12 +24,16 @@ _PATIENCE_S = 900.0
 class Worker:
     """Started and ready once it is made. Its first line says ``weights`` and ``settings``."""
 
-    def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
-        """Raises PeerFailed with the end of ``log`` where it does not get ready."""
+    def __init__(
+        self, name: str, command: Sequence[str], log: Path, checkout: Path | None = None
+    ) -> None:
+        """``checkout``: another one, whose code runs instead of this one's. Raises PeerFailed with the
+        end of ``log`` where it does not get ready."""
         self.name, self.log = name, log
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+        root = str(checkout or ROOT)
+        path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
         environment = {"PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
-        self.process = process.launch(name, command, log, environment, piped=True)
+        self.process = process.launch(name, command, log, environment, piped=True, folder=checkout)
         try:
             ready = self._read()
             self.weights = str(ready["weights"])
@@ -79,7 +84,7 @@ class Worker:
             watch.cancel()
         if not line:
             raise PeerFailed(f"{self.name} ended without an answer. {process.last_words(self.log)}")
-        value: dict[str, Any] = json.loads(line)
+        value: dict[str, Any] = parse_json(line)
         if "error" in value:
             raise PeerFailed(f"{self.name}: {value['error']}")
         return value

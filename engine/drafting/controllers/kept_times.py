@@ -10,11 +10,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from engine.errors import DiskError
+from engine.files import read_json, write_private
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +36,7 @@ class KeptTimes:
     def read(self) -> dict[int, float]:
         """Empty where there are none, or none that still count."""
         try:
-            found = json.loads(self.file.read_bytes())
+            found = read_json(self.file)
             seconds = {int(rows): float(taken) for rows, taken in found["seconds"].items()}
             age = self.now() - float(found["measured"])
             same = found["way"] == self.way
@@ -51,10 +53,7 @@ class KeptTimes:
     def write(self, seconds: Mapping[int, float]) -> None:
         """Instead of what is there."""
         content = {"way": self.way, "measured": self.now(), "seconds": dict(seconds)}
-        whole = self.file.with_suffix(f".{os.getpid()}")  # two apps may write at once
         try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            whole.write_text(json.dumps(content), encoding="utf-8")
-            os.replace(whole, self.file)
-        except OSError as error:
-            log.warning("what verifying takes cannot be kept in %s: %s", self.file, error)
+            write_private(self.file, json.dumps(content))
+        except DiskError as error:
+            log.warning("what verifying takes is not kept: %s", error)

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
+from engine.files import private
+
 log = logging.getLogger(__name__)
 
 NEWER, OLDER = "newer.jsonl", "older.jsonl"
@@ -33,7 +35,7 @@ class ReplyFiles:
         """Appends to the newer generation."""
         try:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with (self.folder / NEWER).open("ab") as file:
+            with open(self.folder / NEWER, "ab", opener=private) as file:
                 file.write(line_of(reply))
         except OSError as error:
             log.warning("a reply cannot be kept in %s: %s", self.folder, error)

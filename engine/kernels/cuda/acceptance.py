@@ -12,7 +12,7 @@ import torch
 import triton
 from torch import Tensor
 
-from engine.errors import BROKEN_LOGITS, DEAD_END, ModelError
+from engine.errors import BROKEN_LOGITS, DEAD_END, InvalidRequest, ModelError
 from engine.kernels.cuda.acceptance_kernel import (
     CHAIN_AT,
     NOT_FINITE,
@@ -104,12 +104,13 @@ class Outcome:
 
     @classmethod
     def read(cls, result: Tensor, depth: int) -> Outcome:
-        """From a copy of the device's result on the host. Raises ModelError for broken logits."""
+        """From a copy of the device's result on the host. Raises ModelError for broken logits, and
+        InvalidRequest where a grammar allows no token."""
         status, accepted = result[:2].tolist()
         if status == NOT_FINITE:
             raise ModelError(BROKEN_LOGITS)
         if status == NOTHING_ALLOWED:
-            raise ModelError(DEAD_END)
+            raise InvalidRequest("grammar", DEAD_END)
         values = result.view(torch.float32)
         return cls(
             accepted,

@@ -3,8 +3,9 @@
 One file for each program. Nothing is fetched, moved or written.
 """
 
+from engine.loading.discovery.beside import has_room, with_best_draft
 from engine.loading.discovery.found import FoundModel, examine
-from engine.loading.discovery.listing import Listed, Place, models_under
+from engine.loading.discovery.listing import Listed, Place, is_pseudo, models_under
 from engine.loading.discovery.scan import PLACES, BackgroundScan, drafts_among, scan
 from engine.loading.discovery.system import System
 
@@ -17,6 +18,9 @@ __all__ = [
     "System",
     "drafts_among",
     "examine",
+    "has_room",
+    "is_pseudo",
     "models_under",
     "scan",
+    "with_best_draft",
 ]

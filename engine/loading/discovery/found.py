@@ -51,6 +51,14 @@ def examine(listed: Listed, place: str) -> FoundModel:
     return _examined(listed.path, listed.name, place, stamp)
 
 
+def bytes_of(listed: Listed) -> int:
+    """What its files take; nothing is read. 0 where that is not known."""
+    try:
+        return sum(size for _, size, _ in _stamp(listed.path))
+    except OSError:
+        return 0
+
+
 def _stamp(path: Path) -> _Stamp:
     """Its files with size and time."""
     files = [path] if is_gguf(path) else sorted(one for one in path.iterdir() if one.is_file())

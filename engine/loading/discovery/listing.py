@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, na
 _DEPTH = 8
 _MOST_FOLDERS = 20_000
 """A folder that somebody adds may be a whole disk."""
+_PSEUDO = re.compile(r"/(proc|sys|dev(?!/shm(/|$)))(/|$)")
+"""Linux's file systems that show processes and devices; /dev/shm is memory that holds ordinary files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,11 @@ class Place:
     models: Callable[[Path], Iterator[Listed]]
 
 
+def is_pseudo(real: str) -> bool:
+    """Return whether a path without links leads into a file system of processes or devices."""
+    return bool(_PSEUDO.match(real))
+
+
 def models_under(folder: Path) -> Iterator[Listed]:
     """GGUF files (of split ones the first), and folders in transformers' layout, however deep."""
     seen: set[str] = set()
@@ -41,9 +49,10 @@ def models_under(folder: Path) -> Iterator[Listed]:
         current = Path(here)
         real = os.path.realpath(here)
         deep = len(current.relative_to(folder).parts) >= _DEPTH
-        if real in seen or deep or len(seen) >= _MOST_FOLDERS:
-            folders.clear()  # a link back, or no place for models
-        if real in seen:
+        skipped = real in seen or is_pseudo(real)  # a link back, or no place for models
+        if skipped or deep or len(seen) >= _MOST_FOLDERS:
+            folders.clear()
+        if skipped:
             continue
         seen.add(real)
         folders[:] = sorted(name for name in folders if not name.startswith("."))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.files import read_json
 from engine.loading.discovery.listing import Listed, Place, models_under
 from engine.loading.discovery.system import System
 
@@ -39,7 +39,7 @@ def _pointed_to(file: Path) -> Path | None:
 
 def _downloads_folder(file: Path) -> Path | None:
     try:
-        found = json.loads(file.read_text(encoding="utf-8")).get("downloadsFolder")
+        found = read_json(file).get("downloadsFolder")
     except (OSError, ValueError, AttributeError):
         return None
     return Path(found) if isinstance(found, str) and found else None

@@ -5,18 +5,18 @@ Source: docs/faq and server/manifest.go of Ollama. A blob is a GGUF file without
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from engine.files import read_json
 from engine.loading.discovery.listing import Listed, Place
 from engine.loading.discovery.system import MACOS, WINDOWS, System
 
 _REGISTRY, _OFFICIAL = "registry.ollama.ai", "library"
 _MODEL = "application/vnd.ollama.image.model"
 _ADAPTER = "application/vnd.ollama.image.adapter"
-_LARGEST_MANIFEST = 1_000_000
+_LARGEST_MANIFEST = 1 << 20
 
 
 def folders(system: System) -> tuple[Path, ...]:
@@ -49,9 +49,7 @@ def _name(host: str, namespace: str, model: str, tag: str) -> str:
 
 def _listed(folder: Path, manifest: Path, name: str) -> Listed:
     try:
-        if manifest.stat().st_size > _LARGEST_MANIFEST:
-            raise ValueError("it is too large")
-        layers = json.loads(manifest.read_text(encoding="utf-8"))["layers"]
+        layers = read_json(manifest, _LARGEST_MANIFEST)["layers"]
         files = {str(layer["mediaType"]): _blob(folder, layer) for layer in reversed(layers)}
     except (OSError, ValueError, KeyError, TypeError) as error:
         return Listed(

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from engine.loading.discovery.found import FoundModel, examine
+from engine.loading.discovery.found import FoundModel, bytes_of, examine
 from engine.loading.discovery.hugging_face import HUGGING_FACE
 from engine.loading.discovery.listing import Listed, Place, models_under
 from engine.loading.discovery.llama_cpp import LLAMA_CPP
@@ -21,9 +21,11 @@ from engine.models.checkpoints.gguf.description import name_of
 PLACES: tuple[Place, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
 
 
-def scan(system: System, folders: Sequence[Path] = ()) -> Iterator[FoundModel]:
+def scan(
+    system: System, folders: Sequence[Path] = (), below: int | None = None
+) -> Iterator[FoundModel]:
     """What the programs of ``PLACES`` keep on this machine, and what lies in ``folders``; GGUF files may
-    stand among these.
+    stand among these. ``below``: only what takes at most so many bytes.
 
     Reads headers: some tenths of a second for a file with a large vocabulary. Never raises."""
     seen: set[str] = set()
@@ -31,7 +33,8 @@ def scan(system: System, folders: Sequence[Path] = ()) -> Iterator[FoundModel]:
         real = os.path.realpath(listed.path)
         if real not in seen:
             seen.add(real)
-            yield examine(listed, place)
+            if below is None or bytes_of(listed) <= below:
+                yield examine(listed, place)
 
 
 def _listed(system: System, folders: Sequence[Path]) -> Iterator[tuple[str, Listed]]:

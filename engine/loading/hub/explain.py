@@ -27,6 +27,10 @@ _LAYOUT = (
 """Of a model in transformers' layout, as arguments of ``hf download``."""
 
 
+_USUAL = "*Q4_K_M*.gguf"
+"""Of a repository of GGUF files the one that most people take: its weights are in four bits."""
+
+
 @contextmanager
 def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
     """Every failure of the client, as a ``DownloadError`` that says what to do."""
@@ -120,14 +124,24 @@ def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
 
 
 def _offline(spec: ModelSpec, destination: Path) -> str:
+    """Of a download, or of a look-up, which knows neither files nor sizes yet."""
     offline = constants.HF_HUB_OFFLINE
-    wanted = f'--include "{Path(spec.file).name}" ' if spec.file else _LAYOUT
     cause = "HF_HUB_OFFLINE is set" if offline else f"{endpoint()} cannot be reached"
+    said = (
+        f"{spec.name} is not complete on this machine and {cause}. Connect and try again; what has "
+    )
+    said += "arrived is kept."
+    if not spec.bytes:
+        said = (
+            f"{cause}, so what {spec.repository} holds is not known. Connect and look it up again."
+        )
+    wanted = f'--include "{Path(spec.file).name}" ' if spec.file else _LAYOUT
+    if not spec.file and "gguf" in str(spec.repository).lower():
+        wanted = f'--include "{_USUAL}" '
     revision = "" if spec.revision == "main" else f" --revision {spec.revision}"
     size = f" ({human(spec.bytes)})" if spec.bytes else ""
     return (
-        f"{spec.name} is not complete on this machine and {cause}. Connect and try again; what has "
-        f"arrived is kept. Or, on a machine with a network, run\n"
+        f"{said} Or, on a machine with a network, run\n"
         f"  hf download {spec.repository}{revision} {wanted}--local-dir {destination.name}\n"
         f"and copy that folder{size} to {destination}"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine.errors import InvalidRequest
-from engine.loading.hub.places import endpoint
+from engine.loading.hub.places import endpoint, folder_for
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
@@ -54,8 +54,9 @@ def named_in(text: str) -> tuple[str, str]:
     return name, revision or "main"
 
 
-def look_up(text: str) -> Repository:
-    """Asks the hub. Blocks for some seconds. Raises InvalidRequest, DownloadError, TokenNeeded."""
+def look_up(text: str, models: Path = Path()) -> Repository:
+    """Asks the hub. Blocks for some seconds. ``models``: the folder for downloads, to be named where it
+    cannot be reached. Raises InvalidRequest, DownloadError, TokenNeeded."""
     name, revision = named_in(text)
     from huggingface_hub import HfApi
 
@@ -66,7 +67,7 @@ def look_up(text: str) -> Repository:
     spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
     api = HfApi(endpoint=endpoint(), token=token()[0])
     patience = Patience(lambda: None, lambda why: None)
-    with explained(spec, Path(name.replace("/", "--"))):
+    with explained(spec, folder_for(spec, models)):
         info = patience.ask(
             lambda: api.model_info(name, revision=revision, files_metadata=True), first=True
         )

@@ -7,7 +7,6 @@ its client, authentication and errors.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -24,6 +23,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 )
 
 from engine.errors import DownloadError
+from engine.files import read_json
 from engine.loading.fit import human
 from engine.loading.hub import patience
 from engine.loading.hub.patience import Patience
@@ -269,8 +269,8 @@ def _small_files(remote: dict[str, _RemoteFile], *, gguf: bool) -> list[_RemoteF
 
 def _shards(index: Path) -> list[str]:
     try:
-        names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+        names = sorted(set(read_json(index)["weight_map"].values()))
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
         raise DownloadError(f"{index} is no index of weights. Delete it and try again.") from error
     if any(Path(name).name != name or not name.endswith(".safetensors") for name in names):
         raise DownloadError(f"{index} names files outside its folder, so it is refused.")

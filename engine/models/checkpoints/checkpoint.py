@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.config_file import read_config
+from engine.models.checkpoints.config_file import check_computable, read_config
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
 from engine.models.checkpoints.gguf.tokenizer import special_tokens, template_of
 from engine.models.checkpoints.gguf.types import is_blocks
@@ -188,6 +188,7 @@ def _checkpoint(
 ) -> Checkpoint:
     """The sizes as ``config`` states them, checked against the embedding."""
     text = _text_part(config)
+    check_computable(_config_file(path), text)
     hidden, heads = _size(path, text, _HIDDEN), _size(path, text, _HEADS)
     return Checkpoint(
         path=path,

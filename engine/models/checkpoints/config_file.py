@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.weight_files import read_json
+
+_RECURRENT = {"linear_attention", "mamba", "mamba2", "recurrent"}
+"""What ``layer_types`` calls layers that keep a state instead of keys and values."""
+_OF_RECURRENT = ("linear_attn_config", "hybrid_override_pattern", "ssm_state_size", "mamba_d_state")
+"""Keys that only configurations with such layers have."""
+
+
+def check_computable(file: Path, config: Mapping[str, Any]) -> None:
+    """Raise ModelError for a model of layers that cannot be run here, before its sizes are read."""
+    layers = {
+        each
+        for key in ("layer_types", "layers_block_type")
+        if isinstance(listed := config.get(key), list)
+        for each in listed
+        if isinstance(each, str)
+    }
+    if layers & _RECURRENT or any(config.get(key) for key in _OF_RECURRENT):
+        raise ModelError(recurrent(config.get("model_type") or file.parent.name))
+
+
+def recurrent(name: str) -> str:
+    """Why a model with recurrent layers is refused."""
+    return (
+        f"{name} keeps a recurrent state that cannot be rolled back to drop rejected tokens. Choose a "
+        "model whose memory is a KV cache."
+    )
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -8,13 +8,13 @@ Never imports torch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.files import parse_json
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 NF4 = "NF4"
@@ -82,7 +82,7 @@ def auxiliary(name: str, names: Mapping[str, Any]) -> bool:
 def nf4_state(file: Path, name: str, entry: TensorEntry) -> Nf4State:
     """Reads the state of the weight ``name``, ``entry`` of ``file``. Raises ModelError."""
     try:
-        state = json.loads(read_bytes(file, entry))
+        state = parse_json(read_bytes(file, entry))
         rows, width = (int(size) for size in state["shape"])
         block = int(state["blocksize"])
         nested = int(state.get("nested_blocksize") or 0)

@@ -6,13 +6,13 @@ is checked against the file's size, so that a broken download is refused before 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.files import parse_json
 
 _PREFIX = 8
 _LONGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
@@ -107,7 +107,7 @@ def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int
 
 def _parse(file: Path, raw: bytes) -> dict[str, dict[str, Any]]:
     try:
-        header = json.loads(raw)
+        header = parse_json(raw)
     except ValueError as error:
         raise ModelError(
             f"{file} is not a safetensors file: its header is no JSON ({error}). {_AGAIN}"
@@ -125,7 +125,7 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
         shape = tuple(int(size) for size in entry["shape"])
         dtype = str(entry["dtype"])
         begin, end = (int(offset) for offset in entry["data_offsets"])
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(
             f"{file}: the header describes tensor {name!r} wrongly. {_AGAIN}"
         ) from error

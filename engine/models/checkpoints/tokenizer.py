@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.files import read_json
 from engine.models.checkpoints.chat_template import Render, renderer
 from engine.models.checkpoints.gguf.description import describe, is_gguf
 from engine.models.checkpoints.gguf.tokenizer import build_tokenizer, special_tokens, template_of
@@ -46,7 +47,7 @@ def read_tokenizer(path: Path) -> dict[str, Any]:
         return content
     file = path / FILE
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = read_json(file)
     except (OSError, ValueError) as error:
         raise ModelError(f"{file} cannot be read: {error}. Download the file again.") from error
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):

@@ -8,12 +8,12 @@ tokenizer.json.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.files import read_json
 from engine.models.checkpoints.chat_template import Render, renderer
 
 FILE = "tokenizer.json"
@@ -58,7 +58,7 @@ def special_names(config: Mapping[str, Any]) -> dict[str, str]:
 def _object(file: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
-    content: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+    content: dict[str, Any] = read_json(file)
     return content
 
 

@@ -5,12 +5,12 @@ Weights come from safetensors only: a pickle runs code when it is read, so it is
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.errors import ModelError
+from engine.files import bounded, parse_json
 from engine.models.checkpoints.prequantised import NF4, STATE, auxiliary, nf4_state
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
 
@@ -126,13 +126,12 @@ def _some(names: list[str], limit: int = 3) -> str:
 def read_json(file: Path) -> dict[str, Any]:
     """The object in a model's JSON file. Raises ModelError."""
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = parse_json(bounded(file).decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ModelError(f"{file} is not UTF-8 text. Copy or download it again.") from error
-    except json.JSONDecodeError as error:
+    except ValueError as error:
         raise ModelError(
-            f"{file} is not valid JSON: line {error.lineno}, column {error.colno}: {error.msg}. "
-            "Correct it, or download the file again."
+            f"{file} is not valid JSON: {error}. Correct it, or download the file again."
         ) from error
     except OSError as error:
         raise ModelError(

@@ -31,6 +31,7 @@ def test_a_pair_is_measured_and_written_down(
     result = foretoken("bench", "real", *pair, *words, *peer, "--out", out, "--json")
     assert result.status == 0, result.err
     value = result.last_json
+    assert "Turn 1, llama.cpp, plain: " in result.out.partition("---")[0]  # before the tables
     assert [one["name"] for one in value["absent"]] == ["openvino"]
     ours = [row for row in value["results"] if row["engine"] == "foretoken"]
     settings = [row["setting"]["name"] for row in ours]

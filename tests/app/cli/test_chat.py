@@ -18,6 +18,7 @@ from engine import trace
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally
 from tests.app.cli.conftest import Foretoken
+from tests.support.checkpoints import write_random
 from tests.support.heads import FakeShape, fit_medusa, write_medusa
 from tests.support.places import PIP
 
@@ -236,3 +237,20 @@ def test_the_controller_tells_what_it_decided(foretoken: Foretoken, model: Path)
         result = foretoken("chat", *TALE, "--pair", model, "--max-tokens", 20, "--json", *words)
         assert bool(result.last_json["decision"]) == decides
         assert ("drafting " in result.out.splitlines()[-3]) == decides
+
+
+def test_a_target_alone_is_loaded_with_the_draft_beside_it_and_with_the_context_that_is_stated(
+    foretoken: Foretoken, tmp_path: Path
+) -> None:
+    write_random(tmp_path / "m" / "large", num_hidden_layers=12)
+    write_random(tmp_path / "m" / "small", seed=2, num_hidden_layers=1)
+    large = str(tmp_path / "m" / "large")
+    words = ("chat", *TALE, "--max-tokens", 8, "--context", 64)
+    told = foretoken(*words, "--pair", large, "--proposer", "draft", "--json")
+    assert (told.status, told.last_json["drafted"] > 0) == (0, True)
+    assert "Note: small is loaded as the draft" in told.err
+    assert "The context is 64" not in told.err  # it was asked for
+    without = foretoken(*words, "--pair", f"{large}::", "--proposer", "draft")
+    assert without.status == 2 and "draft" in without.err
+    full = foretoken("chat", "word " * 80, "--raw", "--context", 64, "--pair", large)
+    assert full.status != 0 and "64" in full.err

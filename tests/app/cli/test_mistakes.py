@@ -61,10 +61,10 @@ def test_a_prompt_and_a_file_are_too_much(foretoken: Foretoken, tmp_path: Path) 
     ("text", "message"),
     [
         ("", "holds no prompt"),
-        ("{not json", "prompts.jsonl:1 is no JSON"),
-        ('{"prompt": "a"}\n[1]', "prompts.jsonl:2 is no JSON object"),
-        ('{"turns": []}', "prompts.jsonl:1 has no prompt"),
-        ('{"prompt": 3}', "prompts.jsonl:1 has no prompt"),
+        ("{not json", "prompts.jsonl, line 1: Expecting property"),
+        ('{"prompt": "a"}\n[1]', "prompts.jsonl, line 2: it is no JSON object"),
+        ('{"turns": []}', "prompts.jsonl, line 1: a turn is empty or no text"),
+        ('{"prompt": 3}', "prompts.jsonl, line 1: a turn is empty or no text"),
         ("\xff", "cannot be read"),
     ],
 )

@@ -70,7 +70,7 @@ def test_a_set_is_raced_on_a_pair_a_prompt(
     assert value["base"] == "suffix, depth 2, block, temperature 0.8"
     assert [pair["prompt"] for pair in value["pairs"]] == [0, 1]
     assert not value["promises_words"]
-    assert "2 of at least 5 pairs" in value["verdict"]
+    assert "2 of at least 5 runs" in value["verdict"]
 
 
 def test_what_was_measured_is_told_when_it_is_interrupted(
@@ -90,7 +90,7 @@ def test_what_was_measured_is_told_when_it_is_interrupted(
     )
     assert result.status == 130
     assert len(result.last_json["pairs"]) == 2
-    assert "2 of at least 5 pairs" in result.out
+    assert "2 of at least 5 runs" in result.out
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def test_what_was_measured_is_told_when_it_is_interrupted(
         (("--prompts", "absent.jsonl"), "absent.jsonl cannot be read"),
         (("--prompts", "chats"), "no prompt in your chats"),
         (("Hi", "--base-pair", "qwem"), "no pair or model 'qwem'"),
-        (("Hi", "--base-pair", PIP / "target", "--base", "draft"), "needs a draft model"),
+        (("Hi", "--base-pair", f"{PIP / 'target'}::", "--base", "draft"), "needs a draft model"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_loaded(

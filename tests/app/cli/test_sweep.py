@@ -103,7 +103,7 @@ def test_a_chat_drafts_by_the_default_where_nothing_is_chosen_and_says_so(
         events = [json.loads(line) for line in trace.read_text().splitlines()]
         (name,) = {event["proposer"] for event in events if "prompt_tokens" in event}
         assert name == drafts
-        assert ("the default of this pair is suffix, depth 3, 2.00x" in result.err) == (
+        assert ("the default of this pair is suffix, depth 3, 2.00×" in result.err) == (
             drafts == "suffix"
         )
 

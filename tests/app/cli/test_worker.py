@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from app.cli.loading import Status
+from engine.loading.watching import LoadProgress, Stage
 from tests.app.cli.conftest import Foretoken
 
 
@@ -49,3 +53,39 @@ def test_mistakes_are_told_before_anything_is_fetched(
     assert result.status == 2
     assert message in result.err
     assert result.out == ""
+
+
+def test_what_is_done_is_said_where_there_is_no_terminal_too(
+    foretoken: Foretoken, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was silent for minutes while it compiled, as containers run it."""
+    built: list[Path | None] = [None]
+
+    def build() -> Path:
+        built[0] = Path("native.so")
+        return built[0]
+
+    monkeypatch.setattr("engine.kernels.native.build.built", lambda: built[0])
+    monkeypatch.setattr("engine.kernels.native.build.build", build)
+    served: list[object] = []
+    dynamo = SimpleNamespace(
+        read_options=list, Offer=lambda *given: given, serve=lambda *given: served.append(given)
+    )
+    monkeypatch.setattr("app.cli.worker._dynamo", lambda: dynamo)
+    result = foretoken("worker", "--dynamo", "--device", "cpu")
+    assert result.status == 0 and len(served) == 1
+    said = result.err.splitlines()
+    assert said[0].startswith("Compiling the decoder")
+    assert any(
+        line.startswith("Loading: reading and packing the target's weights") for line in said
+    )
+
+
+def test_a_log_has_one_line_for_a_step_however_often_it_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for log, lines in ((True, 2), (False, 0)):
+        with Status(log=log) as status:
+            for stage in (Stage.TARGET, Stage.TARGET, Stage.DRAFT, Stage.DRAFT):
+                status.on_loading(LoadProgress(stage, 1, 2))
+        assert len(capsys.readouterr().err.splitlines()) == lines

@@ -24,10 +24,10 @@ from app.runtime import Runtime, create_runtime
 from app.switch import ApiSwitch
 from engine.api import Generation, LoadRequest
 from engine.events import Emitted, Event
-from engine.fake import CAPABILITIES, FakeEngine, Script
 from engine.kernels.native.library import Library
 from engine.request import Request
 from engine.tool_calls.styles import HERMES
+from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.loading import request_for
 from tests.support.places import PIP, beside
 from tests.support.serving import Served, fake_runtime, served
@@ -178,25 +178,29 @@ def empty(start: Callable[..., Server]) -> Server:
 
 
 class _Caller(FakeEngine):
-    """Says something, then calls twice, as Qwen writes it."""
+    """Says something, then calls twice, with ``before`` and ``behind`` each call's object."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: str, behind: str) -> None:
         capabilities = replace(CAPABILITIES, calls=HERMES, grammars=True)
-        super().__init__(self.reply, capabilities=capabilities)
-
-    def reply(self, request: Request) -> Script:
-        text = "Let me look.\n"
-        text += "\n".join(
-            f'<tool_call>\n{{"name": "get_weather", "arguments": {{"city": "{city}"}}}}\n</tool_call>'
+        text = "Let me look.\n" + "\n".join(
+            f'{before}{{"name": "get_weather", "arguments": {{"city": "{city}"}}}}{behind}'
             for city in ("Rome", "Oslo")
         )
-        return Script([text[at : at + 3] for at in range(0, len(text), 3)])
+        script = Script([text[at : at + 3] for at in range(0, len(text), 3)])
+        super().__init__(lambda _: script, capabilities=capabilities)
 
 
-@pytest.fixture(scope="session")
-def caller(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """One that says "Let me look." and asks for the weather in Rome and in Oslo, whatever is said."""
-    runtime = fake_runtime(tmp_path_factory.mktemp("data"), _Caller())
+@pytest.fixture(
+    scope="session",
+    params=[("<tool_call>\n", "\n</tool_call>"), ("{", "}"), ("{", "")],
+    ids=["marked", "doubled", "doubled, closed once"],
+)
+def caller(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Served]:
+    """One that says "Let me look." and asks for the weather in Rome and in Oslo, whatever is said: as
+    Qwen2.5's template has it, and with the doubled braces that Qwen2.5-Coder copies from its own."""
+    runtime = fake_runtime(tmp_path_factory.mktemp("data"), _Caller(*request.param))
     runtime.engine.load(LoadRequest(target="pip"))
     with served(runtime) as running:
         yield running

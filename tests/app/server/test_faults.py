@@ -22,8 +22,8 @@ from app import connections
 from app.server import reading
 from engine.api import LoadRequest
 from engine.errors import OutOfMemory
-from engine.fake import FakeEngine, Script
 from engine.request import Request
+from tests.support.fake_engine import FakeEngine, Script
 from tests.support.serving import Served, fake_runtime, served
 
 CHAT = "/v1/chat/completions"
@@ -146,6 +146,30 @@ def test_half_a_body_is_not_waited_for_without_end(
         answer = rest(client)
     assert answer.startswith(b"HTTP/1.1 408")
     assert json.loads(answer.split(b"\r\n\r\n")[1])["error"]["code"] == "request_timeout"
+
+
+@pytest.mark.parametrize("size", [b"FFFFFFFFFFFFFFFFF", b"90000000", b"G"])
+def test_a_chunk_of_a_size_that_no_body_has_is_a_400(server: Served, size: bytes) -> None:
+    """One of 17 digits was waited for, 30 seconds long."""
+    asked = (
+        f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+    )
+    for sent in (
+        (asked + size + b"\r\n{",),
+        (asked, size + b"\r\n", b"{"),
+        (asked + b"1\r\n{\r\n", size + b"\r\n"),
+    ):
+        with connected(server) as client:
+            for part in sent:
+                client.sendall(part)
+                time.sleep(0.05)
+            assert rest(client).startswith(b"HTTP/1.1 400")
+
+
+def test_a_body_that_is_said_to_be_too_large_is_not_waited_for(server: Served) -> None:
+    with connected(server) as client:
+        client.sendall(head(b"{", 10**19))
+        assert rest(client).startswith(b"HTTP/1.1 413")
 
 
 def test_half_a_body_of_any_other_path_is_not_waited_for_either(

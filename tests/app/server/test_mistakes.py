@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from types import TracebackType
 from typing import Any
 
 import httpx
@@ -207,6 +209,19 @@ def test_a_body_of_countless_values_is_refused_before_it_is_read(
     assert error["code"] == "context_length_exceeded"
 
 
+def test_a_refused_body_is_let_go_at_once(server, http: httpx.Client) -> None:
+    """Its error's frames held it in a circle until a collection: hundreds of megabytes of bodies."""
+    gc.collect()
+    gc.disable()
+    try:
+        body = {"messages": [{"role": "user", "content": "x " * 100_000}]}
+        assert error_of(http.post(CHAT, json=body))["code"] == "context_length_exceeded"
+        held = [each for each in gc.get_objects() if isinstance(each, TracebackType)]
+        assert not [each for each in held if each.tb_frame.f_code.co_name == "encode_request"]
+    finally:
+        gc.enable()
+
+
 def test_a_prompt_longer_than_the_context_says_by_how_much(server, http: httpx.Client) -> None:
     long = "word " * 5000
     for path, body, param in (
@@ -271,15 +286,32 @@ def test_endpoints_that_do_not_exist_are_a_404_in_openais_form(
     assert error_of(http.request(method, path), 404)["code"] == "unknown_endpoint"
 
 
-def test_a_method_that_a_path_does_not_have_is_one_too(server, http: httpx.Client) -> None:
-    """It was {"detail": "Method Not Allowed"}."""
-    for method, path in (("POST", "/health"), ("PROPFIND", CHAT), ("DELETE", "/metrics")):
-        assert error_of(http.request(method, path), 404)["code"] == "unknown_endpoint"
-    assert http.request("PROPFIND", "/api/chat").json().keys() == {"error"}
+@pytest.mark.parametrize("method", ["TRACE", "PROPFIND", "GET", "POST", "DELETE", "OPTIONS"])
+def test_a_method_that_a_path_does_not_have_is_a_405_that_names_those_it_has(
+    server, http: httpx.Client, method: str
+) -> None:
+    """It was {"detail": "Method Not Allowed"}, then a 404."""
+    for path, allowed in (
+        (CHAT, "POST"),
+        ("/v1/models", "GET, HEAD"),
+        ("/v1/responses/x", "DELETE, GET, HEAD"),
+        ("/api/chat", "POST"),
+        ("/health", "GET, HEAD"),
+        ("/metrics", "GET, HEAD"),
+    ):
+        if method in allowed.split(", "):
+            continue
+        answer = http.request(method, path)
+        assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+        error = answer.json()["error"]
+        if path == "/api/chat":
+            assert f"It has {allowed}" in error
+        else:
+            assert error["code"] == "method_not_allowed" and f"It has {allowed}" in error["message"]
 
 
 def test_getting_what_must_be_posted_names_the_endpoints(server, http: httpx.Client) -> None:
-    assert "POST /v1/chat/completions" in error_of(http.get(CHAT), 404)["message"]
+    assert "POST /v1/chat/completions" in error_of(http.get(CHAT), 405)["message"]
 
 
 def test_switched_off_every_path_is_a_404_that_says_where_the_switch_is(

@@ -22,7 +22,12 @@ ODD: tuple[Any, ...] = (
     None, True, 0, -1, 1.5, 2**70, "", "x", " ", "\x00", "ü\u2028<|end|>", [], {}, [[]], [None], {"": {}},
     {"type": "function"}, {"type": "text"}, "auto", "none",
 )  # fmt: skip
-SCHEMA = {"type": "object", "properties": {"city": {"enum": ["Rome"]}}, "required": ["city"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"enum": ["Rome"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
 FUNCTION = {"name": "f", "description": "Tells.", "parameters": SCHEMA, "strict": True}
 TOOL = {"type": "function", "function": FUNCTION}
 NAMED = {"type": "function", "function": {"name": "f"}}

@@ -12,6 +12,7 @@ import pytest
 from engine.events import Finished
 from engine.request import Message, Request, Sampling
 from engine.tool_calls.values import Tool, ToolCall
+from tests.support.places import PIP
 from tests.support.serving import Served
 
 ASK = {"role": "user", "content": "Tell me a tale of a fox."}
@@ -72,8 +73,49 @@ def test_models_are_listed_and_shown(server, http: httpx.Client) -> None:
     family = shown["model_info"]["general.architecture"]
     assert shown["model_info"][f"{family}.context_length"] == loaded.context
     assert shown["capabilities"] == ["completion", "tools"]
+    own = json.loads((PIP / "target" / "tokenizer_config.json").read_text())
+    assert shown["template"] == own["chat_template"]
+    lines = dict(line.split() for line in shown["parameters"].splitlines())
+    assert lines == {"num_ctx": str(loaded.context), "temperature": "0"}
     assert http.get("/api/version").json()["version"]
     assert http.head("/api/version").status_code == 200
+
+
+@pytest.mark.parametrize("top", [None, 3])
+@pytest.mark.parametrize("raw", [False, True])
+def test_log_probabilities_are_those_of_the_other_dialect(
+    server, http: httpx.Client, top: int | None, raw: bool
+) -> None:
+    """They were left out in silence."""
+    asked = {"logprobs": True, **({"top_logprobs": top} if top else {})}
+    options = {"options": {"num_predict": 8}, **asked}
+    if raw:
+        path, body = "/api/generate", {"prompt": "Once upon", "raw": True, **options}
+        other = {"prompt": "Once upon", "max_tokens": 8, "logprobs": top or 0}
+        (choice,) = http.post("/v1/completions", json=other).json()["choices"]
+        theirs = [choice["logprobs"][name] for name in ("tokens", "token_logprobs")]
+    else:
+        path, body = "/api/chat", {"messages": [ASK], **options}
+        other = {"messages": [ASK], "max_tokens": 8, **asked}
+        (choice,) = http.post("/v1/chat/completions", json=other).json()["choices"]
+        entries = choice["logprobs"]["content"]
+        theirs = [[each[name] for each in entries] for name in ("token", "logprob")]
+    whole = http.post(path, json={**body, "stream": False}).json()["logprobs"]
+    assert [[each[name] for each in whole] for name in ("token", "logprob")] == theirs
+    for each in whole:
+        assert len(each.get("top_logprobs", ())) == (top or 0)
+        assert bytes(each.get("bytes", ())).decode() == each["token"]
+    streamed = lines_of(http, path, body)
+    assert [each for line in streamed for each in line.get("logprobs", ())] == whole
+    assert "logprobs" not in http.post(path, json={**body, "logprobs": False}).text
+
+
+def test_what_people_chose_is_not_unloaded_by_a_request(server, http: httpx.Client) -> None:
+    for body in ({"messages": [ASK]}, {"messages": []}):
+        answer = http.post("/api/chat", json={**body, "keep_alive": 0})
+        assert answer.status_code == 400 and "--load-on-demand" in answer.json()["error"]
+    wrong = http.post("/api/chat", json={"messages": [ASK], "keep_alive": "soon"})
+    assert wrong.status_code == 400 and "keep_alive" in wrong.json()["error"]
 
 
 CITIES = {"enum": ["Rome", "Oslo"]}
@@ -124,7 +166,7 @@ def test_a_call_that_num_predict_cut_is_left_out_and_the_chat_goes_on(caller: Se
     """Its arguments are no object, and Ollama's clients know nothing else."""
     body: dict[str, Any] = {"tools": [TOOL], "stream": False}
     with caller.client() as http:
-        for limit in (10, 25):  # before the arguments, and in them
+        for limit in (10, 22):  # before the arguments, and in them
             body["options"] = {"num_predict": limit}
             cut = http.post("/api/chat", json={**body, "messages": [ASK]}).json()
             assert cut["done_reason"] == "length"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,9 @@ import httpx
 import pytest
 
 from app.switch import Serving
+from engine.api import LoadRequest
 from engine.errors import OutOfMemory
-from engine.fake import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.places import beside
 from tests.support.serving import fake_runtime, served
 
@@ -27,12 +29,12 @@ def client(tmp_path: Path) -> Iterator[httpx.Client]:
 
 
 class opened:  # noqa: N801  # reads as a function
-    """A server that treats models as ``serving`` says; its client has the engine as ``engine``."""
+    """A server that treats models as ``serving`` says; its client has ``engine`` and ``runtime``."""
 
     def __init__(self, folder: Path, serving: Serving) -> None:
         self.engine = FakeEngine()
         self.engine.seconds_to_load = 0.05
-        runtime = fake_runtime(folder, self.engine)
+        self.runtime = runtime = fake_runtime(folder, self.engine)
         runtime.serving = serving
         runtime.found.remember(beside("stories260K"))
         self._server = served(runtime)
@@ -40,6 +42,7 @@ class opened:  # noqa: N801  # reads as a function
     def __enter__(self) -> httpx.Client:
         self._client = self._server.__enter__().client()
         self._client.engine = self.engine  # type: ignore[attr-defined]
+        self._client.runtime = self.runtime  # type: ignore[attr-defined]
         return self._client
 
     def __exit__(self, *reason: object) -> None:
@@ -82,6 +85,34 @@ def test_what_is_asked_for_by_name_is_loaded_with_its_draft(client: httpx.Client
     assert "GET /v1/models" in said and "Models page" not in said  # there is none
 
 
+def choose(client: httpx.Client, pair: str) -> None:
+    """Load a pair as a page or ``--pair`` does."""
+    loader = client.runtime.loader  # type: ignore[attr-defined]
+    loader.start(LoadRequest(target=pair)).join(60)
+
+
+def test_who_names_no_model_gets_the_one_that_was_chosen_whatever_others_name(
+    client: httpx.Client,
+) -> None:
+    """After a request for pip-draft, those without a name got it too, and no draft with it."""
+    models(client)
+    choose(client, "pip")
+    for name in (None, "", "default", "pip"):
+        assert ask(client, "pip-draft").json()["model"] == "pip-draft"
+        assert ask(client, name).json()["model"] == "pip"
+        loaded = client.engine.loaded  # type: ignore[attr-defined]
+        assert loaded.request == LoadRequest(target="pip")
+
+
+def test_a_model_has_one_id_loaded_or_not(client: httpx.Client) -> None:
+    """The listed pip-draft was pips-draft once it was loaded."""
+    found = models(client)
+    for name in found:
+        assert ask(client, name).json()["model"] == name
+        assert models(client) == {each: each == name for each in found}
+    assert ask(client, "pips-draft").json()["model"] == "pip-draft"  # as it was called
+
+
 def test_many_at_once_each_get_the_model_that_they_named(client: httpx.Client) -> None:
     models(client)
     names = ["pip", "stories260k"] * 6
@@ -105,15 +136,45 @@ def test_what_cannot_be_loaded_is_told_and_the_next_can(client: httpx.Client) ->
 def test_what_nobody_uses_is_unloaded_and_comes_back(tmp_path: Path) -> None:
     with opened(tmp_path, Serving(True, IDLE_MINUTES)) as client:
         models(client)
-        model = ask(client, "stories260k").json()["model"]
+        choose(client, "pip")
+        assert ask(client, "stories260k").status_code == 200
         end = time.monotonic() + 60
         while client.engine.loaded is not None:  # type: ignore[attr-defined]
             assert time.monotonic() < end
             time.sleep(0.05)
-        assert ask(client, "default").json()["model"] == model
+        assert ask(client, "default").json()["model"] == "pip"
 
 
 def test_without_it_only_what_is_loaded_is_there(tmp_path: Path) -> None:
     with opened(tmp_path, Serving()) as client:
         assert client.get("/v1/models").json()["data"] == []
         assert ask(client, "pip").status_code == 503
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("asked", [True, False])
+def test_keep_alive_of_nothing_unloads_as_ollama_does(
+    client: httpx.Client, asked: bool, stream: bool
+) -> None:
+    """It was left out in silence."""
+    models(client)
+    choose(client, "pip")
+    engine = client.engine  # type: ignore[attr-defined]
+    messages = [{"role": "user", "content": "Hello"}] if asked else []
+    body = {"model": "stories260k", "messages": messages, "stream": stream}
+    for kept in ("5m", -1, 30, "1h30m"):
+        assert client.post("/api/chat", json={**body, "keep_alive": kept}).status_code == 200
+        assert engine.loaded.id == "stories260k"
+    for nothing in (0, "0", "0s", "0m0s"):
+        assert ask(client, "stories260k").status_code == 200
+        answer = client.post("/api/chat", json={**body, "keep_alive": nothing})
+        last = json.loads(answer.text.splitlines()[-1])
+        assert last["done_reason"] == ("stop" if asked else "unload")
+        end = time.monotonic() + 20
+        while engine.loaded is not None:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+    assert ask(client, None).json()["model"] == "pip"  # what the app was started with is back
+    other = client.post("/api/chat", json={"model": "gpt-9", "messages": [], "keep_alive": 0})
+    assert other.status_code == 404
+    assert engine.loaded.id == "pip"

@@ -90,7 +90,7 @@ def schema_format(schema: Any, **more: Any) -> dict[str, Any]:
 
 
 SCHEMA = "response_format.json_schema.schema"
-UNIQUE = {"type": "array", "uniqueItems": True}
+UNIQUE = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
 
 
 @pytest.mark.parametrize(
@@ -98,6 +98,7 @@ UNIQUE = {"type": "array", "uniqueItems": True}
     [
         (schema_format({"type": "nonsense"}), SCHEMA, "Invalid type: nonsense"),
         (schema_format(UNIQUE, strict=True), SCHEMA, "uniqueItems"),
+        (schema_format({"type": "array"}, strict=True), SCHEMA, "further names"),
         (schema_format(None), SCHEMA, "is missing"),
         ({"response_format": {"type": "json_schema"}}, SCHEMA.rpartition(".")[0], "is missing"),
         ({"response_format": {"type": "xml"}}, "response_format.type", "json_schema"),

@@ -15,6 +15,7 @@ from engine.events import Emitted, Finished, FinishReason
 from engine.request import Grammar, GrammarKind, Message, Request
 from engine.tool_calls.styles import HERMES
 from engine.tool_calls.values import Tool, ToolCall
+from tests.support.serving import Served
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]
 
@@ -108,6 +109,25 @@ def test_a_reply_that_is_the_json_of_a_call_ends_for_it() -> None:
     for event in (Emitted(text=text), finished):
         answer.add(event)
     assert (answer.said, answer.called, chat_reason(answer)) == (text, [], "stop")
+
+
+def test_text_and_two_calls_are_told_whole_and_in_a_stream(caller: Served) -> None:
+    """Calls in doubled braces, as Qwen2.5-Coder writes them, were text, with finish_reason stop."""
+    ask: dict[str, Any] = {"model": "default", "messages": ASK, "tools": TOOLS}
+    with OpenAI(base_url=f"{caller.url}/v1", api_key="unused", max_retries=0) as client:
+        (choice,) = client.chat.completions.create(**ask).choices
+        chunks = [chunk.choices[0] for chunk in client.chat.completions.create(**ask, stream=True)]
+    assert choice.message.content == "Let me look.\n"
+    cities = [json.loads(call.function.arguments) for call in choice.message.tool_calls]
+    assert cities == [{"city": "Rome"}, {"city": "Oslo"}]
+    assert choice.finish_reason == chunks[-1].finish_reason == "tool_calls"
+    assert "".join(chunk.delta.content or "" for chunk in chunks) == choice.message.content
+    told = [call for chunk in chunks for call in chunk.delta.tool_calls or ()]
+    assert [call.function.name for call in told if call.id] == ["get_weather"] * 2
+    arguments = ["", ""]
+    for call in told:
+        arguments[call.index] += call.function.arguments
+    assert [json.loads(each) for each in arguments] == cities
 
 
 def test_a_call_that_max_tokens_cut_can_be_sent_back(server, client: OpenAI) -> None:

@@ -43,7 +43,7 @@ def forget_settings(page) -> None:
     open_settings(page)
     page.fill("#max-tokens input", "77")
     page.click("#defaults")
-    page.wait_for_function("document.querySelector('#max-tokens input').value === '512'")
+    page.wait_for_function("document.querySelector('#max-tokens input').value === ''")
     page.get_by_role("tab", name="Rounds").click()
 
 

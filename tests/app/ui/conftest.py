@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.fake import FakeEngine
 from tests.support.browsers import PATIENCE, take_turn
+from tests.support.fake_engine import FakeEngine
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 

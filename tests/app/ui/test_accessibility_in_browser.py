@@ -26,7 +26,9 @@ def conversation(page: Any) -> None:
     ask(page, "And a second question?")
     if page.locator(".drawer").is_visible():
         page.click("[data-action=words]")
-        page.locator(".chip.unseen").first.wait_for()  # what was not judged had a contrast of 3.6
+        page.locator(
+            ".lanes .chip.unseen"
+        ).first.wait_for()  # what was not judged had a contrast of 3.6
 
 
 def pair(page: Any) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.api import LoadRequest
-from engine.fake import FakeEngine
+from tests.support.fake_engine import FakeEngine
 from tests.support.serving import Served, fake_runtime, served
 
 pytestmark = pytest.mark.browser

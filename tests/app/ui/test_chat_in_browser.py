@@ -96,6 +96,8 @@ def test_what_is_deleted_can_be_taken_back(page):
     ask(page, "What is it?")
     ask(page, "And a second question?")
     page.set_viewport_size({"width": 1280, "height": 400})
+    # The page learns of its size later: scrolled before that it had nothing to scroll, and told nobody.
+    page.wait_for_function("document.querySelector('.messages').scrollTop > 48")
     page.evaluate("document.querySelector('.messages').scrollTop = 0")
     newest = page.locator(".messages-frame .newest")
     newest.wait_for()
@@ -154,7 +156,7 @@ def test_what_is_written_is_kept_for_each_chat(page):
         ".composer input[type=file]",
         [{"name": "a.png", "mimeType": "image/png", "buffer": b"\x89PNG\0"}],
     )
-    page.wait_for_selector(".notice[role=alert]:has-text('a.png is not text')")
+    page.wait_for_selector(".notice[role=alert]:has-text('a.png cannot be attached: pictures')")
     page.click("[data-action=new]")
     assert page.input_value(".composer textarea") == "Another one"
     page.fill(".composer textarea", "One\ntwo\nthree\nfour\nfive")

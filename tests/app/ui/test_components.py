@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from typing import Any
 
 import pytest
 
-from app.ui.components import answer, scripted
+from app.ui.components import scripted
 from app.ui.words import Words
 from engine.errors import InvalidRequest
 from tests.app.ui.conftest import awaited
@@ -30,12 +29,3 @@ def test_what_a_function_raises_is_a_refusal_in_words(caplog: pytest.LogCaptureF
     assert "Traceback" not in caplog.text
     assert awaited(view.broken({})) == {"refused": Words.FAILED}
     assert "database is locked" in caplog.text
-
-
-def test_two_equal_refusals_are_two_answers() -> None:
-    def refuse() -> dict[str, Any]:
-        raise REASON
-
-    first, second = (json.loads(answer(refuse)) for _ in range(2))
-    assert first["refused"] == second["refused"] == str(REASON)
-    assert first["answer"] != second["answer"]

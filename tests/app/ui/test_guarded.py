@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import logging
+import json
+import math
 import re
 import tempfile
 from collections.abc import Iterator
@@ -15,13 +16,31 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from app import guard
 from app.store import Store
+from app.ui import asked as asked_module
+from app.ui.words import Words
 from engine.api import LoadRequest
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served
 
+ROOT = Path(__file__).resolve().parents[3]
 KEY = "secret"
 OPEN = {"/login", "/health"}
-HOSTILE: tuple[Any, ...] = (None, [[]], {"chat": "x", "run": [], "action": "no"})
+FIELDS = (
+    "chat", "run", "from", "message", "messages", "out", "action", "text", "title", "form", "name",
+    "folder", "folded", "deleted", "preset", "drop", "files", "settings", "pair", "chosen", "target",
+    "draft", "heads", "quantization", "kv_cache", "context", "path", "size", "key", "id", "address",
+    "model", "repository", "token", "value", "on", "origin", "number", "seed", "max_tokens", "sides",
+    "place", "source", "prompt", "effort", "methods", "depths", "sources", "gpus", "kind", "prompts",
+    "minutes", "again", "look", "compare", "first", "undo",
+)  # fmt: skip
+ODD: tuple[Any, ...] = (
+    None, True, -1, 2**70, 1.5, math.inf, "", "x", "0", "a\0b", "\ud800", [], [[]], [None, {}], {},
+    {"x": []}, [{}, {}], {"options": [1]},
+)  # fmt: skip
+HOSTILE: tuple[Any, ...] = (
+    None, [[]], "x", 7, {}, {"path": "x"}, {"folder": ["x"]},
+    *({name: value for name in FIELDS} for value in ODD),
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -93,15 +112,39 @@ def test_no_callable_of_the_pages_answers_without_the_key(
 def test_no_callable_of_the_pages_breaks_by_what_it_is_given(
     inside: httpx.Client, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.CRITICAL)  # the app says there what nobody expected
+    """Asked without a name, or for a folder that is a list, they once logged a traceback."""
+    asked_for = 0
     for part, name in callables(inside):
         if name == "follow":  # which waits for what there is to come
             continue
         for data in HOSTILE:
             asked = {"component_id": part, "fn_name": name, "session_hash": "s", "data": data}
-            reply = inside.post("/gradio_api/component_server", json=asked)
+            raw = json.dumps(asked).replace("Infinity", "1e400")
+            reply = inside.post(
+                "/gradio_api/component_server",
+                content=raw,
+                headers={"content-type": "application/json"},
+            )
             assert reply.status_code == 200, (name, data, reply.text)
+            assert Words.FAILED not in reply.text, (name, data, reply.text)
+        asked_for += 1
+    assert asked_for > 60
+    assert "A page's request failed" not in caplog.text
     assert inside.get("/").status_code == 200
+
+
+def test_every_field_that_a_callable_reads_has_a_kind_or_is_a_text() -> None:
+    """``int(data["x"])`` of a field that may be any text would be a ValueError."""
+    converted = re.compile(
+        r"(?:int|float|whole\(\"\w+\",|dict|for \w+ in) ?\(?data(?:\[|\.get\()\"(\w+)\""
+    )
+    found = {
+        name
+        for path in (ROOT / "app" / "ui").rglob("*.py")
+        for name in converted.findall(path.read_text(encoding="utf-8"))
+    }
+    assert {"chat", "message", "from", "deleted", "minutes"} <= found
+    assert found <= set(asked_module._KINDS)
 
 
 def test_nothing_can_be_uploaded(inside: httpx.Client) -> None:

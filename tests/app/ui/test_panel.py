@@ -15,8 +15,8 @@ from app.ui.panel import NAMES, SAMPLING, PanelBackend, settings_of
 from app.ui.settings import Settings
 from app.ui.speeds import Speeds
 from engine.api import LoadRequest, ProposerInfo
-from engine.fake import CAPABILITIES, FakeEngine
 from engine.request import AcceptanceRule, Sampling
+from tests.support.fake_engine import CAPABILITIES, FakeEngine
 from tests.support.recital import reciting_engine
 
 ELSEWHERE = replace(
@@ -71,8 +71,10 @@ def test_only_what_the_pair_offers_can_be_chosen(panel: PanelBackend, engine: Fa
     assert (shown["rules"], shown["sampling"]) == (["auto", "greedy"], ["temperature"])
     sent = {"proposer": "suffix", "acceptance": "rejection", "top_p": 0.5, "temperature": 0.4}
     told = panel.kept.asked(settings_of(sent, ELSEWHERE), shown["pair"])
-    assert told.settings == Settings(proposer="eagle", temperature=0.4)
+    assert told.settings == Settings(proposer="eagle", temperature=0.4, top_p=1.0)
     assert len(told.changes) == 3
+    usual = panel.kept.asked(Settings(proposer="eagle"), shown["pair"])
+    assert usual.changes == (), "what nobody chose is left out without a word"
 
 
 def test_a_choice_that_is_not_taken_over_is_told_to_one_page_once(
@@ -93,7 +95,8 @@ def test_a_choice_that_is_not_taken_over_is_told_to_one_page_once(
 
 def test_a_preset_says_what_it_sets_and_can_be_served(panel: PanelBackend) -> None:
     presets = panel.panel()["presets"]
-    assert [each["id"] for each in presets] == ["fast", "balanced", "exact"]
+    assert [each["id"] for each in presets] == ["balanced", "fixed", "exact"]
+    assert settings_of(presets[0]["values"], CAPABILITIES) == panel.kept.now().settings
     for each in presets:
         settings = settings_of(each["values"], CAPABILITIES)
         assert panel.kept.asked(settings, None).changes == ()
@@ -107,7 +110,7 @@ def test_a_measured_speed_stands_beside_what_was_measured(
     assert engine.loaded is not None
     Defaults(tmp_path).keep(engine.loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
     methods = named(panel.panel()["methods"])
-    assert methods["ngram"]["default"] and "1.80x plain" in methods["ngram"]["speed"]
+    assert methods["ngram"]["default"] and "1.80× plain" in methods["ngram"]["speed"]
     assert methods["draft"]["speed"] is None
 
 

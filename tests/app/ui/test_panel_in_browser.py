@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from engine.fake import CAPABILITIES
 from engine.loading.request import LoadRequest
 from tests.app.ui.chatting import (
     ask,
@@ -16,6 +15,7 @@ from tests.app.ui.chatting import (
     open_pair,
     open_settings,
 )
+from tests.support.fake_engine import CAPABILITIES
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
 OWN_APP = True
@@ -96,7 +96,7 @@ def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
 
 
 def test_a_model_without_a_draft_answers_and_says_why_draft_is_off(page, app):
-    opened(page, app, LoadRequest(target="pip", draft=""), "Pip, auto")
+    opened(page, app, LoadRequest(target="pip", draft=""), "Pip, no draft, auto")
     popover = open_pair(page)
     off = popover.locator("[data-method=draft].off")
     off.get_by_text("needs a draft model").wait_for()

@@ -20,11 +20,11 @@ from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.train.backend import TrainBackend
 from app.ui.pickers import Pickers
 from app.ui.words import Words
-from engine.fake import FakeEngine
 from engine.loading.catalog import open_catalog
 from engine.loading.request import QUANTIZATIONS, LoadRequest
 from tests.app.ui.runs import write_run
 from tests.support.checkpoints import write_random, write_tokenizer
+from tests.support.fake_engine import FakeEngine
 from tests.support.folders import write_model
 from tests.support.gguf_files import write_gguf
 from tests.support.recital import reciting_engine

@@ -15,6 +15,8 @@ OWN_APP = True
 def page(same_page):
     same_page.get_by_role("link", name="Race", exact=True).click()
     same_page.wait_for_selector(".race-form [data-act=start]:enabled")
+    for side in ("base", "rival"):
+        choose(same_page, side, temperature="0")
     return same_page
 
 
@@ -39,11 +41,13 @@ def ended(page) -> None:
 
 def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(page):
     race(page, "What is it?")
-    page.wait_for_selector(".race-now:has-text('Pair 1 of 5')")
+    page.wait_for_selector(".race-now:has-text('Run 1 of 5')")
     ended(page)
-    assert "faster in 5 of 5 pairs: speculation pays here." in page.inner_text(".verdict")
+    assert "times as fast as plain (5 of 5 runs)." in page.inner_text(".verdict")
     assert page.locator(".dots .dot").count() == 5
-    assert "93.8%" in page.inner_text(".race-result")
+    assert "94% confidence" in page.inner_text(".race-result")
+    replays, dots = (page.locator(each).bounding_box()["y"] for each in (".replays", ".race-dots"))
+    assert replays < dots, "what is seen comes before its statistics"
     assert page.get_attribute("[data-identical]", "data-identical") == "true"
     for lane in ("base", "rival"):
         assert "only sooner." in page.inner_text(f"[data-lane={lane}] .body")
@@ -66,7 +70,7 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
     page.get_by_role("link", name="Race", exact=True).click()
-    page.wait_for_selector(".verdict:has-text('pairs')")
+    page.wait_for_selector(".verdict:has-text('runs')")
     assert page.inner_text(".verdict") == told
     page.locator("[name=prompt]").fill("Another, which this result is not about")
     about = page.inner_text(".race-about")
@@ -74,14 +78,14 @@ def test_five_pairs_give_a_verdict_that_can_be_repeated_and_outlive_a_reload(pag
     page.click("[data-act=more]")
     page.wait_for_selector(".dots .dot:nth-of-type(10)")
     ended(page)
-    assert "of 10 pairs" in page.inner_text(".verdict")
+    assert "of 10 runs" in page.inner_text(".verdict")
 
 
 def test_two_that_are_alike_get_no_verdict(page):
     choose(page, "rival", method="none")
     assert page.locator("[name=rival-depth]").is_disabled()
     race(page, "What is it?")
-    page.wait_for_selector(".verdict:has-text('No verdict after 5 pairs')")
+    page.wait_for_selector(".verdict:has-text('No verdict: both sides are the same')")
     ended(page)
     assert page.locator(".race-result").get_attribute("data-favours") == "0"
     assert "plain (A)" in page.inner_text("[data-lane=base] h3")
@@ -105,9 +109,17 @@ def test_where_words_part_both_tokens_and_the_targets_likeliest_are_shown(page, 
 def test_under_rejection_a_difference_is_expected_and_said(page):
     for side in ("base", "rival"):
         choose(page, side, rule="rejection", temperature="1")
+    choose(page, "rival", depth="4")
     race(page, "differ please")
     page.wait_for_selector("[data-identical=false]:has-text('as they may')")
     assert page.is_hidden(".parting")
+    choose(page, "rival", depth="auto")
+    race(page, "differ please")
+    page.wait_for_selector(".race-words.may:has-text('The words are not compared')")
+    ended(page)
+    page.click(".race-result summary")
+    assert page.locator(".race-result tbody td:last-child").all_inner_texts() == ["–"] * 5
+    assert page.is_hidden(".ft-race .ft-error")
     for side in ("base", "rival"):
         choose(page, side, rule="auto", temperature="0")
 
@@ -116,31 +128,39 @@ def test_a_stopped_race_keeps_its_pairs_and_goes_on(page, app):
     app.engine.seconds_a_round = 0.02
     choose(page, "rival", method="ngram", depth="3")
     race(page, "What is it?")
-    page.wait_for_selector(".race-now:has-text('Pair 2 of 5')")
+    page.wait_for_selector(".race-now:has-text('Run 2 of 5')")
     app.engine.seconds_a_round = 1.0  # until it is stopped
     page.reload()  # its form turned to the chat's settings, whatever ran
-    page.wait_for_selector(".race-now:has-text('Pair')")
+    page.wait_for_selector(".race-now:has-text('Run')")
     assert page.input_value("[name=rival-method]") == "ngram"
     assert (page.input_value("[name=rival-depth]"), page.input_value("[name=prompt]")) == (
         "3",
         "What is it?",
     )
-    assert page.locator("[data-side=rival] .side-hint").inner_text().startswith("As the race")
+    assert (
+        page.locator("[data-side=rival] .side-hint")
+        .inner_text()
+        .startswith("The settings of the race")
+    )
     page.click("[data-act=stop]")
     ended(page)
-    assert "No verdict yet: 1 of at least 5 pairs" in page.inner_text(".verdict")
+    assert "Too early for a verdict: 1 of at least 5 runs" in page.inner_text(".verdict")
     assert "stopped" in page.locator(".lane-state").all_inner_texts(), "a reply that was cut"
     page.click("[data-act=more]")
-    page.wait_for_selector(".race-now:has-text('Pair 2 of 6')")
+    page.wait_for_selector(".race-now:has-text('Run 2 of 6')")
     app.engine.seconds_a_round = 0.001
     ended(page)
-    assert "6 pairs" in page.inner_text(".verdict")
+    assert page.locator(".dots .dot").count() == 6
+    assert "too busy" in page.inner_text(".verdict")
+    assert "changed 1000-fold between runs" in page.inner_text(".race-result")
     app.engine.seconds_a_round = 1.0
     race(page, "What is it?")
     page.wait_for_selector(".race-now:has-text('Warming up')")
     page.click("[data-act=stop]")
     ended(page)
-    page.wait_for_selector(".ft-race .ft-error:has-text('Stopped before a pair was measured')")
+    page.wait_for_selector(
+        ".ft-race .ft-error:has-text('Stopped before the first run was finished')"
+    )
     app.engine.seconds_a_round = 0.001
 
 
@@ -171,7 +191,7 @@ def test_own_prompts_are_raced_once_there_are_some(page, app):
     page.locator(".race-form [value=chats]").check()
     assert page.is_hidden("[name=prompt]")
     page.click(".race-form [data-act=start]")
-    page.wait_for_selector(".verdict:has-text('5 of 5 pairs')")
+    page.wait_for_selector(".verdict:has-text('5 of 5 runs')")
 
 
 def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
@@ -204,7 +224,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
         app.engine.seconds_a_round = 0.01
         race(page, "What is it?")
         page.wait_for_selector("[data-lane=base] h3:has-text('qwen on 127.0.0.1')")
-        page.wait_for_selector(".verdict:has-text('in 5 of 5 pairs')")
+        page.wait_for_selector(".verdict:has-text('(5 of 5 runs)')")
         ended(page)
     assert "qwen on 127.0.0.1" in page.inner_text(".verdict")
     assert "does not tell its rounds" in page.inner_text(".race-notes")
@@ -212,7 +232,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
     assert page.is_hidden(".replays") and page.is_hidden(".parting")
     page.click("[data-act=more]")  # of a server that is gone
     page.wait_for_selector(".ft-race [role=alert]:has-text('127.0.0.1')")
-    assert "in 5 of 5 pairs" in page.inner_text(".verdict")
+    assert "(5 of 5 runs)" in page.inner_text(".verdict")
     assert page.locator(".dots .dot").count() == 5 and page.is_enabled("[data-act=more]")
     assert page.is_hidden(".race-replies")
     page.fill(".race-place [name=address]", "http://127.0.0.1:9")
@@ -221,7 +241,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_is_unknown_is_said(
     page.locator(".race-place [name=place]").select_option("")
     assert page.input_value("[name=base-method]") == "none"
     race(page, "What is it?")
-    page.wait_for_selector(".verdict:has-text('speculation pays here')")
+    page.wait_for_selector(".verdict:has-text('as fast as plain')")
     assert page.is_hidden(".race-notes")
 
 

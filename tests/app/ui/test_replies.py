@@ -155,6 +155,10 @@ def test_a_disk_that_is_full_in_mid_reply_ends_it_in_words_and_the_chat_goes_on(
     told = writing.feed.packet(0)
     assert told["done"]
     assert "disk is full" in told["events"][-1]["message"]
+    # Whoever opens the chat now once saw it running for ever, with its first words.
+    shown = writings.now(store.messages(writing.chat)[-1])
+    assert (shown.status, shown.error) == ("failed", told["events"][-1]["message"])
+    assert len(shown.text) > len(store.messages(writing.chat)[-1].text)
     make_room(store)
     _, message = store.begin_turn(writing.chat, "And now?", keep=None)
     another = Generation(Request(prompt="Hi"), lambda generation: None)
@@ -164,6 +168,30 @@ def test_a_disk_that_is_full_in_mid_reply_ends_it_in_words_and_the_chat_goes_on(
     cut, _, last = store.messages(writing.chat)[-3:]
     assert (cut.status, last.status) == ("failed", "done")  # what could not be stored then, is now
     assert cut.text.startswith("word word")
+
+
+def test_what_a_full_disk_did_not_take_is_stored_when_the_app_ends(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.CRITICAL)
+    writings = Writings(store)
+    generation, writing = begun(store, writings)
+    fill(store)
+    generation.publish(Emitted(text="word " * 40_000))
+    generation.publish(ended("word " * 40_000))
+    assert writing.done.wait(20)
+    make_room(store)
+    writings.close()
+    assert store.messages(writing.chat)[-1].text == "word " * 40_000
+
+
+def test_a_reply_that_nobody_writes_any_more_is_shown_as_interrupted(store: Store) -> None:
+    writings = Writings(store)
+    _, reply = store.begin_turn(store.new_chat("Hi"), "Hello?", keep=None)
+    left = store.messages(1)[-1]
+    assert (left.id, left.status, writings.now(left).status) == (reply, "running", "interrupted")
+    store._alone = False  # beside another app, which may be writing it
+    assert writings.now(left).status == "running"
 
 
 def test_what_replies_have_is_stored_when_the_app_ends(

@@ -11,8 +11,8 @@ import pytest
 from app.ui.resolver import SAID, Pair, keeping, kept_for, resolve
 from app.ui.settings import Settings
 from engine.api import Withheld
-from engine.fake import CAPABILITIES
 from engine.request import Control, Speculation
+from tests.support.fake_engine import CAPABILITIES
 
 PIP = Pair("pip", "Pip", CAPABILITIES, Speculation(proposer="draft"))
 ALONE = Pair(

@@ -10,8 +10,8 @@ import pytest
 from app.ui.settings import Settings, typed, whole
 from engine.api import OptionInfo, ProposerInfo
 from engine.errors import InvalidRequest
-from engine.fake import CAPABILITIES
 from engine.request import Control, Message, Speculation
+from tests.support.fake_engine import CAPABILITIES
 
 ASK = (Message("user", "Hi"),)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.fake import CAPABILITIES
 from tests.app.ui.runs import NAME, write_log, write_run
+from tests.support.fake_engine import CAPABILITIES
 from tests.support.places import PIP
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -110,7 +110,7 @@ def test_a_done_one_is_loaded_raced_and_makes_room_for_another(page, app, monkey
     chosen = [page.input_value(f"[name={side}-method]") for side in ("rival", "base")]
     assert chosen == ["medusa", "draft"], "what was trained, and the draft that there was"
     page.go_back()
-    page.click("text=Chat with it")
+    page.click(".loaded-next >> text=Chat with it")
     page.wait_for_selector(".badge:has-text('medusa, auto')")
     page.go_back()
     page.click("[data-act=another]")

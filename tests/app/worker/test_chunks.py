@@ -15,10 +15,10 @@ from app.worker.chunks import Chunk, Chunks
 from engine.api import LoadRequest
 from engine.decoding.text import TextCodec
 from engine.errors import ForetokenError
-from engine.events import Failed
+from engine.events import Failed, Finished, FinishReason, Started
 from engine.local.engine import LocalEngine
 from engine.reply import ReplyState
-from engine.request import Request, Speculation
+from engine.request import Message, Request, Speculation
 from tests.support.places import PIP
 
 PROMPT = "The pair that you see is called"
@@ -40,7 +40,8 @@ def test_chunks_joined_are_the_reply() -> None:
         "stop_conditions": {"max_tokens": 24, "ignore_eos": True},
         "output_options": {"logprobs": 2},
     }
-    told, reply = answered(asked_of(given, Speculation(proposer="draft", depth=4), ()))
+    drafting = Speculation(proposer="draft", depth=4)
+    told, reply = answered(asked_of(given, drafting, (), tuple(prompt[-2:])))
     assert [token for chunk in told for token in chunk["token_ids"]] == list(reply.token_ids or ())
     assert "".join(chunk["text"] for chunk in told) == reply.text
     assert all("finish_reason" not in chunk for chunk in told[:-1])
@@ -61,6 +62,18 @@ def test_chunks_joined_are_the_reply() -> None:
     assert json.loads(json.dumps(told)) == told
 
 
+def test_of_a_prompt_that_may_hold_what_another_worker_wrote_no_usage_is_told() -> None:
+    """The tokens that were handed over counted as prompt: 34 for 4. The frontend counts them right."""
+    prompt = (1, 2, 3, 4)
+    for handed, counts in (((), True), ((7, 8, 9), False), ((3, 4, 7), False)):
+        asked = asked_of({"token_ids": [*prompt, *handed]}, Speculation(), (), prompt[-2:])
+        chunks = Chunks(asked)
+        chunks.of(Started("pip", "none", "greedy", None, 0))
+        last = chunks.of(Finished(FinishReason.STOP, "", "", ()))
+        assert last is not None and ("completion_usage" in last) == counts
+    assert not asked_of({"token_ids": [1]}, Speculation(), ()).whole
+
+
 def test_a_reply_that_failed_raises_its_words() -> None:
     chunks = Chunks(Asked(Request(prompt="x"), None, True))
     with pytest.raises(ForetokenError, match="out of memory"):
@@ -79,6 +92,10 @@ def test_a_card_tokenizes_as_the_engine_does(
     assert theirs.encode(text, add_special_tokens=False).ids == codec.encode(text, special=False)
     said = json.loads((card.folder / "tokenizer_config.json").read_text())
     assert card.chats == codec.has_template == ("chat_template" in said)
+    asked = Request(
+        messages=(Message("user", text), Message("assistant", "Hi"), Message("user", "?"))
+    )
+    assert card.opening and codec.encode_request(asked)[-len(card.opening) :] == list(card.opening)
     assert json.loads((card.folder / "generation_config.json").read_text()) == {
         "eos_token_id": list(card.eos)
     }

@@ -20,6 +20,7 @@ import psutil
 import pytest
 
 from engine.api import LoadRequest
+from engine.decoding.text import TextCodec
 from engine.local.engine import LocalEngine
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
@@ -180,14 +181,17 @@ def test_clients_see_one_server(
 
 def told(front: Frontend, cut: Callable[[int], object]) -> tuple[str, int]:
     """A long reply, and the worker that had begun it: once it has, that is ``cut`` off."""
-    said, begun = "", None
+    said, begun, counted = "", None, None
     usage = {"include_usage": True}
     for chunk in ask(front, LONG, TOKENS, temperature=0, stream=True, stream_options=usage):
         if chunk.choices:
             said += chunk.choices[0].delta.content or ""
+        counted = chunk.usage or counted
         if begun is None and said and (begun := who(chunk)) is not None:
             cut(begun)
-    assert begun is not None
+    assert begun is not None and counted is not None
+    prompt = TextCodec(PIP / "target").encode_request(Request(messages=(Message("user", LONG),)))
+    assert (counted.prompt_tokens, counted.completion_tokens) == (len(prompt), TOKENS)
     return said, begun
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.bench import compare, verify_cost
+from engine.api import Engine
+from engine.bench import compare, sweep, verify_cost
 from engine.bench.answering import answer
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
-from engine.fake import FakeEngine, Script
 from engine.local.engine import LocalEngine
-from engine.request import AcceptanceRule, Request, Sampling
+from engine.request import AcceptanceRule, Request
+from tests.support.fake_engine import FakeEngine, Script
 from tests.support.loading import request_for
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello there", "and again")))
-SETTINGS = (compare.Setting("draft", 3), compare.Setting("ngram", 5))
+SETTINGS = (sweep.Setting("draft", 3), sweep.Setting("ngram", 5))
 
 
 @pytest.fixture
@@ -28,64 +31,74 @@ def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
         yield engine
 
 
-def plan(temperature: float = 0.0, rule: AcceptanceRule = AcceptanceRule.AUTO) -> compare.Plan:
-    return compare.Plan(
+def plan(temperature: float = 0.0, rule: AcceptanceRule = AcceptanceRule.AUTO) -> sweep.Plan:
+    return sweep.Plan(
         SETTINGS,
-        Sampling(temperature=temperature, seed=1),
+        (temperature,),
         acceptance=rule,
         max_tokens=12,
         repeats=2,
     )
 
 
+def compared(
+    engine: Engine, plan: sweep.Plan, prompts: tuple[Prompt, ...] = PROMPTS, **more: Any
+) -> tuple[sweep.Row, ...]:
+    return sweep.run(engine, prompts, plan, **more).rows
+
+
+def test_plain_decoding_alone_is_measured_too(engine: LocalEngine) -> None:
+    rows = compared(engine, replace(plan(), settings=()))
+    assert {row.proposer for row in rows} == {"none"}
+
+
 def test_there_is_a_row_for_every_setting_and_kind_and_plain_is_the_measure(
     engine: LocalEngine,
 ) -> None:
     progress: list[tuple[int, int]] = []
-    rows = compare.run(engine, PROMPTS, plan(), lambda done, total: progress.append((done, total)))
+    rows = compared(engine, plan(), on_progress=lambda done, total: progress.append((done, total)))
     names = ["none", "draft", "ngram"]
     assert [(row.prompt_kind, row.proposer) for row in rows] == [
         (kind, name) for kind in ("tale", "chat", ALL) for name in names
     ]
-    assert progress == [(1, 2), (2, 2)]
+    assert progress[-1][0] == progress[-1][1] == len(progress)
     for row in rows:
-        plain = next(r for r in rows if r.prompt_kind == row.prompt_kind)
-        assert row.speedup == pytest.approx(row.tokens_per_s / plain.tokens_per_s)
-        assert row.identical is True
+        assert (row.speedup == 1.0) is (row.proposer == "none")
+        assert compare.identical(row) is True
 
 
 def test_words_stay_equal_at_a_temperature_under_coupling(engine: LocalEngine) -> None:
-    assert all(row.identical for row in compare.run(engine, PROMPTS, plan(0.9)))
+    assert all(map(compare.identical, compared(engine, plan(0.9))))
 
 
 def test_a_prompt_asked_again_is_drafted_as_at_first(engine: LocalEngine) -> None:
     """A proposer that remembered its own reply would be measured on it."""
     assert engine.loaded is not None
     for name in engine.loaded.capabilities.names:
-        setting = compare.Setting(name, 5)
-        first, again = (answer(engine, PROMPTS[0], plan().way(setting)) for _ in range(2))
+        setting = sweep.Setting(name, 5)
+        first, again = (answer(engine, PROMPTS[0], plan().way(setting, 0.0)) for _ in range(2))
         assert first.tokens == again.tokens
         assert first.statistics.drafted == again.statistics.drafted, name
 
 
 def test_rejection_promises_no_equal_words(engine: LocalEngine) -> None:
-    rows = compare.run(engine, PROMPTS, plan(0.9, AcceptanceRule.REJECTION))
-    assert {row.identical for row in rows} == {None}
+    rows = compared(engine, plan(0.9, AcceptanceRule.REJECTION))
+    assert set(map(compare.identical, rows)) == {None}
 
 
 def test_counts_of_all_prompts_are_the_sum_over_kinds(engine: LocalEngine) -> None:
     answers = [
-        answer(engine, prompt, plan().way(compare.Setting("ngram", 5))) for prompt in PROMPTS
+        answer(engine, prompt, plan().way(sweep.Setting("ngram", 5), 0.0)) for prompt in PROMPTS
     ]
     total = answers[0].statistics + answers[1].statistics
-    row = compare.run(engine, PROMPTS, plan())[-1]
+    row = compared(engine, plan())[-1]
     assert row.proposer == "ngram"
     assert row.acceptance_rate == total.acceptance_rate
     assert row.mean_acceptance_length == total.mean_acceptance_length
 
 
 def test_the_json_has_the_keys_scripts_rely_on(engine: LocalEngine) -> None:
-    rows = compare.run(engine, PROMPTS[:1], plan())
+    rows = compared(engine, plan(), PROMPTS[:1])
     value = compare.as_json(rows, {1: 1.0, 2: 1.1})
     assert value["verify_cost"] == {"1": 1.0, "2": 1.1}
     assert set(value["results"][0]) == {
@@ -115,4 +128,4 @@ def test_a_failed_reply_is_an_error_with_the_engines_words(pair: tuple[Path, Pat
         closing(FakeEngine(failing, loads=request_for(*pair))) as engine,
         pytest.raises(ForetokenError, match=r"^Memory ran out\.$"),
     ):
-        compare.run(engine, PROMPTS, plan())
+        compared(engine, plan())

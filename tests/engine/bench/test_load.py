@@ -14,9 +14,9 @@ from engine.bench.prompts import read
 from engine.bench.real import llama_cpp
 from engine.bench.real.server import Server
 from engine.errors import ForetokenError
-from engine.fake import FakeEngine, Script
 from engine.loading.request import LoadRequest
 from engine.request import Speculation
+from tests.support.fake_engine import FakeEngine, Script
 from tests.support.stand_ins import stand_in
 
 PLAN = Plan(clients=(1, 3), rounds=2, max_tokens=4)

@@ -12,8 +12,8 @@ import pytest
 
 from engine.bench import answering, sweep, sweep_chart, sweep_report
 from engine.bench.answering import Answer, Configuration, Stopped
-from engine.bench.compare import Setting
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
+from engine.bench.sweep import Setting
 from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine
 from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control
@@ -132,6 +132,27 @@ def test_words_that_change_from_repeat_to_repeat_are_an_error(
     monkeypatch.setattr(machine, "answer", forgetful)
     with pytest.raises(ForetokenError, match="different words"):
         swept(monkeypatch, machine, sweep.Plan(TWO))
+
+
+def test_under_rejection_an_automatic_depth_may_give_other_words_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The words follow depths, and these follow measured times: it ended as "a bug of the engine"."""
+    machine, auto = Machine({}), Setting("draft", MAX_DEPTH, Control.AUTO)
+    given, changing = machine.answer, [Control.AUTO]
+
+    def forgetful(engine: Any, prompt: Prompt, way: Configuration, follow: Any = None) -> Answer:
+        made = given(engine, prompt, way, follow)
+        changes = way.speculation.control is changing[-1]
+        return replace(made, tokens=((len(machine.asked),),)) if changes else made
+
+    monkeypatch.setattr(machine, "answer", forgetful)
+    plan = sweep.Plan((auto, TWO[0]), (0.9,), AcceptanceRule.REJECTION)
+    assert of(swept(monkeypatch, machine, plan), auto).divergences is None
+    for changed in (Control.FIXED, Control.OFF):
+        changing.append(changed)
+        with pytest.raises(ForetokenError, match="different words"):
+            swept(monkeypatch, machine, plan)
 
 
 def test_prompts_that_are_too_long_are_left_out_and_counted(

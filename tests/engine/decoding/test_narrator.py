@@ -120,7 +120,7 @@ def test_a_reply_ends_behind_the_call_that_it_makes_again(
     if not style.whole:
         bare = [f'{{"name": "{call.name}", "arguments": {call.arguments}}}\n' for call in calls]
         told = narrated("".join(bare), (), sizes, style, ("wind", "rain"))
-        assert check_places(told).text == "".join(bare[:4]).removesuffix("\n")
+        assert check_places(told).text == "".join(bare[:4]).removesuffix("}\n")
     whole = style.written(calls[:3])
     assert check_places(narrated(whole, (), sizes, style)).text == whole
 

@@ -7,13 +7,17 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ModelError
-from engine.loading.catalog import load_catalog
-from engine.loading.files import fetch_pair
+from engine.loading import choices
+from engine.loading import fit as memory
+from engine.loading import forecast as forecasts
+from engine.loading.catalog import load_catalog, local_spec
+from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.fit import LONGEST_CONTEXT
-from engine.loading.forecast import forecast
-from engine.loading.plan import plan_loading
+from engine.loading.forecast import by_sizes, forecast
+from engine.loading.plan import plan_loading, survey
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
+from tests.support.checkpoints import write_random
 from tests.support.places import ROOT
 
 
@@ -42,9 +46,61 @@ def test_less_context_takes_less_and_only_of_the_caches() -> None:
 
 def test_what_is_not_here_is_reckoned_by_the_catalog_or_not_at_all() -> None:
     catalog = load_catalog(ROOT / "model_catalog.yaml")
-    found = forecast(catalog.pair("qwen3-8b"), LoadRequest(target="qwen3-8b"), nowhere)
-    assert (found.roles, found.held, found.longest) == (("target", "draft"), "", LONGEST_CONTEXT)
+    request = LoadRequest(target="qwen3-8b", quantization="bf16")
+    found = forecast(catalog.pair("qwen3-8b"), request, nowhere)
+    assert (found.roles, found.held, found.longest) == (
+        ("target", "draft"),
+        "bf16",
+        LONGEST_CONTEXT,
+    )
     assert found.room.models[0].weights == 2 * catalog.model("qwen3-8b").parameters
     ghost = Pairing(name="Ghost", target=ModelSpec(id="g", name="Ghost", repository="a/b"))
     with pytest.raises(ModelError, match="Download it first"):
         forecast(ghost, LoadRequest(target="g"), nowhere)
+
+
+GB = 1_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("free", "held", "fits"),
+    [(60, "bf16", True), (14.3, "int8", True), (8, "q4", True), (4, "q4", False)],
+)
+def test_a_model_fits_in_what_auto_would_hold_it_in(
+    free: float, held: str, fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Qwen3 8B was reckoned in 16 bits alone: "Not even the weights fit" where four bits did."""
+    monkeypatch.setattr(forecasts.processor, "instructions", lambda: ("avx512bw",))
+    catalog = load_catalog(ROOT / "model_catalog.yaml")
+    found = by_sizes([catalog.model("qwen3-8b")], free=int(free * GB))
+    assert (found.held, found.room.context > 0) == (held, fits)
+    assert ("Not even the weights fit" in found.room.sentence) is not fits
+
+
+def test_no_advice_to_leave_the_draft_out_where_the_target_alone_does_not_fit() -> None:
+    catalog = load_catalog(ROOT / "model_catalog.yaml")
+    pair = [catalog.model("qwen3-8b"), catalog.model("qwen3-0.6b")]
+    assert "without a draft" not in by_sizes(pair, free=4 * GB).room.sentence
+    assert "without a draft" in by_sizes(pair, free=8 * GB).room.sentence
+
+
+def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same model, in as much memory as each way to hold it takes."""
+    monkeypatch.setattr(choices, "SMALL", 0)
+    monkeypatch.setattr(forecasts, "SMALL", 0)
+    write_random(tmp_path, hidden_size=256, intermediate_size=1024, num_hidden_layers=6)
+    spec, request = local_spec(tmp_path), LoadRequest(target=str(tmp_path))
+    files = PairFiles(Pairing(name="", target=spec), tmp_path, None)
+    held = set()
+    for free in range(300_500_000, 330_000_000, 1_500_000):
+        monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
+        told, done = by_sizes([spec]), survey(files, request)
+        room = done.room()
+        if not told.room.context or not room.context:
+            continue  # nothing is loaded, whatever it would be held in
+        assert told.held == done.planned.quantization.replace("nf4", "q4")
+        assert told.room.weights == pytest.approx(room.weights, rel=0.05, abs=300_000)
+        held.add(told.held)
+    assert len(held) >= 2

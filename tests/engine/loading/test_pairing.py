@@ -9,7 +9,11 @@ from typing import Any
 import pytest
 
 from engine.errors import ModelError
+from engine.loading import drafts
+from engine.loading.catalog import local_spec
+from engine.loading.drafts import best_draft, judge_draft
 from engine.loading.pairing import caution, compare, vocabularies, why_not
+from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import inspect, tokenizer_signature
 from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import tokenizer_json, write_files, write_model
@@ -191,3 +195,38 @@ def test_a_shorter_context_is_a_caution_only(tmp_path: Path) -> None:
     assert why_not(target, draft) is None
     assert "nothing is drafted beyond 1,024" in str(caution(target, draft))
     assert caution(draft, draft) is None
+
+
+def spec(name: str, size: int) -> ModelSpec:
+    return ModelSpec(id=name, name=name, path=Path(name), bytes=size)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "paired", "best"),
+    [
+        ({"tiny": 2, "small": 9, "half": 45}, (), "small"),  # the largest of a tenth or less
+        ({"third": 33, "half": 45}, (), "third"),  # else the smallest of half or less
+        ({"most": 60, "bigger": 200}, (), None),
+        ({"tiny": 2, "small": 9}, ("tiny",), "tiny"),  # the catalog knows better
+        ({"small": 9, "broken": 8}, (), "small"),
+        ({"broken": 8}, (), None),
+        ({"unknown": 0}, (), None),
+    ],
+)
+def test_the_best_draft_is_large_enough_to_be_right_and_small_enough_to_pay(
+    sizes: dict[str, int], paired: tuple[str, ...], best: str | None
+) -> None:
+    known = [spec(name, size) for name, size in sizes.items()]
+    found = best_draft(spec("target", 100), known, lambda one: one.id != "broken", paired)
+    assert (found and found.id) == best
+
+
+def test_a_draft_of_a_few_of_the_targets_tokens_is_not_proposed_and_still_runs_when_asked_for(
+    gptneo: Path, stories: Path
+) -> None:
+    """Pip, which knows 4,096 tokens of tales, stood as fitting beside a coder's own small model."""
+    target, draft = local_spec(gptneo), local_spec(stories)
+    choice = judge_draft(target, draft)
+    assert not choice.fits and "% of the target's" in str(choice.reason)
+    assert "own family" in str(choice.reason)
+    assert drafts.why_not(target, draft) is None

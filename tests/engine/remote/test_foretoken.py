@@ -26,7 +26,6 @@ from engine.events import (
     Started,
     Timing,
 )
-from engine.fake import FakeEngine
 from engine.remote.engine import RemoteEngine
 from engine.remote.trouble import ServerTrouble
 from engine.reply import ReplyState
@@ -40,6 +39,7 @@ from engine.request import (
     Speculation,
 )
 from tests.engine.remote.conftest import Connect
+from tests.support.fake_engine import FakeEngine
 from tests.support.model_server import Played, sse
 from tests.support.serving import Served, fake_runtime, served
 

@@ -62,7 +62,12 @@ def test_it_lets_in_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "found", [{"/v1/models": "<html>A page</html>"}, {"/v1/models": {"data": [{"name": "x"}]}}]
+    "found",
+    [
+        {"/v1/models": "<html>A page</html>"},
+        {"/v1/models": {"data": [{"name": "x"}]}},
+        {"/v1/models": "[" * 9000},
+    ],
 )
 def test_something_else_answers(found: dict[str, Any]) -> None:
     with playing(Played(found=found)) as played:
@@ -105,9 +110,14 @@ def test_keys_are_asked_for_kept_and_sent(connect: Connect) -> None:
         ),
         ([*sse(*said("Half", reason=None), done=False), b"data: 5\n\n"], "Half", "is not OpenAI's"),
         (sse(*said("Half", reason=None), {"choices": 5}), "Half", "is not OpenAI's protocol"),
+        (
+            [*sse(*said("Half", reason=None), done=False), b"data: " + b"[" * 9000 + b"\n\n"],
+            "Half",
+            "is not OpenAI's",
+        ),
         (sse(*said("Half", reason=None), {"error": {"message": "no memory"}}), "Half", "no memory"),
     ],
-    ids=["ends", "cut", "no JSON", "no object", "no choices", "an error"],
+    ids=["ends", "cut", "no JSON", "no object", "no choices", "nested", "an error"],
 )
 def test_a_reply_that_breaks_off_keeps_what_arrived(
     connect: Connect, stream: list[Any], text: str, told: str

@@ -26,12 +26,15 @@ from app.ui.settings import Settings
 from app.ui.speeds import Speeds
 from app.ui.view import View
 from app.ui.words import Words
-from engine.api import Loaded
+from engine import trace
+from engine.api import NO_TEMPLATE, Loaded
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
+from engine.events import Event, Failed, Finished, Started
 from engine.loading.catalog import EMBEDDED
 from engine.loading.fit import human
 from engine.loading.hub import Progress
 from engine.loading.watching import LoadProgress
+from engine.reply import ReplyState
 
 
 class ChatBackend:
@@ -54,7 +57,8 @@ class ChatBackend:
         chat = data.get("chat")
         if chat is not None and not self.store.has_chat(int(chat)):
             chat = None
-        kept = {"chat": self.chat(chat), "notice": self.store.notice}
+        notice = self.store.notice or self.runtime.loader.status.note
+        kept = {"chat": self.chat(chat), "notice": notice}
         prompts = {"prompts": self.library.prompts()}
         return {**self.status(), **self.library.listing(), **prompts, **kept}
 
@@ -74,9 +78,10 @@ class ChatBackend:
             "opening": Words.opening(title(status.name), status.message) if working else None,
             "waits": self.waits,
             "settings": self.kept.version,
+            "written": self.store.written(),
             "progress": show_progress(status.progress) if working else None,
             "cancelling": status.cancelling,
-            "failed": status.message if failed else None,
+            "failed": status.message if failed else status.note or None,
             "found": self.runtime.found.version,
             "looking": looking,
         }
@@ -107,7 +112,7 @@ class ChatBackend:
             return None
         chat = int(chat)
         writing = self.writings.of_chat(chat)
-        messages = [show_message(message) for message in self.store.messages(chat)]
+        messages = [show_message(message) for message in self._messages(chat)]
         running = None
         # A reply may outlive its message: one that does not stop is deleted with the rest of the chat.
         if writing and any(message["id"] == writing.message for message in messages):
@@ -119,6 +124,9 @@ class ChatBackend:
             "running": running,
             "system": system and {"name": system.name, "text": system.text},
         }
+
+    def _messages(self, chat: int) -> tuple[StoredMessage, ...]:
+        return tuple(map(self.writings.now, self.store.messages(chat)))
 
     def open_chat(self, data: View) -> View:
         chat = int(data["chat"])
@@ -241,11 +249,14 @@ class ChatBackend:
             chat = None
         if chat is not None:
             self._refuse_running(chat)
-        kept, turn = turn_of(data, self.store.messages(chat) if chat else ())
+        kept, turn = turn_of(data, self._messages(chat) if chat else ())
         loaded = self.runtime.engine.loaded
         if loaded is None:
             opening = self.runtime.loader.status.state is LoadState.WORKING
             raise NotLoaded(Words.STILL_LOADING if opening else Words.NOT_LOADED)
+        before = self._written(data, loaded)
+        if before:
+            turn = replace(turn, begun=ReplyState.of(before))
         system = self._system(data, chat)
         asked = settings if system is None else replace(settings, system=system.text)
         try:
@@ -267,15 +278,20 @@ class ChatBackend:
             self.store.leave_out(left_out)
             if turn.text is None:  # a question that is answered anew is given again
                 self.store.leave_out([kept[-1].id], False)
-            user, reply = self.store.begin_turn(
-                chat,
-                turn.text,
-                keep=kept[-1].id if kept else 0,
-                files=turn.files,
-                model=title(loaded.name),
-                method=pair_words.method(settings, False),
-            )
-            writing = self.writings.start(generation, chat, reply)
+            if before:
+                user, reply = None, int(data["message"])
+                self.store.go_on(chat, reply)
+            else:
+                user, reply = self.store.begin_turn(
+                    chat,
+                    turn.text,
+                    keep=kept[-1].id if kept else 0,
+                    files=turn.files,
+                    model=title(loaded.name),
+                    method=pair_words.method(settings, False),
+                )
+            pair = pair_of(loaded)
+            writing = self.writings.start(generation, chat, reply, pair, before)
             self.speeds.add(key_of(loaded), request.speculation.proposer, writing)
         except BaseException:  # nobody would read it, and others would wait behind it
             generation.cancel()
@@ -285,16 +301,35 @@ class ChatBackend:
             "run": writing.run,
             "chat": chat,
             **self.library.listing(),
-            "kept": [message.id for message in kept],
+            "kept": [*(message.id for message in kept), *([reply] if before else [])],
             "left_out": left_out,
             "user": shown.get(user or 0),
-            "reply": {**shown[reply], "text": "", "status": "running", "stats": None},
+            "reply": {**shown[reply], "text": "", "status": "running", "stats": None, "pair": pair},
         }
+
+    def _written(self, data: View, loaded: Loaded) -> list[Event]:
+        """The events of a reply that is to be written on, without its end; none of a new one. Raises
+        InvalidRequest where what is loaded cannot go on with it."""
+        if data["action"] != "continue":
+            return []
+        events = [*trace.read(self.store.trace(int(data["message"])))]
+        begun: list[Event] = [e for e in events if not isinstance(e, Finished | Failed)]
+        started = next((e for e in begun if isinstance(e, Started)), None)
+        if started is None or started.model != loaded.target or not ReplyState.of(begun).tokens:
+            raise InvalidRequest("messages", Words.CANNOT_GO_ON)
+        return begun
 
     def _system(self, data: View, chat: int | None) -> SystemPrompt | None:
         if chat is None:
             return self.library.system_named(data.get("preset"))
         return self.store.system_of(chat)
+
+
+def pair_of(loaded: Loaded) -> View:
+    """What loads this pair again, as the pickers say it."""
+    request = loaded.request
+    held = {"quantization": request.quantization, "kv_cache": request.kv_cache_dtype}
+    return {"target": loaded.target_id, "draft": loaded.draft_id, **held}
 
 
 def show_message(message: StoredMessage) -> View:
@@ -307,11 +342,20 @@ def show_message(message: StoredMessage) -> View:
         "status": message.status,
         "error": message.error,
         "stats": view.kept_totals(message.statistics) if message.statistics else None,
+        "thought": view.thought(message.text, message.parts, _thought_s(message)),
         "beside": message.beside,
         "left_out": message.left_out,
         "files": [{"name": file.name, "text": file.text} for file in message.files],
         "writer": Words.writer(message.model, message.method),
+        "model": message.model,
+        "pair": (message.statistics or {}).get("pair"),
     }
+
+
+def _thought_s(message: StoredMessage) -> float | None:
+    known = (message.statistics or {}).get("thought")
+    seconds = known.get("seconds") if isinstance(known, dict) else None
+    return seconds if isinstance(seconds, int | float) else None
 
 
 def show_progress(progress: Progress | LoadProgress | None) -> View | None:
@@ -347,6 +391,7 @@ def describe(loaded: Loaded | None) -> View | None:
         "title": title(loaded.name),
         "greeting": model_title(loaded.target_name),
         "pip": loaded.target_id == EMBEDDED,
+        "base": NO_TEMPLATE in loaded.notes,
         "target": loaded.target_id,
         "draft": loaded.draft_id,
         "label": pair_words.label(title(loaded.name), loaded.draft, loaded.server),

@@ -22,7 +22,7 @@ import { Deletions } from "./deletions.js";
 import { Drawer } from "./drawer.js";
 import { watchKeys } from "./keys.js";
 import { Loaded } from "./loaded.js";
-import { Notices } from "./notices.js";
+import { Advice, Notices } from "./notices.js";
 import { Overflow } from "./overflow.js";
 import { PairChip } from "./pair.js";
 import { RoundsView } from "./rounds.js";
@@ -65,7 +65,7 @@ class ChatPage {
       h("section", { class: "conversation", "aria-label": words.conversation },
         h("header", { class: "bar" }, this.drawer.chats, this.pair.node, h("span", { class: "grow" }), clear, this.drawer.toggle),
         this.conversation.node,
-        this.notices.told, this.notices.alert, this.deletions.undo.node, this.composer.node, this.meter.node, this.stream.announce),
+        this.advice.node, this.notices.told, this.notices.alert, this.deletions.undo.node, this.composer.node, this.meter.node, this.stream.announce),
       this.drawer.node, this.overflow.dialog.node, this.tour.node);
     this.rounds = new RoundsView(rounds, this.ask);
     this.chats = new ChatList(side, this);
@@ -77,6 +77,7 @@ class ChatPage {
     this.sending = new Sending(this);
     this.overflow = new Overflow(this);
     this.deletions = new Deletions(this);
+    this.advice = new Advice(this);
     const notice = (text) => this.notices.notice(text);
     this.conversation = new Conversation({
       act: (data) => this.sending.act(data),
@@ -144,6 +145,21 @@ class ChatPage {
     this.loaded.show(latest);
     if (this.conversation.empty) this.showEmpty();
     this.sending.statusChanged(latest);
+    this.advice.show();
+    this.catchUp(latest.written);
+  }
+
+  // Another page may have gone on with this chat.
+  async catchUp(written) {
+    if (this.written === written || this.stream.running || this.sending.busy) return;
+    const first = this.written === undefined;
+    this.written = written;
+    if (first || this.chat === null) return;
+    const answer = await this.ask("open_chat", { chat: this.chat });
+    if (!answer?.chat || answer.chat.id !== this.chat || this.stream.running || this.sending.busy) return;
+    this.list(answer);
+    const ids = (messages) => messages.map(({ id }) => id).join();
+    if (ids(answer.chat.messages) !== ids(this.conversation.messages)) this.redraw(answer.chat);
   }
 
   // Everything that was asked is deleted: nothing of it is shown, kept or to be taken back.
@@ -271,7 +287,9 @@ class ChatPage {
     conversation.keep(packet.kept);
     for (const m of conversation.messages) if (packet.left_out.includes(m.id)) m.leaveOut(true);
     if (packet.user) conversation.add(packet.user);
-    conversation.add(packet.reply);
+    const goesOn = conversation.find(packet.reply.id);
+    if (goesOn) goesOn.finish("running");
+    else conversation.add(packet.reply);
     this.stream.attach(packet.run, packet.reply.id);
   }
 }

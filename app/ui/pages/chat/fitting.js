@@ -11,18 +11,20 @@ export class Fitting {
   // `oldest()` leaves out as many of the oldest turns as it takes, `leave(ids)` the messages of these ids.
   constructor({ oldest, leave }) {
     this.leave = leave;
+    this.head = h("h2", { id: "fitting-head" });
     this.why = h("p", {});
     this.list = h("ul", { class: "turns" });
     this.first = h("button", { class: "ft-button primary", type: "button", dataset: { act: "oldest" }, on: { click: () => (this.close(), oldest()) } }, say.dropOldest);
     this.chosen = h("button", { class: "ft-button", type: "button", dataset: { act: "chosen" }, on: { click: () => this.take() } }, say.dropChosen);
     this.node = h("dialog", { class: "fitting", "aria-labelledby": "fitting-head" },
-      h("h2", { id: "fitting-head" }, say.fullHead), this.why, h("p", { class: "hint" }, say.fullHint), this.list,
+      this.head, this.why, h("p", { class: "hint" }, say.fullHint), this.list,
       h("div", { class: "dialog-buttons" }, this.first, this.chosen,
         h("button", { class: "ft-button", type: "button", on: { click: () => this.close() } }, words.cancel)));
   }
 
   // `turns` are lists of messages; `sends`: something waits to be sent.
   open(why, turns, sends) {
+    this.head.textContent = say.fullHead[sends];
     this.why.textContent = why;
     this.first.hidden = !sends; // how many are too many is known once something is to be sent
     this.chosen.textContent = sends ? say.dropChosen : say.leaveChosen;

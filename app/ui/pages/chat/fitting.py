@@ -32,7 +32,7 @@ def oldest(given: Sequence[Sequence[StoredMessage]], new: int, tokens: int, cont
     ``new``: characters of what is sent beside them. ``tokens`` is what all of it took, by which the
     length of the rest is estimated.
     """
-    lengths = [sum(len(message.prompt) for message in turn) for turn in given]
+    lengths = [sum(len(message.turn.content) for message in turn) for turn in given]
     total = sum(lengths) + new
     share = ROOM * context / max(tokens, 1)
     rest, count = total, 0

@@ -5,6 +5,8 @@ Plain values. Mistakes of users raise ``ForetokenError``.
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from app import chat_files
 from app.store import Store
 from app.store_rows import SystemPrompt
@@ -60,7 +62,7 @@ class Library:
         """Another ``name``, or ``folded`` or not."""
         named = data.get("name") is not None
         self._store.change_folder(
-            int(data["folder"]),
+            _folder(data),
             name=_name(data, Words.NO_FOLDER_NAME) if named else None,
             folded=None if data.get("folded") is None else bool(data["folded"]),
         )
@@ -68,13 +70,13 @@ class Library:
 
     def delete_folder(self, data: View) -> View:
         """Its chats stay."""
-        self._store.delete_folder(int(data["folder"]))
+        self._store.delete_folder(_folder(data))
         return self.listing()
 
     def move_chat(self, data: View) -> View:
         """Into a ``folder``; None: out of all."""
-        folder = data.get("folder")
-        self._store.move(int(data["chat"]), None if folder is None else int(folder))
+        folder = None if data.get("folder") is None else _folder(data)
+        self._store.move(int(data["chat"]), folder)
         return self.listing()
 
     # ---- system prompts
@@ -127,3 +129,11 @@ def _name(data: View, missing: str) -> str:
     if not name:
         raise InvalidRequest("name", missing)
     return name[:80]
+
+
+def _folder(data: View) -> int:
+    """Return the number of a folder of chats; elsewhere a field of that name is a path."""
+    with suppress(ValueError):
+        if 0 <= (number := int(data["folder"])) < 2**63:
+            return number
+    raise InvalidRequest("folder", Words.asked_wrongly("folder"))

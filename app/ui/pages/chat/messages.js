@@ -1,7 +1,7 @@
 // The messages of a conversation, with their actions: what people wrote, and what models answered.
 
 import { Dial } from "../../shared/dial.js";
-import { copy, h } from "../../shared/dom.js";
+import { copy, h, repeats } from "../../shared/dom.js";
 import { drafts } from "../../shared/drafts.js";
 import { Reply, figures } from "../../shared/reply.js";
 import { words } from "../../shared/words.js";
@@ -83,13 +83,15 @@ export class AssistantMessage extends Message {
     this.writer = message.writer;
     this.reply = new Reply();
     this.reply.onDrawn = () => page.grown();
-    this.reply.set(message.text ?? "", message.marks);
+    this.reply.set(message.text ?? "", message.marks, message.thought);
+    this.pair = message.pair;
+    this.model = message.model;
     this.told = ""; // while it is written: what is done just now
     this.finish(message.status, message.stats, message.error);
   }
 
   get text() {
-    return this.reply.text;
+    return this.reply.answer;
   }
 
   get wanted() {
@@ -109,14 +111,15 @@ export class AssistantMessage extends Message {
       action("delete", words.remove, () => this.page.removeMessage(this)));
     const writer = this.writer ? h("span", { class: "writer", title: say.writer }, this.writer) : null;
     this.foot = h("div", { class: "foot" }, branches(this, this.page), this.figures, writer, actions);
-    this.node.replaceChildren(body, this.state, this.error, this.foot, this.saved);
+    this.more = h("button", { class: "ft-button small go-on", type: "button", title: words.goOnHint, dataset: { action: "continue" }, on: { click: () => this.page.act({ action: "continue", message: this.id }) } }, words.goOn);
+    this.node.replaceChildren(body, this.state, this.more, this.error, this.foot, this.saved);
     this.reply.drawIn(body);
     this.show();
   }
 
   empty() {
     this.reply.leave();
-    [this.state, this.error, this.figures, this.saved, this.foot, this.dial, this.note] = [];
+    [this.state, this.more, this.error, this.figures, this.saved, this.foot, this.dial, this.note] = [];
   }
 
   // `status`: running, done, length, cancelled, failed or interrupted.
@@ -124,7 +127,7 @@ export class AssistantMessage extends Message {
     this.status = status;
     this.stats = stats ?? null;
     this.failure = error ?? "";
-    this.told = words.reasons[status] ?? "";
+    this.told = words.reasons[status === "length" && stats?.full ? "full" : status] ?? "";
     const running = status === "running";
     this.node.classList.toggle("running", running);
     this.node.dataset.status = status;
@@ -137,6 +140,7 @@ export class AssistantMessage extends Message {
     const { stats, status } = this;
     const running = status === "running";
     this.showState();
+    this.more.hidden = !(status in words.reasons) || !stats?.rounds;
     this.error.hidden = !this.failure;
     this.error.textContent = this.failure;
     this.dial?.hide();
@@ -144,7 +148,7 @@ export class AssistantMessage extends Message {
     this.dial = null;
     const predicted = running ? null : stats?.predicted;
     this.saved.hidden = !predicted;
-    this.saved.textContent = predicted ? say.saved(predicted.accepted, predicted.drafted) : "";
+    this.saved.textContent = predicted ? [say.saved(predicted.accepted, predicted.drafted), repeats(stats) ? say.copied : ""].join(" ") : "";
     if (stats && !running && stats.completion_tokens) this.figures.replaceChildren(...figures(stats));
   }
 
@@ -169,13 +173,13 @@ export class AssistantMessage extends Message {
     this.state.hidden = !this.told;
   }
 
-  add(events) {
+  add(events, place) {
     for (const event of events) {
       if (event.t === "queued") this.say(words.queued(event.ahead));
       else if (event.t === "started") this.say(words.reading(event.prompt));
       else if (event.t === "prefilled") this.say(words.thinking);
       else if (event.t === "round" || event.t === "text") this.say("");
     }
-    return this.reply.add(events);
+    return this.reply.add(events, place);
   }
 }

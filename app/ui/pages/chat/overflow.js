@@ -21,7 +21,7 @@ export class Overflow {
     this.waiting = data;
     const place = data.message ? messages.findIndex((m) => m.id === data.message) : Infinity;
     const ahead = new Set(messages.slice(0, place).map((m) => m.id));
-    if (data.action === "retry") ahead.delete(messages[place - 1]?.id); // its question is needed
+    if (data.action !== "edit") ahead.delete(messages[place - 1]?.id); // its question is needed
     const found = turns.map((turn) => turn.filter(({ id }) => ahead.has(id))).filter((turn) => turn.length);
     this.dialog.open(why, found, true);
   }

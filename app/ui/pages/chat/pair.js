@@ -19,6 +19,7 @@ export class PairChip {
     this.chip = h("button", { class: "badge opening", type: "button", "aria-haspopup": "dialog", "aria-expanded": "false", "aria-controls": "pair-popover", on: { click: () => this.turn(this.popover.hidden) } },
       this.label, h("span", { class: "caret", "aria-hidden": true }, "▾"));
     this.detail = h("p", { class: "hint detail" });
+    this.details = h("details", { class: "pair-details" }, h("summary", {}, say.pairDetails), this.detail);
     this.loading = new Loading(() => this.cancel());
     this.form = h("div", { class: "pair-fields" });
     this.load = h("button", { class: "ft-button primary", id: "load-pair", type: "button", on: { click: () => this.start() } }, words.loadPair);
@@ -28,7 +29,7 @@ export class PairChip {
     const elsewhere = (page) => pageLink(page, window.ForetokenPages[page]);
     this.others = h("p", { class: "hint", hidden: true, on: { click: (event) => event.target.href && this.turn(false) } }, ...say.others(elsewhere("models"), elsewhere("train")));
     this.popover = h("div", { class: "popover", id: "pair-popover", role: "dialog", "aria-label": say.pair, hidden: true },
-      this.detail, this.loading.node, this.form, h("div", { class: "field-row" }, this.load), this.note,
+      this.loading.node, this.form, h("div", { class: "field-row" }, this.load), this.note, this.details,
       h("h3", { id: "methods-head" }, say.methods), this.changes, this.methods, this.others);
     this.node = h("div", { class: "pair" }, this.chip, this.popover);
     this.node.addEventListener("keydown", (event) => {
@@ -51,6 +52,7 @@ export class PairChip {
 
   // As it is loaded, or being loaded.
   refresh() {
+    this.draftless = false;
     return this.offer({});
   }
 
@@ -66,16 +68,23 @@ export class PairChip {
       const picker = (this.pickers[spec.name] ??= this.picker(spec));
       picker.set(spec.value, spec.choices);
     }
+    for (const [name, { node }] of Object.entries(this.pickers)) node.hidden = !(name in this.values);
   }
 
   picker(spec) {
     const made = field({ ...spec, kind: "choice", id: spec.name.replace("_", "-") }, spec.value, (value) => {
       this.values[spec.name] = value;
-      if (spec.name === "target") delete this.values.draft; // what goes with it is the catalog's affair
-      this.offer(this.values);
+      if (["target", "draft"].includes(spec.name)) this.draftless = spec.name === "target";
+      this.offer(this.wanted());
     });
     this.form.append(made.node);
     return made;
+  }
+
+  // Without a draft until one is chosen: for another target the app knows which suits it best, once it has compared them.
+  wanted() {
+    const { draft, ...rest } = this.values ?? {};
+    return this.draftless ? rest : { ...rest, draft };
   }
 
   // A list that is open would close if what it offers were drawn anew.
@@ -87,11 +96,11 @@ export class PairChip {
   again() {
     if (this.popover.hidden || !this.values) return;
     if (this.choosing) this.stale = true;
-    else this.offer(this.values);
+    else this.offer(this.wanted());
   }
 
   async start() {
-    const answer = await this.ask("load_pair", this.values ?? {});
+    const answer = await this.ask("load_pair", this.wanted());
     this.fail(answer?.error ?? "");
     status.refresh();
   }
@@ -119,13 +128,14 @@ export class PairChip {
     this.chip.classList.toggle("opening", Boolean(opening));
     this.chip.title = loaded?.detail ?? "";
     this.detail.textContent = loaded?.detail ?? words.noModel;
+    this.details.hidden = !loaded;
     this.name();
   }
 
   name() {
     const { loaded, opening, progress } = this.latest;
     const share = opening && progress?.share;
-    const text = (share ? say.share(opening, percent(share)) : opening) ?? (loaded ? say.pairOf(loaded.title, this.method ?? "auto") : words.noModel);
+    const text = (share ? say.share(opening, percent(share)) : opening) ?? (loaded ? say.pairOf(loaded.label, this.method ?? "auto") : words.noModel);
     if (this.label.textContent === text) return;
     this.label.textContent = text;
     this.chip.setAttribute("aria-label", say.chip(text));

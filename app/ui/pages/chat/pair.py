@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.runtime import Runtime
+from app.ui.names import model_title
 from app.ui.pickers import Choice, Pickers
 from app.ui.view import View
 from app.ui.words import Words
@@ -22,7 +23,7 @@ class PairBackend:
         """What can be chosen as things are on disk now, and what is.
 
         Without a ``target`` in ``data``: the pair that is loaded or being opened, as it is held. With
-        one, what goes with it: its ``draft``, where none is chosen the catalog's.
+        one, what goes with it: its ``draft``, where none is chosen the one that suits it best.
         """
         if not data.get("target"):
             return self._shown()
@@ -50,27 +51,28 @@ class PairBackend:
         weights = self._pickers.quantizations_of(target)
         if quantization not in {name for _, name in weights}:
             quantization = AUTO
-        caches = [(label, name) for name, label in Words.KV_CACHES.items()]
+        caches = self._pickers.kv_caches()
         if self._pickers.is_server(target):
             caches = [(Words.SERVER_HOLDS, AUTO)]
+        fields = [
+            _field("target", Words.TARGET, Words.TARGET_INFO, self._pickers.targets(), target),
+            _field("draft", Words.DRAFT, Words.DRAFT_INFO, drafts, draft),
+            _field(
+                "quantization", Words.QUANTIZATION, Words.QUANTIZATION_INFO, weights, quantization
+            ),
+            _field("kv_cache", Words.KV_CACHE, Words.KV_CACHE_INFO, caches, kv_cache),
+        ]
         return {
+            # What has one choice is no question.
             "fields": [
-                _field("target", Words.TARGET, Words.TARGET_INFO, self._pickers.targets(), target),
-                _field("draft", Words.DRAFT, Words.DRAFT_INFO, drafts, draft),
-                _field(
-                    "quantization",
-                    Words.QUANTIZATION,
-                    Words.QUANTIZATION_INFO,
-                    weights,
-                    quantization,
-                ),
-                _field("kv_cache", Words.KV_CACHE, Words.KV_CACHE_INFO, caches, kv_cache),
+                each for each in fields if len(each["choices"]) > 1 or each["name"] == "draft"
             ],
             "load": self._pickers.load_label(target, draft),
         }
 
     def load_pair(self, data: View) -> View:
-        """Begins to load; the answer holds what is known at once to be wrong, if anything."""
+        """Begins to load, with the draft that suits best where ``data`` has none; the answer holds what
+        is known at once to be wrong, if anything."""
         runtime = self._pickers.runtime
         try:
             if not data.get("target"):
@@ -79,7 +81,7 @@ class PairBackend:
                 chosen(
                     runtime,
                     str(data["target"]),
-                    str(data.get("draft") or ""),
+                    None if data.get("draft") is None else str(data["draft"]),
                     str(data.get("quantization") or AUTO),
                     str(data.get("kv_cache") or AUTO),
                 )
@@ -88,9 +90,21 @@ class PairBackend:
             return {"error": str(error)}
         return {"error": None}
 
+    def load_written(self, data: View) -> View:
+        """Begin to load what wrote a reply: by its ``target`` where that was kept, else by the title
+        ``model``."""
+        return self.load_pair(data if data.get("target") else self._titled(str(data["model"])))
+
+    def _titled(self, pair: str) -> View:
+        name = pair.split(" + ", maxsplit=1)[0]
+        for spec in self._pickers.models():
+            if model_title(spec.name) == name:
+                return {"target": spec.id, "draft": self._pickers.drafts_of(spec.id)[1]}
+        raise InvalidRequest("target", Words.writer_gone(pair))
+
 
 def chosen(
-    runtime: Runtime, target: str, draft: str, quantization: str, kv_cache_dtype: str
+    runtime: Runtime, target: str, draft: str | None, quantization: str, kv_cache_dtype: str
 ) -> LoadRequest:
     """What the pickers say. Models that are loaded already are to be held in another way: with what
     else they were asked for, such as heads, which no picker shows.

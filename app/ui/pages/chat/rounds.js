@@ -13,6 +13,8 @@ import { saveReply } from "./saving.js";
 
 const CLOSED = 20; // px; as in rounds.css
 const OPEN = 52; // a guess
+// What the legend tells of a row, by the names of its words.
+const signs = { accepted: "cell-kept", rejected: "cell-cap", unseen: "cell-left", correction: "cell-own correction", bonus: "cell-own bonus" };
 
 // What stands for a round before its words are asked for.
 function cells(round) {
@@ -40,7 +42,7 @@ export class RoundsView {
     this.title = h("h2", {}, words.rounds);
     this.totals = h("dl", { class: "totals", "aria-label": words.totalsName });
     this.legend = h("ul", { class: "legend", "aria-label": words.legendName },
-      ...Object.entries(words.legend).map(([kind, name]) => h("li", {}, h("span", { class: `chip ${kind}`, "aria-hidden": true }, "ab"), name)));
+      ...Object.entries(signs).map(([kind, sign]) => h("li", {}, h("span", { class: "cells", "aria-hidden": true }, h("i", { class: sign })), words.legend[kind])));
     this.all = h("button", { class: "ft-button small", type: "button", "aria-pressed": "false", title: words.showWordsHint, dataset: { action: "words" }, on: { click: () => this.openAll() } }, words.showWords);
     this.replay = new Replay();
     const save = (form, name, hint) => h("button", { class: "ft-link", type: "button", title: hint, dataset: { save: form }, on: { click: () => saveReply(ask, this.message, form) } }, name);
@@ -78,6 +80,7 @@ export class RoundsView {
     this.title.textContent = title;
     this.empty.textContent = empty;
     this.empty.hidden = false;
+    this.legend.hidden = true;
     this.latest.hidden = true;
     this.drawer.hidden = true;
     this.replay.show(this.timeline);
@@ -110,6 +113,7 @@ export class RoundsView {
     this.frame = null;
     if (!this.waiting.length) return;
     this.empty.hidden = true;
+    this.legend.hidden &&= this.waiting.every((round) => !round.d.length);
     let grown = null; // a row that more rounds fold into
     const before = this.rows.length;
     for (const round of this.waiting) {

@@ -19,6 +19,7 @@ export class Stream {
     this.running = run;
     composer.running(run !== null);
     root.classList.toggle("is-running", run !== null);
+    this.page.advice.show();
     if (run !== null) return;
     conversation.scroll.grown();
     notices.over(words.busy);
@@ -53,7 +54,7 @@ export class Stream {
 
   advance(shown, events, stats, done) {
     const { rounds, meter } = this.page;
-    rounds.add(shown.add(events));
+    rounds.add(shown.add(events, stats?.thought));
     if (stats) {
       rounds.total(stats);
       meter.show(stats);

@@ -14,16 +14,19 @@ from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Engine, Generation
 from engine.errors import ContextExceeded, InvalidRequest
+from engine.reply import ReplyState
+from engine.request import Message, Request
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is new: a user's message, None where a reply is written anew. ``instead`` is the reply that
-    the new one stands beside, which it may resemble."""
+    """What is new: a user's message, None where a reply is written anew or on. ``instead`` is the reply
+    that the new one stands beside, which it may resemble; ``begun`` the one that is written on."""
 
     text: str | None
     files: tuple[TextFile, ...] = ()
     instead: str = ""
+    begun: ReplyState | None = None
 
     def generate(
         self,
@@ -36,14 +39,18 @@ class Turn:
     ) -> tuple[Generation, list[int]]:
         """The reply to what is kept and this turn, and which messages are left out for it: where
         ``oldest``, as many as it takes for ``context`` tokens. Raises ContextExceeded."""
-        asked = [] if self.text is None else [("user", with_files(self.text, self.files))]
+        asked = []
+        if self.text is not None:
+            asked.append(Message("user", with_files(self.text, self.files)))
         last = [kept[-1]] if self.text is None else []  # the question of a retry is never left out
         given = fitting.turns(kept[: len(kept) - len(last)])
         left_out: list[int] = []
         while True:
             messages = [*(each for some in given for each in some), *last]
-            pairs = [(each.role, each.prompt) for each in messages] + asked
-            request = settings.request(history(pairs, settings.system))
+            turns = [*(each.turn for each in messages), *asked]
+            request = settings.request(history(turns, settings.system))
+            if self.begun is not None:
+                request = self._going_on(request, self.begun)
             if self.instead and request.speculation.deepest:
                 request = replace(request, predicted=self.instead)
             try:
@@ -51,11 +58,20 @@ class Turn:
             except ContextExceeded as error:
                 if not oldest or not given:
                     raise
-                new = sum(len(text) for _, text in asked) + sum(len(each.prompt) for each in last)
+                new = sum(len(each.content) for each in (*asked, *(each.turn for each in last)))
+                new += len(self.begun.text) if self.begun else 0
                 tokens = error.over + context
                 count = fitting.oldest(given, new + len(settings.system), tokens, context)
                 left_out += [each.id for some in given[:count] for each in some]
                 given = given[count:]
+
+    @staticmethod
+    def _going_on(request: Request, begun: ReplyState) -> Request:
+        """The same request behind the words that stand: with their seed, its words are those that would
+        have followed."""
+        seed = begun.seed if request.sampling.seed is None else request.sampling.seed
+        tokens = tuple(token.id for token in begun.tokens or ())
+        return replace(request, begun=tokens, sampling=replace(request.sampling, seed=seed))
 
 
 def turn_of(
@@ -70,12 +86,16 @@ def turn_of(
     if action == "send":
         return messages, _new(data)
     edited, wanted = action == "edit", int(data["message"])
+    if action == "continue" and [each.id for each in messages[-1:]] != [wanted]:
+        raise InvalidRequest("messages", Words.GONE)
     role = "user" if edited else "assistant"
     here = (index for index, m in enumerate(messages) if (m.id, m.role) == (wanted, role))
     place = next(here, None)
     before = messages[:place]
     if place is None or not (edited or (before and before[-1].role == "user")):
         raise InvalidRequest("messages", Words.GONE)
+    if action == "continue":
+        return before, Turn(None)
     reply = messages[place + 1 : place + 2] if edited else messages[place : place + 1]
     instead = "".join(each.text for each in reply)
     return before, replace(_new(data) if edited else Turn(None), instead=instead)

@@ -1,11 +1,19 @@
 // What the frame of the chat says: the chip with its pair, the drawer, the settings, the list of chats.
 
+const unread = [
+  [/\.pdf$/i, "PDF files are not read yet. Copy its text, or save it as .txt"],
+  [/\.(docx?|odt|rtf|pages|pptx?|xlsx?|ods)$/i, "Office files are not read yet. Save it as plain text or .csv"],
+  [/\.(png|jpe?g|gif|webp|bmp|svg|heic|tiff?)$/i, "pictures are not read yet. Describe it, or copy the text in it"],
+];
+const kindOf = (name) => unread.find(([fits]) => fits.test(name))?.[1] ?? "it is not text in UTF-8";
+
 export const say = {
   skipChats: "Chats",
   drawer: "Rounds and settings",
   drawerShort: "Details",
   close: "Close",
   pair: "Model pair",
+  pairDetails: "What is loaded, in figures",
   share: (opening, share) => `${opening}, ${share}`,
   pairOf: (title, method) => `${title}, ${method}`,
   chip: (label) => `${label}. Choose the model pair and how it drafts`,
@@ -47,17 +55,21 @@ export const say = {
   versionAfter: "Next version",
   writer: "Which model wrote this, and how it drafted",
   saved: (taken, drafted) => `Drafted from the reply before: ${taken} of ${drafted} tokens taken.`,
+  copied: "A copy is quick to check, so its speed is not compared with plain decoding.",
+  otherModel: (writer, loaded) => (loaded ? `${writer} wrote this chat. ${loaded} is loaded and would answer next.` : `${writer} wrote this chat. No model is loaded.`),
+  loadWriter: (writer) => `Load ${writer}`,
+  baseModel: (name) => `${name} has no chat template: it is a base model, which continues your text instead of answering it. For a conversation load one with “instruct” or “chat” in its name.`,
   leftOut: "Left out: the model is not given this turn.",
   giveAgain: "Give it again",
   chooseDropped: "Choose what to leave out",
-  fullHead: "This chat no longer fits",
+  fullHead: { true: "This chat no longer fits", false: "Leave out early turns" },
   fullHint: "What is left out stays in the chat, marked, and can be given again. The system prompt is kept.",
   dropOldest: "Leave out the oldest and send",
   dropChosen: "Leave out what is ticked and send",
   leaveChosen: "Leave out what is ticked",
   attachHint: "Attach text files, 512 KB together at most",
   detach: (name) => `Remove ${name}`,
-  notText: (name) => `${name} is not text in UTF-8, so it cannot be attached. Save it as plain text first.`,
+  notText: (name) => `${name} cannot be attached: ${kindOf(name)}. Text files work today: .txt, .md, .csv, code and the like, in UTF-8.`,
   fileTooLarge: (name) => `${name} is too large: at most 20 files with 512 KB of text together go with a message.`,
   chatSystem: "System prompt of this chat",
   systemOfAll: "As below, for all chats",
@@ -75,9 +87,9 @@ export const say = {
     count: (step, of) => `${step} of ${of}`,
     steps: [
       { place: "picker", title: "Who answers", text: "The pair that is loaded: a target, and what drafts for it. Click to choose others, and to see why a way to draft is off." },
-      { place: "dial", title: "How fast, against plain decoding", text: "While a reply is written, a dial shows its speed here beside that of plain decoding, and from where drafting pays." },
+      { place: "dial", title: "How fast, against plain decoding", text: "While a reply is written, a dial appears below it. It compares the speed with plain decoding, and shows how many guesses must be right before drafting is worth it." },
       { place: "rounds", title: "What was drafted", text: "Each round is a row: what was guessed, what was kept, and what the target chose instead. Click a row for its words." },
-      { place: "race", title: "Is it faster here?", text: "Two ways to write the same reply race in turning order, until the result is no chance." },
+      { place: "race", title: "Is it faster here?", text: "Two ways to write the same reply take turns, as often as it takes to be sure which one is faster." },
       { place: "server", title: "For your other programs", text: "The same engine answers OpenAI's API on this machine. This page has code to copy." },
     ],
   },

@@ -1,4 +1,4 @@
-// Adding a model: a path that is typed, browsed for or dropped, or a repository of the hub.
+// Adding models: folders to look in, a path that is typed, browsed for or dropped, or a repository of the hub.
 
 import { h } from "../../shared/dom.js";
 import { say } from "./words.js";
@@ -20,7 +20,7 @@ export class Add {
     const [draftLabel, draft] = field(say.draft, say.draftHint, "draft");
     this.panel = h("div", { class: "browser", hidden: true });
     this.wrong = h("p", { class: "ft-error", role: "alert", hidden: true });
-    const form = h("form", { class: "folder", on: { submit: (event) => (event.preventDefault(), this.page.open({ folder: target.value, draft: draft.value })) } },
+    const form = h("form", { class: "folder", on: { submit: (event) => (event.preventDefault(), this.page.open({ folder: target.value, draft: draft.value }, (text) => this.fail(text))) } },
       h("h2", {}, say.openPath), targetLabel, draftLabel, this.wrong, this.panel,
       h("div", { class: "form-foot" }, h("p", { class: "hint" }, say.openInfo), h("button", { class: "ft-button primary", type: "submit", dataset: { open: "folder" } }, say.open)));
     form.addEventListener("dragover", (event) => (event.preventDefault(), form.classList.add("over")));
@@ -124,5 +124,52 @@ export class Add {
       if (!answer.error) again();
     };
     return h("div", { class: "token" }, h("label", {}, h("span", {}, say.token), input), h("button", { class: "ft-button small", type: "button", on: { click: keep } }, say.keepToken), kept);
+  }
+}
+
+// Where models are looked for: the folders that people added, and a field for another one.
+export class Places {
+  // `page` has ask(name, data) and refresh(data).
+  constructor(page) {
+    this.page = page;
+    this.button = h("button", { class: "ft-button small", type: "button", "aria-expanded": "false", "aria-controls": "places", on: { click: () => this.turn(this.node.hidden) } }, say.add);
+    this.input = h("input", { type: "text", placeholder: say.placeHint, spellcheck: "false", name: "place", "aria-label": say.place });
+    this.folders = h("ul", { class: "own-folders" });
+    this.error = h("p", { class: "ft-error", role: "alert", hidden: true });
+    this.told = h("p", { class: "hint", role: "status" });
+    const submit = async (event) => {
+      event.preventDefault();
+      const folder = this.input.value;
+      if (!(await this.change("add_folder", { folder }))) return;
+      this.input.value = "";
+    };
+    this.node = h("div", { class: "places", id: "places", hidden: true },
+      h("form", { class: "add-place", on: { submit } }, this.input, h("button", { class: "ft-button", type: "submit" }, say.addIt)),
+      this.error, this.told, this.folders, h("p", { class: "hint" }, say.places));
+  }
+
+  turn(open) {
+    this.node.hidden = !open;
+    this.button.setAttribute("aria-expanded", String(open));
+    if (open) this.input.focus();
+  }
+
+  show({ folders, looking }) {
+    const added = folders.find(({ path }) => this.known && !this.known.includes(path));
+    if (added) this.added = added.path;
+    this.known = folders.map(({ path }) => path);
+    const newest = folders.find(({ path }) => path === this.added);
+    this.told.textContent = newest ? (looking ? say.adding : say.foundIn(newest.models, newest.path)) : "";
+    this.folders.replaceChildren(...folders.map(({ path, there, models }) => h("li", {},
+      h("span", { class: "source", title: path }, path), h("span", { class: there ? "tag" : "tag warn" }, there ? say.modelsIn(models) : say.gone),
+      h("button", { class: "ft-link", type: "button", "aria-label": `${say.take} ${path}`, dataset: { remove: path }, on: { click: () => this.change("remove_folder", { folder: path }) } }, say.take))));
+  }
+
+  async change(name, data) {
+    const answer = await this.page.ask(name, data);
+    this.error.textContent = answer?.error ?? "";
+    this.error.hidden = !answer?.error;
+    this.page.refresh();
+    return answer && !answer.error;
   }
 }

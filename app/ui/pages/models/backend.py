@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from app import browse
 from app.downloads import key_of
 from app.runtime import Runtime
+from app.ui.names import titles
 from app.ui.pages.models.outcome import outcome
 from app.ui.pages.models.rows import Rows, measured
 from app.ui.speeds import Speeds
@@ -25,42 +27,49 @@ from engine.loading.specs import ModelSpec
 class ModelsBackend:
     """The models of one running app: those of its catalog, and those on its machine."""
 
-    def __init__(self, runtime: Runtime, speeds: Speeds | None = None) -> None:
-        """``speeds``: of replies in this run of the app."""
-        self.runtime, self._speeds = runtime, speeds or Speeds()
+    def __init__(
+        self,
+        runtime: Runtime,
+        speeds: Speeds | None = None,
+        raced: Callable[[str, str], float | None] = lambda target, draft: None,
+    ) -> None:
+        """``speeds``: of replies in this run of the app; ``raced``: how many times as fast as plain
+        decoding the last race measured a draft to be, by the ids of target and draft."""
+        self.runtime, self._speeds, self._raced = runtime, speeds or Speeds(), raced
         self.rows = Rows(runtime)
 
     # ---- the table
 
     def table(self, data: View | None = None) -> View:
-        """All models. In ``data``, ``again`` looks for them anew, ``look`` unless that was done;
-        ``compare`` compares what lies here with each other, behind the answer."""
+        """All models. In ``data``, ``again`` looks for them anew, ``look`` unless that was done."""
         found, asked = self.runtime.found, data or {}
         if asked.get("again"):
             found.scan()
         elif asked.get("look"):
             found.scan_once()
-        if asked.get("compare"):
-            self._compare_all()
         looking = found.scanning  # asked first: what is found by the end is in the last answer
         return {
             "rows": self.rows.all(),
             "looking": looking,
+            "comparing": found.working,
             "problems": list(self.runtime.catalog.problems),
             "unusable": [
                 {"name": model.name, "place": self._place(model.place), "reason": model.reason}
                 for model in found.found
                 if model.reason is not None
             ],
-            "folders": [{"path": str(path), "there": path.is_dir()} for path in found.folders],
+            "folders": [
+                {
+                    "path": str(path),
+                    "there": path.is_dir(),
+                    "models": sum(
+                        one.reason is None and path in one.path.parents for one in found.found
+                    ),
+                }
+                for path in found.folders
+            ],
             "memory": Words.memory(human(memory.free_bytes()), human(memory.total_bytes())),
         }
-
-    def _compare_all(self) -> None:
-        here = [spec for spec in self.runtime.catalog.models if self.runtime.locate(spec)]
-        here += self.runtime.beside_catalog()
-        for spec in here:
-            self.runtime.found.compare(spec, here)
 
     def _place(self, place: str) -> str:
         return Words.DOWNLOADS if place == str(self.runtime.models) else place
@@ -76,21 +85,26 @@ class ModelsBackend:
             target = self.runtime.known().spec(str(data["target"]))
             found = self.runtime.drafts_for(target)
         except ForetokenError as error:
-            return {"drafts": [], "pending": False, "error": str(error)}
-        drafts = [self._draft(target, choice) for choice in found.choices]
+            return {"drafts": [], "pending": False, "here": False, "error": str(error)}
+        called = titles(*(choice.spec.name for choice in found.choices))
+        drafts = [
+            self._draft(target, choice, name)
+            for choice, name in zip(found.choices, called, strict=True)
+        ]
         known_heads = (head for pair in self.runtime.catalog.pairs for head in pair.heads)
         folders = dict.fromkeys((*known_heads, *self.runtime.found.heads))
+        here = self.runtime.locate(target) is not None
         heads = [judge_head(target, folder, self.runtime.locate) for folder in folders]
         known = [self._head(target, head) for head in heads if head.kind]
-        return {"drafts": [*known, *drafts], "pending": found.pending, "error": None}
+        return {"drafts": [*known, *drafts], "pending": found.pending, "here": here, "error": None}
 
-    def _draft(self, target: ModelSpec, choice: DraftChoice) -> View:
+    def _draft(self, target: ModelSpec, choice: DraftChoice, name: str) -> View:
         draft = choice.spec
         least = break_even(target, draft) if choice.fits else None
         return {
             "id": draft.id,
             "kind": "draft",
-            "name": draft.name,
+            "name": name,
             "reason": choice.reason,
             "across": choice.cross_vocabulary,
             "here": self.runtime.locate(draft) is not None,
@@ -102,10 +116,12 @@ class ModelsBackend:
         }
 
     def _speed(self, target: ModelSpec, draft: ModelSpec) -> View:
-        """What is known here of how fast they are: what Tune found, else what replies told."""
+        """What is known here of how fast they are: by Tune, else by a race, else by replies."""
         swept = measured(self.runtime).get((target.id, draft.id))
         if swept is not None:
             return {"measured": str(swept), "faster": swept.winner.speedup > 1}
+        if (raced := self._raced(target.id, draft.id)) is not None:
+            return {"measured": Words.raced(raced), "faster": raced > 1}
         tried = self._speeds.tried(target.id, draft.id)
         if tried is None or tried.speedup is None:
             return {"measured": None, "faster": False}
@@ -142,12 +158,9 @@ class ModelsBackend:
     def fit(self, data: View) -> View:
         """What a pair takes of memory with ``context`` tokens, part by part."""
         try:
-            request = self._request(data)
+            request = replace(self._request(data), context=None)
             pairing = self.runtime.known().resolve(request, self.runtime.locate)
-            context = data.get("context")
-            found = forecast(
-                pairing, request, self.runtime.locate, int(context) if context else None
-            )
+            found = forecast(pairing, request, self.runtime.locate, _context(data))
         except ForetokenError as error:
             return {"error": str(error)}
         room = found.room
@@ -182,14 +195,16 @@ class ModelsBackend:
         return outcome(start)
 
     def _request(self, data: View) -> LoadRequest:
-        draft = data.get("draft")
+        """A ``folder``, a ``target`` or a ``pair``; without a ``draft``, the one that suits it."""
+        draft = None if data.get("draft") is None else str(data["draft"])
         if "folder" in data:
-            return self._folders(str(data["folder"]), str(draft or ""))
-        if "target" in data:
+            request = self._folders(str(data["folder"]), draft or "")
+        elif "target" in data:
             heads = tuple(map(str, data.get("heads") or ()))
-            request = self.runtime.request(str(data["target"]), str(draft or ""))
-            return replace(request, heads=heads)
-        return self.runtime.request(str(data["pair"]))
+            request = replace(self.runtime.request(str(data["target"]), draft), heads=heads)
+        else:
+            request = self.runtime.request(str(data["pair"]))
+        return replace(request, context=_context(data) or request.context)
 
     def _folders(self, target: str, draft: str) -> LoadRequest:
         target, draft = _cleaned(target), _cleaned(draft)
@@ -197,7 +212,7 @@ class ModelsBackend:
             raise ModelError(Words.FOLDER_EMPTY)
         named = [_path(target), *([_path(draft)] if draft else [])]
         asked = LoadRequest.parse(SEPARATOR.join(named))  # which knows a head from a draft model
-        return replace(self.runtime.request(asked.target, asked.draft or ""), heads=asked.heads)
+        return replace(self.runtime.request(asked.target, asked.draft), heads=asked.heads)
 
     def browse(self, data: View) -> View:
         """What lies in a folder of this machine; for pages on it alone, which the page itself checks."""
@@ -242,8 +257,13 @@ class ModelsBackend:
         return outcome(lambda: self.runtime.found.forget(Path(str(data["path"]))))
 
 
+def _context(data: View) -> int | None:
+    return int(data["context"]) if data.get("context") else None
+
+
 def show_parts(found: Forecast) -> list[View]:
-    """The bar's parts from left to right; the last is what stays free, or what is missing."""
+    """The bar's parts from left to right. The last is what stays free, or what is missing: that is the
+    end of the parts before it."""
     room = found.room
     parts = [("work", "", "", room.work)]
     for role, model in zip(found.roles, room.models, strict=True):
@@ -259,8 +279,7 @@ def show_parts(found: Forecast) -> list[View]:
             "role": role,
             "name": name,
             "size": human(size),
-            # What is lacking is no part of its own: the others reach beyond what there is.
-            "share": 0.0 if kind == "lacking" else size / whole,
+            "share": size / whole,
         }
         for kind, role, name, size in parts
     ]

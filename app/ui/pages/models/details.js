@@ -10,7 +10,7 @@ export class Details {
     this.page = page;
     this.facts = h("div", { class: "facts" });
     this.bar = new FitBar(page);
-    this.drafts = new Drafts(page, id, (pair) => this.bar.reckon(pair));
+    this.drafts = new Drafts(page, id, (pair) => this.bar.reckon(pair), () => this.bar.context);
     this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.bar.node, this.drafts.node);
   }
 
@@ -35,10 +35,10 @@ export class Details {
       h("p", { class: "tags" }, h("span", { class: `tag ${row.here ? "good" : "elsewhere"}` }, row.here ? say.here : say.away), ...tags.filter(Boolean).map((text) => h("span", { class: "tag" }, text)), row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
       h("p", { class: "hint source" }, row.path ?? row.source),
       row.recent ? h("button", { class: "ft-link", type: "button", title: say.forgetHint, on: { click: forget } }, say.forget) : "");
-    const asked = `${row.pair} ${row.here}`;
+    const asked = `${row.pair} ${row.here} ${row.draft.id}`;
     if (asked === this.asked) return;
     this.asked = asked;
-    this.bar.reckon(row.pair ? { pair: row.pair } : { target: row.id });
+    this.bar.reckon(row.pair ? { pair: row.pair } : { target: row.id, draft: row.draft.id });
     this.drafts.refresh();
   }
 }

@@ -1,4 +1,4 @@
-// What downloads take on the disk, freeing it, and where models are looked for.
+// What downloads take on the disk, freeing it, and what lies here that cannot be run.
 
 import { h } from "../../shared/dom.js";
 import { say } from "./words.js";
@@ -12,16 +12,11 @@ export class Disk {
     this.token = h("p", { class: "hint" });
     this.error = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.unusable = h("div");
-    this.folders = h("ul", { class: "own-folders" });
-    this.node = h("section", { class: "disk", "aria-label": say.disk }, h("h2", {}, say.disk), this.line, this.list, this.error, this.token,
-      h("p", { class: "hint" }, say.places), this.folders, this.form(), this.unusable);
+    this.node = h("section", { class: "disk", "aria-label": say.disk }, h("h2", {}, say.disk), this.line, this.list, this.error, this.token, this.unusable);
   }
 
   async show(table) {
     this.showUnusable(table.unusable);
-    this.folders.replaceChildren(...table.folders.map((folder) => h("li", {},
-      h("span", { class: "source", title: folder.path }, folder.path), folder.there ? null : h("span", { class: "tag warn" }, say.gone),
-      h("button", { class: "ft-link", type: "button", "aria-label": `${say.take} ${folder.path}`, dataset: { remove: folder.path }, on: { click: () => this.change("remove_folder", { folder: folder.path }) } }, say.take))));
     const disk = await this.page.ask("disk");
     if (!disk || JSON.stringify(disk) === this.shown) return;
     this.shown = JSON.stringify(disk);
@@ -51,20 +46,10 @@ export class Disk {
       ? h("details", { class: "why unusable", open: before }, h("summary", {}, say.unusable(models.length)), h("ul", {}, ...lines)) : "");
   }
 
-  form() {
-    const input = h("input", { type: "text", placeholder: say.placeHint, spellcheck: "false", name: "place", "aria-label": say.place });
-    const submit = async (event) => {
-      event.preventDefault();
-      if (await this.change("add_folder", { folder: input.value })) input.value = "";
-    };
-    return h("form", { class: "add-place", on: { submit } }, input, h("button", { class: "ft-button", type: "submit" }, say.add));
-  }
-
   async change(name, data) {
     const answer = await this.page.ask(name, data);
     this.error.textContent = answer?.error ?? "";
     this.error.hidden = !answer?.error;
     this.page.refresh();
-    return answer && !answer.error;
   }
 }

@@ -7,15 +7,16 @@ const AGAIN_MS = 700;
 
 export class Drafts {
   // `page` has ask(name, data), open(data), download(data), mark() and transfers; `reckon` is called with a
-  // pair whose memory people want to see.
-  constructor(page, target, reckon) {
+  // pair whose memory people want to see; `context` tells the one that they chose.
+  constructor(page, target, reckon, context) {
     this.page = page;
     this.target = target;
     this.reckon = reckon;
+    this.context = context;
     this.list = h("div", { class: "drafts" });
     this.node = h("section", { class: "why", "aria-label": say.draftersOf }, h("h3", {}, say.draftersOf), this.list);
     this.others = false; // whether people opened those that do not fit
-    this.draw({ drafts: [], pending: true, error: null });
+    this.draw({ drafts: [], pending: true, here: false, error: null });
   }
 
   async refresh() {
@@ -30,7 +31,7 @@ export class Drafts {
     const shown = JSON.stringify(known);
     if (this.shown === shown) return;
     this.shown = shown;
-    const { drafts, pending, error } = known;
+    const { drafts, pending, here, error } = known;
     const fits = drafts.filter((draft) => !draft.reason);
     const rest = drafts.filter((draft) => draft.reason);
     const group = (title, among) => (among.length ? [h("h4", {}, title), h("ul", {}, ...among.map((draft) => this.line(draft)))] : []);
@@ -40,16 +41,20 @@ export class Drafts {
       ...group(say.groups.heads, fits.filter((draft) => draft.kind !== "draft")),
       ...group(say.groups.same, fits.filter((draft) => draft.kind === "draft" && !draft.across)),
       ...group(say.groups.across, fits.filter((draft) => draft.across)),
-      error ? h("p", { class: "ft-error" }, error) : h("div", {}, h("h4", {}, say.none), h("ul", {}, this.plain())),
+      error ? h("p", { class: "ft-error" }, error) : h("div", {}, h("h4", {}, say.none), h("ul", {}, this.plain(here))),
       pending ? h("p", { class: "hint" }, say.comparing) : "",
       rest.length ? others : "");
     this.page.mark();
   }
 
-  plain() {
-    const load = () => this.page.open({ target: this.target });
-    return h("li", { class: "yes" }, h("span", {}, say.noneBody),
-      h("button", { class: "ft-button small", type: "button", dataset: { open: "plain" }, on: { click: load } }, say.loadWithout));
+  plain(here) {
+    return h("li", { class: "yes" }, h("span", {}, say.noneBody), here ? this.load("plain", { target: this.target, draft: "" }, say.loadWithout) : null);
+  }
+
+  // A button that loads `pair`, which rests while that is loaded.
+  load(id, pair, label) {
+    const own = pair.heads ? "" : JSON.stringify([pair.target, pair.draft]);
+    return h("button", { class: "ft-button small", type: "button", dataset: { open: id, pair: own }, on: { click: () => this.page.open({ ...pair, context: this.context() }) } }, label);
   }
 
   // One of them and whether it fits, with a button where both can be opened at once.
@@ -63,8 +68,7 @@ export class Drafts {
       h("span", { class: "acts" },
         h("button", { class: "ft-link", type: "button", "aria-label": say.reckonHint(draft.name), on: { click: () => this.reckon(draft.open) } }, say.reckon),
         draft.here
-          ? h("button", { class: "ft-button small", type: "button", dataset: { open: draft.id }, on: { click: () => this.page.open(draft.open) } }, say.loadWith)
-          : draft.downloads.length ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.page.download({ id: draft.id }) } }, say.download(draft.size)) : null),
-      this.page.transfers.of(draft.downloads));
+          ? this.load(draft.id, draft.open, say.loadWith)
+          : draft.downloads.length ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.page.download({ id: draft.id }) } }, say.download(draft.size)) : null));
   }
 }

@@ -11,6 +11,7 @@ export class FitBar {
     this.sum = h("span", { class: "hint", role: "status" });
     this.bar = h("div", { class: "fitbar", role: "img", "aria-label": say.memory });
     this.legend = h("ul", { class: "fit-legend" });
+    this.context = null;
     this.tokens = h("output", {});
     this.slider = h("input", { type: "range", min: String(STEP), step: String(STEP), "aria-label": say.contextLabel, on: { input: () => this.slid() } });
     this.control = h("label", { class: "fit-context" }, h("span", {}, say.contextLabel), this.slider, this.tokens);
@@ -19,8 +20,8 @@ export class FitBar {
     this.asked = 0; // questions, of which the last one's answer counts
   }
 
-  // `pair` as for `fit` in backend.py.
-  async reckon(pair, context = null) {
+  // `pair` as for `fit` in backend.py; `context` is what people chose, and what is loaded.
+  async reckon(pair, context = this.context ?? null) {
     [this.pair, this.context] = [pair, context];
     const asked = (this.asked += 1);
     const found = await this.page.ask("fit", { ...pair, context });
@@ -45,12 +46,13 @@ export class FitBar {
     const label = (part) => `${say.part(part.kind, part.role)} ${part.size}`;
     const kind = (part) => `${part.kind} ${["target", "draft", ""].includes(part.role) ? part.role : "head"}`;
     this.bar.setAttribute("aria-label", parts.map(label).join(", "));
-    this.bar.replaceChildren(...parts.map((part) => h("span", { class: `part ${kind(part)}`, style: `flex-grow: ${Math.max(part.share, 0.002)}`, title: part.name ? `${label(part)} (${part.name})` : label(part) })));
+    const width = (part) => (part.kind === "lacking" ? `width: ${100 * part.share}%` : `flex-grow: ${Math.max(part.share, 0.002)}`);
+    this.bar.replaceChildren(...parts.map((part) => h("span", { class: `part ${kind(part)}`, style: width(part), title: part.name ? `${label(part)} (${part.name})` : label(part) })));
     this.legend.replaceChildren(...parts.map((part) => h("li", {}, h("i", { class: `part ${kind(part)}` }), label(part))));
   }
 
   slid() {
-    const context = Number(this.slider.value);
+    const context = (this.context = Number(this.slider.value)); // at once: Load may be pressed before it is reckoned
     this.tokens.textContent = say.tokens(context);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.reckon(this.pair, context), 60);

@@ -1,5 +1,6 @@
 // The models page: what is loaded now, the table of all models, adding one, and the disk.
 
+import { pageLink } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
 import { Loading } from "../../shared/loading.js";
 import { register } from "../../shared/pages.js";
@@ -23,6 +24,7 @@ class ModelsPage {
     this.told = h("span");
     this.alert = h("div", { class: "ft-error", role: "alert", hidden: true }, this.told,
       h("button", { class: "ft-link", type: "button", "aria-label": say.dismiss, on: { click: () => this.fail("") } }, "✕"));
+    this.done = h("p", { class: "done", role: "status", hidden: true });
     this.now = h("section", { class: "now", "aria-label": say.now }, this.lines);
     this.transfers = new Transfers(this);
     this.table = new Table(this);
@@ -30,7 +32,7 @@ class ModelsPage {
     this.disk = new Disk(this);
     this.root = element.querySelector(".ft-models");
     this.root.replaceChildren(
-      this.now, h("div", { class: "news" }, this.loading.node, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.servers.node, this.disk.node);
+      this.now, h("div", { class: "news" }, this.loading.node, this.done, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.servers.node, this.disk.node);
     status.watch((latest) => this.show(latest), server.status);
     // Each time the page comes into sight; of several changes that are told together, the last counts.
     new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.seen()).observe(this.now);
@@ -56,7 +58,7 @@ class ModelsPage {
     clearTimeout(this.timer);
     const table = await this.ask("table", data);
     if (!table) return;
-    if (table.looking) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
+    if (table.looking || table.comparing) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
     if (table.looking && !this.looking) status.refresh(); // it goes on asking by itself
     this.looking = table.looking;
     this.table.show(table);
@@ -81,10 +83,13 @@ class ModelsPage {
     const told = opening ? null : failed;
     if (opening || told !== this.failed) this.fail(told ?? "");
     this.failed = told;
-    this.wasOpening = Boolean(opening);
-    this.loaded = loaded;
     // What is loaded and what was found change what can be done; a quick load is never seen opening.
     const known = JSON.stringify([loaded?.target, loaded?.draft, found, !opening]);
+    if (opening) this.done.hidden = true;
+    else if (told) this.asked = null;
+    else if (this.asked && loaded && (this.wasOpening || this.asked !== known)) this.tellLoaded(loaded);
+    this.wasOpening = Boolean(opening);
+    this.loaded = loaded;
     if (known !== this.known) this.refresh();
     else this.mark();
     this.known = known;
@@ -94,6 +99,16 @@ class ModelsPage {
   mark() {
     for (const row of this.root.querySelectorAll("[data-target]")) row.classList.toggle("loaded", row.dataset.target === this.loaded?.target);
     for (const button of this.root.querySelectorAll("[data-open]")) button.disabled = Boolean(this.wasOpening);
+    const pair = this.loaded && JSON.stringify([this.loaded.target, this.loaded.draft ?? ""]);
+    for (const button of this.root.querySelectorAll("[data-pair]")) button.classList.toggle("current", button.dataset.pair === pair);
+  }
+
+  // What people asked for here is there, wherever on the page they are.
+  tellLoaded(loaded) {
+    this.asked = null;
+    this.done.replaceChildren(h("span", {}, say.loaded(loaded.label)), pageLink("chat", say.chatWith, "ft-button small primary"),
+      h("button", { class: "ft-link", type: "button", "aria-label": say.dismiss, on: { click: () => (this.done.hidden = true) } }, "✕"));
+    this.done.hidden = false;
   }
 
   fail(text) {
@@ -106,12 +121,16 @@ class ModelsPage {
     status.refresh();
   }
 
-  async open(data) {
-    this.fail("");
+  // `refused` is told why it was refused at once, or null.
+  async open(data, refused = (text) => this.fail(text ?? "")) {
+    refused(null);
+    const before = this.known;
     const answer = await this.ask("open", data);
-    if (answer?.error) this.fail(answer.error);
+    if (answer?.error) refused(answer.error);
+    this.asked = answer && !answer.error ? before : null;
+    // A quick load may be over, and shown, before this answer arrives.
+    if (this.asked && this.loaded && !this.wasOpening && before !== this.known) this.tellLoaded(this.loaded);
     status.refresh();
-    return answer && !answer.error;
   }
 
   // Begins a download; `data` as for `download` in backend.py.

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from app.defaults import Default, Defaults
 from app.downloads import key_of
 from app.runtime import Runtime
+from app.ui.names import model_title, title
 from app.ui.view import View
 from app.ui.words import Words, count
+from engine.files import parse_json
 from engine.loading import fit as memory
 from engine.loading.discovery import FoundModel
-from engine.loading.drafts import why_not_by_catalog
-from engine.loading.fit import MemoryFit, ModelSize, human
+from engine.loading.drafts import MOST
+from engine.loading.fit import human
+from engine.loading.forecast import Forecast, by_sizes
 from engine.loading.specs import ModelSpec, Pairing
 
 Models = tuple[str, str | None]
@@ -31,11 +33,13 @@ class Rows:
         """What is here first, then what can be downloaded, each in the catalog's order."""
         runtime = self.runtime
         free, best = memory.free_bytes(), measured(runtime)
+        here = (*filter(runtime.locate, runtime.catalog.models), *runtime.beside_catalog())
         pairs = {pair.target.id: pair for pair in reversed(runtime.catalog.pairs)}
         found = {each.spec.id: each for each in runtime.found.found if each.spec is not None}
         specs = (*runtime.catalog.models, *runtime.beside_catalog())
         rows = [
-            self._row(spec, pairs.get(spec.id), found.get(spec.id), free, best) for spec in specs
+            self._row(spec, pairs.get(spec.id), found.get(spec.id), free, best, here)
+            for spec in specs
         ]
         return sorted(rows, key=lambda row: not row["here"])
 
@@ -46,17 +50,19 @@ class Rows:
         found: FoundModel | None,
         free: int,
         best: Mapping[Models, Default],
+        others: Sequence[ModelSpec],
     ) -> View:
         here = self.runtime.locate(spec)
         members = [spec] if pair is None or pair.draft is None else [spec, pair.draft]
         away = [one for one in members if self.runtime.locate(one) is None]
         known = all(one.parameters for one in members)
-        room = memory.fit(*map(ModelSize.of, members), free=free) if known else None
+        room = by_sizes(members, free=free) if known else None
         swept = [default for (target, _), default in best.items() if target == spec.id]
         default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
             "id": spec.id,
-            "name": found.name if found else spec.name,
+            "name": model_title(found.name if found else spec.name),
+            "file": found.name if found else spec.name,
             "note": pair.note if pair else spec.note,
             "pair": pair.id if pair else None,
             "pair_name": pair.name if pair else None,
@@ -77,10 +83,12 @@ class Rows:
             "here": here is not None,
             "missing": human(sum(one.bytes for one in away)) if away else None,
             "broken": any(one.repository is None for one in away),
-            "downloads": [key_of(one) for one in members if one.repository],
+            "downloads": [key_of(spec)] if spec.repository else [],
             "fits": _fits(room),
-            "fit": room.sentence if room else Words.FILES_MISSING,
-            "drafters": self._drafters(spec),
+            "largest": room.room.context if room else 0,
+            "held": Words.held(room) if room else "",
+            "fit": room.room.sentence if room else Words.FILES_MISSING,
+            "draft": self._draft(spec, pair, here is not None, others),
             "speed": default.winner.speedup if default else None,
             "speed_text": str(default) if default else "",
         }
@@ -93,21 +101,19 @@ class Rows:
             return found.place
         return Words.DOWNLOADS if here and self.runtime.models in here.parents else ""
 
-    def _drafters(self, spec: ModelSpec) -> View:
-        """How many fit, by kind, as far as is known at once; ``known`` False where more may."""
-        catalog = self.runtime.catalog
-        heads = {head for pair in catalog.pairs if pair.target.id == spec.id for head in pair.heads}
-        if spec in catalog.models:
-            others = (each for each in catalog.models if each.id != spec.id)
-            by_catalog = {one.id for one in others if why_not_by_catalog(spec, one) is None}
-        else:
-            by_catalog = set()
-        here = (*filter(self.runtime.locate, catalog.models), *self.runtime.beside_catalog())
-        compared = self.runtime.found.compared(spec, here)
-        fitting = {choice.spec.id for choice in compared.choices if choice.fits}
-        is_here = self.runtime.locate(spec) is not None
-        known = is_here and not compared.pending and not self.runtime.found.heads
-        return {"drafts": len(by_catalog | fitting), "heads": len(heads), "known": known}
+    def _draft(
+        self, spec: ModelSpec, pair: Pairing | None, here: bool, others: Sequence[ModelSpec]
+    ) -> View:
+        """The ``name`` and ``id`` of what is loaded with it where nobody chooses, "" for none. ``known``
+        False while what could draft is still being compared."""
+        if pair is not None or not here:
+            draft = None if pair is None else pair.draft
+            return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}
+        small = [one for one in others if one.bytes <= MOST * spec.bytes]
+        compared = self.runtime.found.compare(spec, small)
+        best = self.runtime.best_draft(spec, compared.choices)
+        known = best is not None or not compared.pending
+        return {"name": _beside(spec, best), "id": best.id if best else "", "known": known}
 
 
 def measured(runtime: Runtime) -> dict[Models, Default]:
@@ -115,12 +121,21 @@ def measured(runtime: Runtime) -> dict[Models, Default]:
     found: dict[Models, Default] = {}
     for key, default in Defaults(runtime.data_dir).all().items():
         try:
-            target, draft = json.loads(key)[:2]
+            target, draft = parse_json(key)[:2]
             found[target, draft] = default
         except (ValueError, TypeError):
             continue  # of an older version, which named folders alone
     return found
 
 
-def _fits(fit: MemoryFit | None) -> str | None:
-    return None if fit is None else "yes" if fit.fits else "part" if fit.context else "no"
+def _beside(target: ModelSpec, draft: ModelSpec | None) -> str:
+    """What a draft is called in the row of its target: "0.5B"."""
+    if draft is None:
+        return ""
+    return title(f"{target.name} + {draft.name}").removeprefix(f"{model_title(target.name)} + ")
+
+
+def _fits(found: Forecast | None) -> str | None:
+    if found is None:
+        return None
+    return "yes" if found.room.fits else "part" if found.room.context else "no"

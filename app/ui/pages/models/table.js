@@ -1,11 +1,13 @@
 // All models in a table that can be filtered and sorted; under a row its downloads and, when asked, its card.
 
+import { pageLink } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
+import { Places } from "./add.js";
 import { Details } from "./details.js";
 import { say } from "./words.js";
 
 const FIT_ORDER = { yes: 0, part: 1, no: 2 };
-const NONE = { text: "", where: "", size: "", licence: "", fits: false, drafters: false };
+const NONE = { text: "", where: "", size: "", licence: "", fits: false, draft: false };
 
 // What rows are sorted by; null stands last in either direction.
 const KEYS = {
@@ -13,8 +15,7 @@ const KEYS = {
   parameters: (row) => row.parameters || null,
   bytes: (row) => row.bytes || null,
   fits: (row) => FIT_ORDER[row.fits] ?? null,
-  drafters: (row) => -(row.drafters.drafts + row.drafters.heads),
-  speed: (row) => (row.speed === null ? null : -row.speed),
+  draft: (row) => row.draft.name.toLowerCase() || null,
   licence: (row) => row.licence || null,
 };
 
@@ -32,9 +33,10 @@ export class Table {
     this.head = h("tr");
     this.body = h("tbody");
     this.problems = h("div");
+    this.places = new Places(page);
     const again = h("button", { class: "ft-button small", type: "button", dataset: { action: "again" }, on: { click: () => page.refresh({ again: true }) } }, say.again);
     this.node = h("section", { class: "models-section", "aria-label": say.models },
-      h("div", { class: "cards-head" }, h("h2", {}, say.models), this.count, again), this.filters(), this.problems,
+      h("div", { class: "cards-head" }, h("h2", {}, say.models), this.count, again, this.places.button), this.places.node, this.filters(), this.problems,
       h("div", { class: "table-box" }, h("table", { class: "models-table" }, h("thead", {}, this.head), this.body)));
   }
 
@@ -49,7 +51,7 @@ export class Table {
     this.size = first(pick("size", say.size, say.sizes));
     this.licence = pick("licence", say.licence, { "": say.anyLicence });
     const check = (name, label, on = () => {}) => h("label", { class: "check" }, h("input", { type: "checkbox", name, on: { change: (e) => ((this.filter[name] = e.target.checked), on(e.target.checked), changed()) } }), label);
-    this.checks = [check("fits", say.fitsOnly), check("drafters", say.draftersOnly, (wanted) => wanted && this.page.refresh({ compare: true }))];
+    this.checks = [check("fits", say.fitsOnly), check("draft", say.draftOnly)];
     this.reset = h("button", { class: "ft-link", type: "button", hidden: true, on: { click: () => this.clear() } }, say.clear);
     return h("div", { class: "filters", role: "search" }, this.text, this.where, this.size, this.licence, ...this.checks, this.reset);
   }
@@ -65,6 +67,7 @@ export class Table {
 
   show(table) {
     this.looking = table.looking;
+    this.places.show(table);
     const shown = JSON.stringify([table.rows, table.problems, table.looking]);
     if (shown === this.shown) return;
     this.shown = shown;
@@ -77,14 +80,14 @@ export class Table {
   }
 
   wanted(row) {
-    const { text, where, size, licence, fits, drafters } = this.filter;
-    const words = [row.name, row.id, row.source, row.path ?? "", ...row.pairs].join(" ").toLowerCase();
+    const { text, where, size, licence, fits, draft } = this.filter;
+    const words = [row.name, row.file, row.id, row.source, row.path ?? "", ...row.pairs].join(" ").toLowerCase();
     return text.split(/\s+/).every((part) => words.includes(part))
       && (!where || row.here === (where === "here"))
       && (!size || (row.bytes > 0 && row.bytes <= Number(size) * 1e9))
       && (!licence || row.licence === licence)
-      && (!fits || row.fits === "yes")
-      && (!drafters || row.drafters.drafts + row.drafters.heads > 0);
+      && (!fits || row.fits === "yes" || row.fits === "part")
+      && (!draft || row.draft.name);
   }
 
   sorted(rows) {
@@ -105,7 +108,7 @@ export class Table {
     const focused = document.activeElement?.dataset?.focus;
     this.drawHead();
     this.body.replaceChildren(...rows.flatMap((row) => this.pair(row)),
-      rows.length ? "" : h("tr", {}, h("td", { class: "nothing", colspan: "8" }, say.nothing)));
+      rows.length ? "" : h("tr", {}, h("td", { class: "nothing", colspan: "7" }, say.nothing)));
     if (focused) this.node.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
     this.page.mark();
   }
@@ -124,18 +127,16 @@ export class Table {
   // A model's row, and the one under it for what is more than a line.
   pair(row) {
     const opened = this.open.has(row.id);
-    const under = h("tr", { class: "under", dataset: { target: row.id } }, h("td", { colspan: "8" }, this.transfersOf(row), opened ? this.card(row).node : null));
+    const under = h("tr", { class: "under", dataset: { target: row.id } }, h("td", { colspan: "7" }, this.transfersOf(row), opened ? this.card(row).node : null));
     const cell = (name, ...children) => h("td", { class: name, dataset: { label: say.columns[name] } }, ...children);
-    const { drafts, heads, known } = row.drafters;
-    const drafters = say.drafters(drafts, heads);
+    const faster = row.speed === null ? null : h("span", { class: "tag good", title: row.speed_text }, `${row.speed.toFixed(2)}x`);
     return [h("tr", { class: "model-row", dataset: { target: row.id } },
       h("th", { scope: "row", class: "name" }, this.nameOf(row, opened)),
       cell("parameters", row.parameters_text || "–"), cell("bytes", row.size || "–"),
-      cell("fits", h("span", { class: `fit ${row.fits ?? ""}`, title: row.fit }, say.fitMarks[row.fits] ?? say.unknown)),
-      cell("drafters", known ? drafters : h("span", { title: say.moreHint }, say.more(drafters))),
-      cell("speed", row.speed === null ? h("span", { class: "hint", title: say.untriedHint }, say.untried) : h("span", { title: row.speed_text }, `${row.speed.toFixed(2)}x`)),
+      cell("fits", h("span", { class: `fit ${row.fits ?? ""}`, title: row.fit }, say.fits[row.fits]?.(row.held, row.largest) ?? "–")),
+      cell("draft", h("span", { title: say.draftHint }, row.draft.known ? row.draft.name || say.noDraft : say.comparingOne), faster && " ", faster),
       cell("licence", row.licence || "–", row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
-      cell("action", this.action(row))), under];
+      cell("action", ...[this.action(row)].flat())), under];
   }
 
   transfersOf(row) {
@@ -156,7 +157,7 @@ export class Table {
       this.draw();
     };
     return h("div", { class: "name-box" },
-      h("button", { class: "details-of", type: "button", "aria-expanded": String(opened), "aria-label": say.details(row.name), dataset: { focus: `row ${row.id}` }, on: { click: toggle } },
+      h("button", { class: "details-of", type: "button", "aria-expanded": String(opened), "aria-label": say.details(row.name), title: row.file, dataset: { focus: `row ${row.id}` }, on: { click: toggle } },
         h("span", { class: "turner", "aria-hidden": "true" }, opened ? "▾" : "▸"),
         h("span", { class: "model-name" }, slash ? h("span", { class: "owner" }, row.name.slice(0, slash)) : null, row.name.slice(slash))),
       h("span", { class: "loaded-tag" }, say.loadedNow), ...tags.map((text) => h("span", { class: "tag place" }, text)));
@@ -166,8 +167,8 @@ export class Table {
     if (row.missing && !row.broken) {
       return h("button", { class: "ft-button small", type: "button", title: say.downloadHint(row.pair_name ?? row.name), dataset: { focus: `act ${row.id}`, download: row.id }, on: { click: () => this.page.download(asked(row)) } }, say.download(row.missing));
     }
-    const load = () => this.page.open(row.pair ? { pair: row.pair } : { target: row.id });
-    return h("button", { class: "ft-button small primary", type: "button", "aria-label": `${say.load} ${row.pair_name ?? row.name}`, dataset: { focus: `act ${row.id}`, open: row.id }, on: { click: load } }, say.load);
+    const load = () => this.page.open({ ...(row.pair ? { pair: row.pair } : { target: row.id }), context: this.cards.get(row.id)?.bar.context });
+    return [pageLink("chat", say.chatWith, "ft-button small chat-with"), h("button", { class: "ft-button small primary", type: "button", "aria-label": `${say.load} ${row.pair_name ?? row.name}`, dataset: { focus: `act ${row.id}`, open: row.id }, on: { click: load } }, say.load)];
   }
 
   // The page came into sight.

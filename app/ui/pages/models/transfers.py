@@ -24,7 +24,7 @@ class TransfersBackend:
     def look_up(self, data: View) -> View:
         """What of a repository can be downloaded."""
         try:
-            found = hub.look_up(str(data.get("repository") or ""))
+            found = hub.look_up(str(data.get("repository") or ""), self._runtime.models)
         except ForetokenError as error:
             return {"error": str(error), "needs_token": isinstance(error, TokenNeeded)}
         free = memory.free_bytes()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from app.measuring import CHATS, behind, last_prompts
 from app.runtime import Runtime
@@ -15,7 +14,8 @@ from app.ui.names import title
 from app.ui.pages.race.course import Course
 from app.ui.pages.race.places import look, methods_of, places, rules_of
 from app.ui.pages.race.racing import Racing
-from app.ui.settings import Settings, whole
+from app.ui.settings import Settings, decimal, whole
+from app.ui.speeds import DRAFT
 from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Loaded, LoadRequest
@@ -23,7 +23,7 @@ from engine.bench import prompts
 from engine.bench.paired import PAIRS
 from engine.bench.prompts import Prompt, first_of_each
 from engine.errors import InvalidRequest, NotLoaded
-from engine.request import MAX_DEPTH, Control
+from engine.request import MAX_DEPTH, PLAIN, Control
 
 PAGE = "race"
 ONE, SET = "prompt", "set"
@@ -80,6 +80,17 @@ class RaceBackend:
         number = self.measurements.start(PAGE, Racing(course, count), data)
         self._course, self._data = course, data
         return {"number": number}
+
+    def raced(self, target: str, draft: str) -> float | None:
+        """How many times as fast as plain decoding the last race measured this draft to be, by ids."""
+        course, race = self._course, self._course and self._course.race
+        if course is None or not race or race.estimate is None or race.contest.places:
+            return None
+        contest, loaded, median = race.contest, course.loaded, race.estimate.median
+        sides = [contest.base.speculation.proposer, contest.rival.speculation.proposer]
+        if (loaded.target_id, loaded.draft_id) != (target, draft) or {*sides} != {PLAIN, DRAFT}:
+            return None
+        return median if sides[0] == PLAIN else 1 / median
 
     def more(self, data: View) -> View:
         """Five more pairs of the last race. Raises ForetokenError."""
@@ -167,17 +178,8 @@ def settings_of(own: Settings, side: View) -> Settings:
         controller=Control.AUTO if depth == Control.AUTO else Control.FIXED,
         depth=own.depth if depth == Control.AUTO else whole("depth", depth) or 0,
         acceptance=str(side["rule"]),
-        temperature=_temperature(side["temperature"]),
+        temperature=decimal("temperature", side["temperature"]),
     )
-
-
-def _temperature(value: Any) -> float:
-    try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise InvalidRequest(
-            "temperature", f"temperature is {value!r}; it must be a number from 0 to 5."
-        ) from error
 
 
 def _set() -> list[Prompt]:

@@ -36,12 +36,14 @@ class RacePage {
     this.all = h("details", {}, h("summary", {}, say.pairs), h("div", { class: "scrolls" }, this.table_()));
     this.said = h("p", { class: "race-words" });
     this.parting = h("section", { class: "parting", hidden: true, "aria-label": say.parting });
-    this.result = h("section", { class: "panel race-result", hidden: true }, this.verdict, this.about, this.dots, this.certainty, h("div", { class: "buttons" }, this.more), this.all, this.said, this.parting);
+    this.replay = h("div", { hidden: true });
+    this.result = h("div", { class: "race-result", hidden: true },
+      h("section", { class: "panel" }, this.verdict, this.certainty, this.about), this.replay,
+      h("section", { class: "panel" }, this.dots, h("div", { class: "buttons" }, this.more), this.all, this.said, this.parting));
     this.lanes = Object.fromEntries(SIDES.map((side) => [side, new Lane(side)]));
     this.replies = h("section", { hidden: true, class: "race-replies" }, h("h2", {}, say.said), h("div", { class: "race-lanes" }, ...SIDES.map((side) => this.lanes[side].node)));
-    this.replay = h("div", { hidden: true });
     element.querySelector(".ft-race").append(h("div", { class: "measuring" },
-      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.notes, this.result, this.replies, this.replay));
+      h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.notes, this.result, this.replies));
     onProposed((race) => this.propose(race));
     followOffers(this, server);
   }
@@ -212,7 +214,8 @@ class RacePage {
   }
 
   begun(told) {
-    const { names, pairs, notes } = told;
+    const { names, pairs, notes, compared } = told;
+    this.compared = compared;
     this.about.textContent = say.about(told);
     this.notes.replaceChildren(...notes.map((text) => h("li", {}, text)));
     this.notes.hidden = !notes.length;
@@ -245,7 +248,7 @@ class RacePage {
     if (found.median !== null) this.dots.replaceChildren(h("figcaption", { class: "hint" }, say.ratio), chart(this.pairs.map((pair) => pair.ratio), found, say));
     this.table.replaceChildren(...this.pairs.map((pair, i) => h("tr", { dataset: { pair: String(i + 1) } },
       h("td", {}, String(i + 1)), h("td", {}, speed(pair.base_tokens_per_s)), h("td", {}, speed(pair.rival_tokens_per_s)), h("td", {}, say.times(pair.ratio)),
-      h("td", {}, percent(pair.acceptance_rate)), h("td", {}, pair.same_words ? say.same : say.differ))));
+      h("td", {}, percent(pair.acceptance_rate)), h("td", {}, this.compared ? (pair.same_words ? say.same : say.differ) : "–"))));
   }
 
   table_() {
@@ -273,8 +276,9 @@ class RacePage {
   }
 
   words({ different, promised, told, divergence }) {
-    this.said.replaceChildren(different ? "" : "✓ ", told.split(" First at token")[0]);
-    this.said.className = `race-words ${different ? (promised ? "differ" : "may") : "same"}`;
+    const kind = this.compared && !different ? "same" : promised ? "differ" : "may";
+    this.said.replaceChildren(kind === "same" ? "✓ " : "", told.split(" First at token")[0]);
+    this.said.className = `race-words ${kind}`;
     this.said.dataset.identical = String(!different);
     this.parting.hidden = !divergence;
     if (divergence) this.parting.replaceChildren(...this.inspected(divergence));

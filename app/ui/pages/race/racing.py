@@ -10,8 +10,7 @@ from app.ui.pages.race.course import Course, Opening
 from app.ui.view import View
 from app.ui.words import Words
 from engine.bench import divergence, race_report
-from engine.bench.paired import Estimate
-from engine.bench.race import Contest, Pair, Race, Run, Side
+from engine.bench.race import Pair, Race, Run, Side
 from engine.errors import ForetokenError, LoadCancelled
 from engine.events import Event, Finished
 from engine.loading.hub import DownloadCancelled
@@ -22,8 +21,9 @@ class Racing:
     """So many more pairs of a race. Its feed tells::
 
         opening   said, done: a share, or null; what the base runs on is opened
-        begun     names, promised, prompts, pairs (as below, those before), notes: sentences,
-                  max_tokens and seed of both sides; before opening, too, where there are pairs
+        begun     names, compared: whether words are, prompts, pairs (as below, those before),
+                  notes: sentences, max_tokens and seed of both sides; before opening, too, where
+                  there are pairs
         run       side, pair (null: to warm up) of how many, prompt, done and total of runs
         pair      ratio, the sides' speeds, words equal or not
         standing  median, low, high, favours, and what they mean in words
@@ -83,7 +83,7 @@ class Racing:
             {
                 "t": "begun",
                 "names": race_report.names(contest),
-                "promised": contest.promises_words,
+                "compared": contest.compares_words,
                 "prompts": [prompt.turns[-1] for prompt in contest.prompts if prompt.turns],
                 "pairs": [race_report.pair_json(pair) for pair in race.pairs],
                 "notes": self._course.notes,
@@ -120,7 +120,7 @@ class Racing:
         self._stand(race)
 
     def _stand(self, race: Race) -> None:
-        self.feed.append(standing(race.estimate, race.contest))
+        self.feed.append(standing(race))
 
     def _words(self, race: Race) -> None:
         """Whether both said the same; where they did not and must, what the target says of it."""
@@ -140,14 +140,15 @@ class Racing:
         )
 
 
-def standing(found: Estimate | None, contest: Contest) -> View:
+def standing(race: Race) -> View:
     """What the pairs tell so far."""
+    found, contest, noise = race.estimate, race.contest, race.noise
     return {
         "t": "standing",
         "median": found and found.median,
         "low": found and found.low,
         "high": found and found.high,
-        "favours": race_report.favours(found, contest) or 0,
-        "verdict": race_report.verdict(found, contest),
-        "certainty": race_report.certainty(found) if found else "",
+        "favours": race_report.favours(found, contest, noise) or 0,
+        "verdict": race_report.verdict(found, contest, noise),
+        "certainty": race_report.certainty(found, noise) if found else "",
     }

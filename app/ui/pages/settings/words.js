@@ -8,7 +8,7 @@ export const say = {
   startHint: "What computes counts from the next load on. What the command line states goes before all of it.",
   start: "Begin with",
   starts: {
-    shipped: () => "Pip, which comes with the app",
+    pip: () => "Pip, which comes with the app",
     last: (pair) => `The pair that was loaded last${pair ? ` (now ${pair})` : ""}`,
     chosen: (pair) => pair,
     now: (pair) => `${pair}, which is loaded now`,

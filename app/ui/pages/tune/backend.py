@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,13 +13,16 @@ from app.runtime import Runtime
 from app.store import Store
 from app.ui.feed import Feed
 from app.ui.measurements import Measurements
+from app.ui.pages.race.racing import standing
 from app.ui.settings import whole
 from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Loaded
 from engine.bench import prompts, sweep
 from engine.bench.answering import Stop
+from engine.bench.paired import PAIRS, Estimate
 from engine.bench.prompts import ALL, Prompt, first_of_each
+from engine.bench.race import Contest, Race, Run
 from engine.bench.sweep import Plan, Result, Row
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 from engine.request import MAX_DEPTH, PLAIN, Control, Speculation
@@ -30,11 +34,22 @@ DEPTHS = (2, 4, 8)
 EFFORTS = {"quick": (1, 64, 1), "thorough": (3, 160, 3)}
 """Repeats, tokens a reply at most, and prompts of each kind of the bench's set."""
 
+_SLOWER = 2
+"""About how many times as long a reply of a sweep takes as one by the fastest method."""
+
 
 class TuneBackend:
     """Sweeps of one running app."""
 
-    def __init__(self, runtime: Runtime, store: Store, measurements: Measurements) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        store: Store,
+        measurements: Measurements,
+        speed: Callable[[], float | None] = lambda: None,
+    ) -> None:
+        """``speed``: tokens/s of the loaded pair's latest replies, where there were any."""
+        self.speed = speed
         self.runtime, self.store, self.measurements = runtime, store, measurements
         self.defaults = Defaults(runtime.data_dir)
         self._tuning: Tuning | None = None
@@ -57,10 +72,29 @@ class TuneBackend:
 
     def start(self, data: View) -> View:
         """A new sweep; the number to follow it by. Raises ForetokenError."""
+        loaded = self._loaded()
+        plan, asked = self._planned(data, loaded)
+        tuning = Tuning(self.runtime, loaded, plan, asked)
+        number = self.measurements.start(PAGE, tuning, data)
+        self._tuning = tuning
+        return {"number": number}
+
+    def forecast(self, data: View) -> View:
+        """About how many seconds that would take; None where no reply has told a speed yet. Raises
+        ForetokenError."""
+        plan, asked = self._planned(data, self._loaded())
+        speed, replies = self.speed(), len(asked) + plan.replies(len(asked)) + _race_replies(asked)
+        return {"seconds": _SLOWER * replies * plan.max_tokens / speed if speed else None}
+
+    def _loaded(self) -> Loaded:
         loaded = self.runtime.engine.loaded
         if loaded is None:
             raise NotLoaded(Words.NOT_LOADED)
         check_tunable(loaded)
+        return loaded
+
+    def _planned(self, data: View, loaded: Loaded) -> tuple[Plan, list[Prompt]]:
+        """What is measured, on which prompts. Raises InvalidRequest."""
         effort = str(data.get("effort"))
         repeats, max_tokens, of_each = EFFORTS.get(effort, EFFORTS["quick"])
         chosen = tuple(sweep.settings(_offered(loaded, data["methods"]), _depths(data["depths"])))
@@ -68,11 +102,7 @@ class TuneBackend:
         asked = [one for name in data["sources"] for one in found.get(str(name), ())]
         if not asked:
             raise InvalidRequest("prompts", Words.TUNE_NO_PROMPTS)
-        plan = Plan(chosen, max_tokens=max_tokens, repeats=repeats)
-        tuning = Tuning(self.runtime, loaded, plan, asked)
-        number = self.measurements.start(PAGE, tuning, data)
-        self._tuning = tuning
-        return {"number": number}
+        return Plan(chosen, max_tokens=max_tokens, repeats=repeats), asked
 
     def stop(self, data: View | None = None) -> bool:
         self.measurements.stop(PAGE)
@@ -87,7 +117,9 @@ class TuneBackend:
         tuning = self._measured()
         if self.runtime.engine.loaded is not tuning.loaded:
             raise InvalidRequest("pair", Words.TUNE_OTHER_PAIR)
-        return {"kept": str(keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result))}
+        median = tuning.confirmed.median if tuning.confirmed else None
+        kept = keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result, median)
+        return {"kept": str(kept)}
 
     def forget(self, data: View | None = None) -> View:
         """The loaded pair has no measured default from then on. Raises ForetokenError."""
@@ -116,11 +148,13 @@ class TuneBackend:
 
 
 class Tuning:
-    """One sweep. Its feed tells::
+    """One sweep, and then a race of its winner against plain decoding: the best of many single shots is
+    partly luck. Its feed tells::
 
     begun      settings: [[method, depth], ...], prompts of each kind
     progress   done and total answers, left_s: seconds still to go, where that is known
     result     kinds, rows: {"method depth": {kind: figures}}, winners by kind, divergences, left_out
+    confirmed  how that race stands, as ``standing`` of the race page
     rest       stopped: whether it was ended before its time
     """
 
@@ -129,8 +163,11 @@ class Tuning:
         self.feed = Feed()
         self.loaded, self.result = loaded, Result((), {})
         self._engine, self._plan, self._asked = runtime.engine, plan, asked
+        self.confirmed: Estimate | None = None
         self._stop = Stop()
+        self._race: Race | None = None
         self._began = time.monotonic()
+        self._done = self._total = 0  # replies
 
     @property
     def facts(self) -> View:
@@ -145,6 +182,8 @@ class Tuning:
 
     def stop(self) -> None:
         self._stop.now()
+        if self._race is not None:
+            self._race.cancel()
 
     def run(self) -> None:
         """See ``app.ui.measurements.Measurement``."""
@@ -163,17 +202,34 @@ class Tuning:
                     stop=self._stop,
                 )
             )
-            stopped = self.result.stopped
+            stopped = self.result.stopped or not self._confirm()
         finally:
             self.feed.append({"t": "rest", "stopped": stopped})
 
     def _progressed(self, done: int, total: int) -> None:
         if self._engine.loaded is not self.loaded:
             raise ForetokenError(Words.MEASURED_PAIR_GONE)
+        self._done, self._total = done, total + _race_replies(self._asked)
         took = time.monotonic() - self._began
-        self.feed.append(
-            {"t": "progress", "done": done, "total": total, "left_s": took / done * (total - done)}
-        )
+        left = took / done * (self._total - done)
+        self.feed.append({"t": "progress", "done": done, "total": self._total, "left_s": left})
+
+    def _raced(self, run: Run) -> None:
+        self._progressed(self._done + 1, self._total - _race_replies(self._asked))
+
+    def _confirm(self) -> bool:
+        """Races the winner against plain decoding; False where that was stopped."""
+        best, plan = sweep.winners(self.result)[ALL], self._plan
+        if best.setting == sweep.PLAIN_SETTING:
+            return True
+        plain = plan.way(sweep.PLAIN_SETTING, best.temperature)
+        contest = Contest(plain, plan.way(best.setting, best.temperature), self.result.prompts)
+        race = self._race = Race(self._engine, contest)
+        if self._stop.stopped or not race.run(contest.pairs, on_run=self._raced):
+            return False
+        self.confirmed = race.estimate
+        self.feed.append({**standing(race), "t": "confirmed"})
+        return True
 
     def _took(self, result: Result) -> None:
         self.result = result
@@ -187,6 +243,11 @@ class Tuning:
                 "left_out": sum(result.left_out.values()),
             }
         )
+
+
+def _race_replies(asked: list[Prompt]) -> int:
+    """Replies of the race behind a sweep: both sides' pairs, and one each to warm up."""
+    return 2 * (max(PAIRS, len(asked)) + 1)
 
 
 def _figures(row: Row) -> View:

@@ -21,6 +21,7 @@ def tune_page(backend: TuneBackend, *shared: Callable[[View], Any]) -> None:
             functions=(
                 *shared,
                 backend.offer,
+                backend.forecast,
                 backend.start,
                 backend.stop,
                 backend.follow,

@@ -13,10 +13,10 @@ class TunePage {
   constructor({ element, server }) {
     this.server = server;
     this.following = new Following(server, (events) => events.forEach((event) => this.take(event)), (text) => this.fail(text), () => this.begin());
-    this.form = h("form", { class: "panel", "aria-label": say.start, on: { submit: (event) => (event.preventDefault(), this.start()) } });
+    this.form = h("form", { class: "panel", "aria-label": say.start(null), on: { submit: (event) => (event.preventDefault(), this.start()), change: () => this.forecast() } });
     this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.now = h("span", { class: "tune-now" });
-    this.bar = h("progress", { max: 1, "aria-label": say.start });
+    this.bar = h("progress", { max: 1, "aria-label": say.start(null) });
     this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
     this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
     this.use = h("button", { class: "ft-button primary", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
@@ -25,9 +25,11 @@ class TunePage {
     this.export = h("button", { class: "ft-button", type: "button", dataset: { act: "export" }, on: { click: () => this.save() } }, say.export);
     this.kept = h("p", { class: "tune-kept" }); // which `standing` says aloud
     this.notes = h("div", { class: "tune-notes" });
+    this.verdict = h("p", { class: "tune-verdict" });
+    this.certainty = h("p", { class: "hint" });
     this.map = h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": say.map });
-    this.buttons = h("div", { class: "buttons" }, this.use, this.export);
-    this.result = h("section", { class: "panel tune-result", hidden: true }, h("h2", {}, say.map), h("p", { class: "hint" }, say.mapHint), this.map, this.notes, this.buttons, h("p", { class: "hint" }, say.useHint), this.kept);
+    this.buttons = h("div", { class: "buttons" }, this.use, this.export, h("span", { class: "hint" }, say.useHint));
+    this.result = h("section", { class: "panel tune-result", hidden: true }, this.verdict, this.certainty, this.buttons, this.kept, h("h2", {}, say.map), h("p", { class: "hint" }, say.mapHint), this.map, this.notes);
     element.querySelector(".ft-tune").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result));
     followOffers(this, server);
@@ -50,14 +52,24 @@ class TunePage {
     const number = (depth) => h("label", { class: "number" }, h("input", { type: "checkbox", name: "depth", value: String(depth), checked: (asked?.depths ?? offer.chosen).includes(depth) }), String(depth));
     this.form.replaceChildren(
       this.standing,
+      h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start(null)), h("span", { class: "hint" }, say.startHint)),
+      h("details", { open: this.opened, on: { toggle: (event) => (this.opened = event.target.open) } }, h("summary", {}, say.choose), h("div", { class: "tune-choices" },
       h("fieldset", {}, h("legend", {}, say.on), h("div", { class: "choices" }, ...sets)),
       h("fieldset", {}, h("legend", {}, say.methods), h("div", { class: "choices" }, ...offer.methods.map((each) => choice("checkbox", "method", each.name, each.name, each.about, { checked: asked ? asked.methods.includes(each.name) : true })))),
       h("fieldset", {}, h("legend", {}, say.depths), h("div", { class: "numbers" }, ...offer.depths.map(number)), h("p", { class: "hint" }, say.depthsHint)),
       h("fieldset", {}, h("legend", {}, say.effort), h("div", { class: "choices" },
-        ...Object.entries(say.efforts).map(([id, [title, hint]]) => choice("radio", "effort", id, title, hint, { checked: id === (asked?.effort ?? "quick") })))),
-      h("div", { class: "buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start)));
+        ...Object.entries(say.efforts).map(([id, [title, hint]]) => choice("radio", "effort", id, title, hint, { checked: id === (asked?.effort ?? "quick") })))))));
     this.tellDefault(offer.kept);
     this.rested();
+    this.forecast();
+  }
+
+  // How long it would take, as far as replies have told how fast they are.
+  async forecast() {
+    const asked = this.asked();
+    const button = this.form.querySelector("[data-act=start]");
+    const found = await answered(this.server.forecast(asked)).catch(() => ({ seconds: null })); // what is wrong is said at the start
+    button.textContent = say.start(found.seconds);
   }
 
   // What the pair's default is, and a way to have none.
@@ -74,9 +86,12 @@ class TunePage {
 
   start() {
     this.fail("");
+    return this.following.start(this.server.start(this.asked()), () => this.begin());
+  }
+
+  asked() {
     const given = new FormData(this.form);
-    const asked = { sources: given.getAll("source"), methods: given.getAll("method"), depths: given.getAll("depth").map(Number), effort: given.get("effort") };
-    return this.following.start(this.server.start(asked), () => this.begin());
+    return { sources: given.getAll("source"), methods: given.getAll("method"), depths: given.getAll("depth").map(Number), effort: given.get("effort") };
   }
 
   // ---- a sweep
@@ -85,6 +100,7 @@ class TunePage {
     this.running = true;
     this.fail("");
     this.result.hidden = true;
+    this.verdict.textContent = this.certainty.textContent = "";
     this.kept.textContent = "";
     this.now.textContent = say.begins;
     this.bar.removeAttribute("value");
@@ -104,6 +120,10 @@ class TunePage {
       this.bar.value = event.done / event.total;
     } else if (event.t === "result") {
       this.show(event);
+    } else if (event.t === "confirmed") {
+      this.verdict.textContent = event.verdict;
+      this.certainty.textContent = event.certainty;
+      if (event.favours > 0) this.use.textContent = say.use(this.won, event.median);
     } else if (event.t === "rest") {
       this.running = false;
       if (event.stopped && !this.result.hidden) this.notes.append(h("p", { class: "hint" }, say.stopped));
@@ -120,7 +140,8 @@ class TunePage {
     if (!rows.length) return;
     this.result.hidden = false;
     this.map.replaceChildren(heatmap(rows, kinds, say));
-    this.use.textContent = say.use(winners.all);
+    this.won = winners.all;
+    this.use.textContent = say.use(this.won, null);
     this.notes.replaceChildren(
       ...(divergences ? [h("p", { class: "ft-error" }, say.divergences(divergences))] : []),
       ...(leftOut ? [h("p", { class: "hint" }, say.leftOut(leftOut))] : []));

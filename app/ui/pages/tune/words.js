@@ -1,30 +1,33 @@
 // Every word that the tune page's script says.
 
 const times = (x) => `${x.toFixed(x < 10 ? 2 : 1)}×`;
-const left = (s) => (s < 90 ? `about ${Math.max(1, Math.round(s))} s left` : `about ${Math.round(s / 60)} min left`);
+const about = (s) => (s < 90 ? `about ${Math.max(1, Math.round(s))} s` : `about ${Math.round(s / 60)} min`);
 
 export const say = {
-  intro: "Which method, and how far ahead, is fastest here? Every one answers your prompts beside plain decoding, on this machine, with the loaded pair.",
-  none: "Load a model first: then its methods can be measured.",
-  on: "On which prompts",
+  intro: "Finds the fastest drafting method and depth for this model on this machine, then races the winner against plain decoding.",
+  none: "Load a model first.",
+  on: "Prompts",
   sets: {
-    chats: (n) => [n ? `My last ${n === 1 ? "prompt" : `${n} prompts`}` : "My last prompts", n ? "From the chats, each with what was said before it" : "There are none in the chats yet"],
+    chats: (n) => [n ? `My last ${n === 1 ? "prompt" : `${n} prompts`}` : "My last prompts", n ? "From your chats, with their context" : "Your chats have none yet"],
     set: () => ["The app's own set", "Questions, tales, JSON, rewriting"],
   },
-  methods: "Methods", depths: "Depths", depthsHint: "Tokens drafted a round. auto, which finds the depth by measuring, is always tried too.",
-  effort: "How thorough",
-  efforts: { quick: ["Quick", "Each once, short replies"], thorough: ["Thorough", "Three times each, longer replies: believe this one"] },
-  start: "Start measuring", stop: "Stop",
-  progress: (e) => `${e.done} of ${e.total} replies, ${left(e.left_s)}`,
+  methods: "Methods", depths: "Depths", depthsHint: "Drafted tokens per round. auto is always included.",
+  effort: "Effort",
+  efforts: { quick: ["Quick", "1 run each, short replies"], thorough: ["Thorough", "3 runs each, longer replies. More reliable."] },
+  choose: "Choose prompts, methods and depths",
+  start: (s) => (s === null ? "Find the fastest" : `Find the fastest (${about(s)})`),
+  startHint: "Close other programs first: they slow some runs and not others.",
+  stop: "Stop",
+  progress: (e) => `${e.done} of ${e.total} replies, ${about(e.left_s)} left`,
   begins: "Warming up",
-  stopped: "Stopped: the figures are of the prompts that every setting has answered.",
-  stoppedEarly: "Stopped before the first prompt was answered by every setting, so there are no figures.",
-  map: "Speed beside plain decoding", mapHint: "A number above 1 is faster than plain. The fastest of each column has a frame.",
-  method: "method", depth: "depth", all: "all", plain: "plain",
-  auto: "auto",
+  stopped: "Stopped. The figures cover the prompts that every setting answered; the winner was not confirmed.",
+  stoppedEarly: "Stopped before the first prompt was answered by every setting, so there is no result.",
+  map: "Speed-up", mapHint: "Compared with plain decoding; above 1 is faster. The fastest of each column is outlined.",
+  method: "method", depth: "depth", all: "all",
   cell: (row) => `${row.method} ${row.depth}, ${row.kind}: ${times(row.speedup)}, ${row.tokens_per_s.toFixed(1)} tokens/s, slowest prompt ${times(row.slowest)}, ${row.prompts} prompts`,
-  use: (won) => (won.method === "none" ? "Use plain decoding: nothing was faster" : `Use ${won.method}, ${won.depth === "auto" ? "auto" : `depth ${won.depth}`}: ${times(won.speedup)}`),
-  useHint: "It becomes the default of this pair on this machine, in chats where nothing else was chosen, in the API and on the command line.",
+  // `confirmed`: its speed-up in the race that followed, where that has a winner.
+  use: (won, confirmed) => (won.method === "none" ? "Use plain decoding: nothing was faster" : `Use ${won.method}, ${won.depth === "auto" ? "auto" : `depth ${won.depth}`}${confirmed ? `: about ${confirmed.toFixed(1)}×` : ""}`),
+  useHint: "Makes this the default for this model.",
   used: (text) => `Kept: ${text}`,
   kept: (text) => `The default of this pair is ${text}.`,
   forget: "Forget it", forgotten: "This pair has no measured default any more.",

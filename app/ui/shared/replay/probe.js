@@ -24,10 +24,9 @@ export function sentence(told) {
 }
 
 function ranking(likeliest) {
-  const most = Math.max(...likeliest.map(([, p]) => p), 1e-9);
   const rows = likeliest.map(([text, p]) => {
     const fill = h("span", { class: "fill" });
-    fill.style.width = `${Math.max(2, (100 * p) / most)}%`;
+    fill.style.width = `${Math.max(2, 100 * p)}%`;
     return h("li", {}, token(text), h("span", { class: "track" }, fill), h("b", {}, percent(p)));
   });
   return [h("div", { class: "probe-head" }, say.likeliest), h("ol", { class: "ranking" }, ...rows)];

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.files import read_json
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.pre_tokenizer import Splitting, splitting
 from engine.models.checkpoints.gguf.token_types import TokenType
@@ -112,7 +113,7 @@ def _json(file: Path, otherwise: Any = None) -> Any:
     if not file.is_file() and otherwise is not None:
         return otherwise
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        return read_json(file)
     except (OSError, ValueError) as error:
         raise ModelError(
             f"{file} cannot be read: {error}. Only tokenizers of the fast kind (tokenizer.json) are "

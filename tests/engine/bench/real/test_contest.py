@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.prompts import ALL, read
+from engine.bench.real import contest as contest_module
 from engine.bench.real import summary
 from engine.bench.real.case import SHIPPED
 from engine.bench.real.chart import chart
@@ -20,6 +21,7 @@ from engine.bench.real.contest import (
     Case,
     Method,
     Program,
+    Record,
     Reply,
     Result,
     Setting,
@@ -166,6 +168,42 @@ def test_the_shipped_prompts_are_of_four_kinds_and_one_edits_sixty_lines() -> No
     assert {prompt.kind for prompt in prompts} == {"code", "chat", "json", "rewrite"}
     edits = [prompt.turns[0] for prompt in prompts if prompt.kind == "rewrite"]
     assert max(text.partition("```python\n")[2].count("\n") for text in edits) >= 60
+
+
+def test_each_turn_is_told_as_soon_as_it_is_over() -> None:
+    """Ten minutes passed without a word."""
+    log: list[str] = []
+    ours = Told("ours", {PLAIN: (10, 10)}, log=log)
+    broken = Told("broken", {PLAIN: (5,)}, log=log, fails_in_repeat=0)
+
+    def told(turn: Sequence[Record] | Absence) -> None:
+        log.append(f"-{turn.name}" if isinstance(turn, Absence) else f"-{turn[0].engine}")
+
+    run((ours, broken), PROMPTS, CASE, 2, Path(), on_turn=told)
+    assert log == ["ours", "-ours", "broken", "-broken", "ours", "-ours"]
+
+
+def test_no_turn_begins_that_would_end_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn takes ten seconds of a clock that starts alone move."""
+    now = 0.0
+    monkeypatch.setattr(contest_module, "perf_counter", lambda: now)
+
+    class Slow(Told):
+        def start(self, case: Case, log: Path) -> Told:
+            nonlocal now
+            now += 10
+            return super().start(case, log)
+
+    line_up = [Slow("ours", {PLAIN: (9,) * 3})]
+    line_up += [Slow("theirs", {PLAIN: (9,) * 3}, variant=f" {number}") for number in range(3)]
+    result = run(line_up, PROMPTS, CASE, 3, Path(), seconds=35)
+    assert [one.started for one in line_up] == [1, 1, 1, 0]
+    for one in line_up:
+        one.started = 0
+    result = run(line_up, PROMPTS, CASE, 3, Path(), seconds=5)
+    assert [one.started for one in line_up] == [1, 1, 0, 0]  # else nothing would be compared
+    absent = result.absent[-1]
+    assert absent.name == "theirs 2" and "--minutes" in absent.reason
 
 
 def test_a_run_that_is_ended_tells_what_it_has_measured() -> None:

@@ -39,6 +39,11 @@ def test_settings_follow_what_the_server_knows() -> None:
     ) == 0
 
 
+def test_usual_settings_are_among_those_of_a_server_of_today() -> None:
+    known = {setting.name for setting, _ in llama_cpp.settings(NEWER, Path("d.gguf"))}
+    assert known > set(llama_cpp.USUAL)
+
+
 def test_its_answers_count_from_the_first_token_on(
     gguf_pair: tuple[Path, Path], tmp_path: Path
 ) -> None:

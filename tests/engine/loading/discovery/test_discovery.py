@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from engine.loading.catalog import local_spec
+from engine.loading import fit
+from engine.loading.catalog import Catalog, local_spec, open_catalog
 from engine.loading.discovery import (
     BackgroundScan,
     FoundModel,
     System,
     drafts_among,
+    is_pseudo,
     models_under,
     scan,
+    with_best_draft,
 )
 from engine.loading.discovery.hugging_face import HUGGING_FACE
 from engine.loading.discovery.llama_cpp import LLAMA_CPP
 from engine.loading.discovery.lm_studio import LM_STUDIO
 from engine.loading.discovery.ollama import OLLAMA
+from engine.loading.drafts import judge_draft
+from engine.loading.forecast import by_sizes
+from engine.loading.request import LoadRequest
+from engine.loading.specs import folder_of
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import write_gguf
+from tests.support.places import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +215,30 @@ def test_links_in_a_circle_hidden_and_deep_folders_are_left_out(
     assert [one.path for one in models_under(tmp_path)] == [tmp_path / "a" / "b" / "small.gguf"]
 
 
+@pytest.mark.skipif(not Path("/proc/self/cwd").exists(), reason="Linux's")
+def test_folders_of_processes_are_not_followed(
+    models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """/proc once listed models by every other process's folder: /proc/10/cwd/model.gguf."""
+    put(models / "small.gguf", tmp_path / "here" / "small.gguf")
+    monkeypatch.chdir(tmp_path / "here")
+    assert not list(models_under(Path("/proc/self")))
+    (tmp_path / "here" / "processes").symlink_to("/proc/self/task")
+    assert [one.path.parent for one in models_under(tmp_path)] == [tmp_path / "here"]
+
+
+@pytest.mark.parametrize(
+    ("real", "pseudo"),
+    [
+        ("/proc", True), ("/proc/1/cwd", True), ("/sys/fs", True), ("/dev", True), ("/dev/fd", True),
+        ("/dev/shm", False), ("/dev/shm/models", False), ("/dev/shmx", True), ("/process", False),
+        ("/models/proc", False), ("/", False),
+    ],
+)  # fmt: skip
+def test_file_systems_of_processes_and_devices_are_known(real: str, pseudo: bool) -> None:
+    assert is_pseudo(real) is pseudo
+
+
 def test_a_model_that_two_places_know_is_listed_once(models: Path, tmp_path: Path) -> None:
     file = put(models / "small.gguf", tmp_path / ".lmstudio/models/a/b/small.gguf")
     link = tmp_path / "own" / "linked.gguf"
@@ -290,3 +324,51 @@ def test_a_cancelled_scan_is_quiet(models: Path, tmp_path: Path) -> None:
     go_on.set()
     assert len(running.wait(60)) == 1
     assert len(told) == 1
+
+
+def settled(request: LoadRequest, home: Path, *folders: Path) -> LoadRequest:
+    return with_best_draft(request, Catalog((), ()), folder_of, linux(home), folders)
+
+
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_a_target_alone_gets_the_best_draft_that_lies_beside_it(tmp_path: Path, kind: str) -> None:
+    """It was loaded without, though the right one stood first in the list."""
+    write_random(tmp_path / "m" / "large", num_hidden_layers=12)
+    write_random(tmp_path / "m" / "small", seed=2, num_hidden_layers=1)
+    target, draft = tmp_path / "m" / "large", tmp_path / "m" / "small"
+    if kind == "file":
+        (tmp_path / "f").mkdir()
+        for one in (target, draft):
+            write_gguf(one, tmp_path / "f" / f"{one.name}.gguf")
+        target, draft = tmp_path / "f" / "large.gguf", tmp_path / "f" / "small.gguf"
+    alone = LoadRequest(target=str(target))
+    assert settled(alone, tmp_path / "home").draft == str(draft)
+    none = replace(alone, draft="")
+    assert settled(none, tmp_path / "home") == none  # a choice, and it is kept
+    assert settled(LoadRequest(target=str(draft)), tmp_path / "home").draft == ""
+
+
+def test_no_draft_is_taken_for_which_there_is_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor one for which the target would be held in fewer bits."""
+    write_random(tmp_path / "large", num_hidden_layers=40)
+    write_random(tmp_path / "small", seed=2, num_hidden_layers=4)
+    alone = LoadRequest(target=str(tmp_path / "large"))
+    needs = by_sizes([local_spec(tmp_path / "large")]).room.needed
+    for free, draft in ((2 * needs, str(tmp_path / "small")), (needs + 1000, "")):
+        monkeypatch.setattr(fit, "free_bytes", lambda free=free: free)
+        assert settled(alone, tmp_path / "home").draft == draft
+
+
+@pytest.mark.skipif("FORETOKEN_REAL_MODELS" not in os.environ, reason="needs the real pair")
+def test_the_real_target_gets_the_real_draft_and_not_pip(tmp_path: Path) -> None:
+    folder = Path(os.environ["FORETOKEN_REAL_MODELS"])
+    large = next(folder.glob("*1.5b*.gguf"))
+    catalog = open_catalog(ROOT / "model_catalog.yaml")
+    request = with_best_draft(
+        LoadRequest(target=str(large)), catalog, folder_of, linux(tmp_path), ()
+    )
+    assert "0.5b" in str(request.draft)
+    pip = judge_draft(local_spec(large), catalog.model("pip"))
+    assert not pip.fits and "4,096" in str(pip.reason)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import DownloadError
 from engine.loading import hub
 from engine.loading.hub import patience
 from tests.engine.loading.hub.conftest import SPEC, failure
@@ -67,3 +68,20 @@ def test_the_network_may_go_in_the_middle(
     assert "what has arrived is kept" in failure(models)
     repository.breaks.clear()
     assert hub.download(SPEC, models)
+
+
+@pytest.mark.parametrize(
+    ("repository", "wanted"),
+    [("maker/Tale-1B-GGUF", "*Q4_K_M*.gguf"), ("maker/Tale-1B", "model*.safetensors")],
+)
+def test_a_look_up_without_a_network_says_what_to_fetch_of_such_a_repository_and_where_to_put_it(
+    repository: str, wanted: str, monkeypatch: pytest.MonkeyPatch, models: Path
+) -> None:
+    """For GGUF files it told to fetch safetensors, which brings no weights, and named no place."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(DownloadError) as failed:
+        hub.look_up(repository, models)
+    said = str(failed.value)
+    assert f"what {repository} holds is not known" in said
+    assert f"hf download {repository} " in said and f'--include "{wanted}"' in said
+    assert said.endswith(f"copy that folder to {models / repository.replace('/', '--')}")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from jinja2.exceptions import SecurityError, TemplateError
 
+from engine.errors import InvalidRequest
+from engine.machine.worker_process import WorkFailed
 from engine.models.checkpoints.chat_template import Turns, renderer
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
@@ -63,10 +64,35 @@ def test_a_template_cannot_reach_into_the_interpreter() -> None:
         "{{ namespace(_a=1) }}",
         "{{ messages.append(1) }}",
     ):
-        with pytest.raises(SecurityError):
+        with pytest.raises(WorkFailed) as caught:
             renderer(template, {})(CHAT)
+        assert caught.value.kind == "SecurityError"
 
 
 def test_a_template_raises_what_it_says() -> None:
-    with pytest.raises(TemplateError, match="no system prompt"):
+    with pytest.raises(WorkFailed, match="no system prompt"):
         renderer("{{ raise_exception('no system prompt') }}", {})(CHAT)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [
+        (
+            "{% for a in range(90000) %}{% for b in range(90000) %}{% for c in range(90000) %}"
+            "{% endfor %}{% endfor %}{% endfor %}",
+            "took more than 3 s",
+        ),
+        ("{% set x = 'A' * (10 ** 10) %}{{ x }}", "memory"),
+        ("{{ '%1000000000d' % 1 }}", "memory"),
+        ("{{ 'A' * (10 ** 8) }}", "made more than 64 MB"),
+        ("{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}", "nested too deeply"),
+    ],
+    ids=["loops", "allocates", "formats wide", "writes much", "is deep"],
+)
+def test_a_template_that_exceeds_a_limit_is_stopped_and_the_next_chat_renders(
+    template: str, why: str
+) -> None:
+    with pytest.raises(InvalidRequest, match=why) as caught:
+        renderer(template, {})(CHAT)
+    assert caught.value.field == "messages"
+    assert renderer("{{ messages[0].role }}", {})(CHAT) == "system"

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import math
+import re
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from app.defaults import Winner
 from app.paths import catalog_file
@@ -67,6 +73,13 @@ def test_a_retry_keeps_the_question(backend):
     assert again["kept"] == [first["user"]["id"]]
     assert again["user"] is None
     assert len(texts(backend, first["chat"])) == 2
+
+
+def test_a_folder_of_chats_is_a_number(backend):
+    for folder in ("/etc", "1.5", "9" * 5000, str(2**63)):
+        with pytest.raises(InvalidRequest) as refused:
+            backend.library.delete_folder({"folder": folder})
+        assert refused.value.field == "folder"
 
 
 def test_an_edit_begins_a_branch_and_what_followed_is_in_the_other(backend):
@@ -146,7 +159,7 @@ def test_files_go_with_a_message_and_only_text_is_taken(backend):
     files = [{"name": "a.py", "text": "x = 1\n"}]
     chat = act(backend, action="send", text="", files=files, chat=None)["chat"]
     question = backend.store.messages(chat)[0]
-    assert (question.prompt, question.text) == ("a.py\n```\nx = 1\n```", "")
+    assert (question.turn.content, question.text) == ("a.py\n```\nx = 1\n```", "")
     assert backend.chat(chat)["messages"][0]["files"] == files
     assert backend.chat(chat)["messages"][1]["writer"] == "Pip · draft, auto"
     for bad in ([{"name": "a", "text": "\0"}], ["a"], [{"name": "a", "text": "x" * 600_000}]):
@@ -279,7 +292,10 @@ def test_a_chat_is_exported_and_read_back(backend):
     again = backend.import_chat({"text": exported["text"]})["chat"]
     assert again["id"] != first["chat"]
     told = [
-        [{**message, "id": None, "beside": None} for message in backend.chat(chat)["messages"]]
+        [
+            {**message, "id": None, "beside": None, "pair": None}
+            for message in backend.chat(chat)["messages"]
+        ]
         for chat in (first["chat"], again["id"])
     ]
     assert told[0] == told[1]
@@ -314,6 +330,62 @@ def test_a_file_that_holds_no_chat_makes_none(backend, text):
     assert backend.library.listing()["chats"] == []
 
 
+WHOLE = {
+    "id": 1, "parent": None, "shown": True, "role": "user", "text": "Hi", "files": [], "model": None,
+    "method": None, "left_out": False, "marks": "", "status": "done", "error": None,
+    "statistics": {"drafted": 3, "speedup": 1.5, "decision": None},
+}  # fmt: skip
+
+
+def file_of(message: dict[str, Any]) -> str:
+    chat = {"format": "foretoken-chat", "version": 2, "title": "T", "messages": [WHOLE | message]}
+    return json.dumps(chat).replace("Infinity", "1e400")
+
+
+@pytest.mark.parametrize(
+    ("message", "named"),
+    [
+        ({"error": ["x"]}, "messages[0].error"),
+        ({"status": {}}, "messages[0].status"),
+        ({"status": "odd"}, "messages[0].status"),
+        ({"id": math.inf}, "Out of range float"),
+        ({"id": "1"}, "messages[0].id"),
+        ({"statistics": {"drafted": math.inf}}, "Out of range float"),
+        ({"statistics": {"drafted": "x"}}, "messages[0].statistics"),
+        ({"files": [{"name": "a"}]}, "messages[0].files[0].text"),
+        ({"text": "\ud800"}, "surrogates not allowed"),
+        ({"shown": 2}, "messages[0].shown"),
+        ({"parent": 1}, "messages[0]"),
+    ],
+)
+def test_an_import_with_an_odd_value_is_refused_and_names_it(backend, message, named):
+    """These once ended in sqlite3.ProgrammingError, or an OverflowError."""
+    backend.import_chat({"text": file_of({})})
+    with pytest.raises(InvalidRequest, match=re.escape(named)):
+        backend.import_chat({"text": file_of(message)})
+    assert len(backend.library.listing()["chats"]) == 1
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(field=st.sampled_from(sorted(WHOLE)), value=ANYTHING)
+def test_whatever_an_import_holds_it_is_read_or_refused_in_words(backend, field, value):
+    try:
+        found = backend.import_chat({"text": file_of({field: value})})["chat"]
+    except InvalidRequest:
+        return
+    assert backend.open_chat({"chat": found["id"]})["chat"]["messages"] == found["messages"]
+    json.dumps(found, allow_nan=False)
+
+
 def test_chats_are_found_by_all_words_of_title_or_messages(backend):
     fox = act(backend, action="send", text="A fox at 100%", chat=None)["chat"]
     owl = act(backend, action="send", text="An owl", chat=None)["chat"]
@@ -332,7 +404,7 @@ def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_fro
     settings = backend.kept.now().settings
     assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
     detail = backend.status()["loaded"]["detail"]
-    assert "Default: ngram, depth 5, 1.80x as measured on" in detail
+    assert "Default: ngram, depth 5, 1.80× as measured on" in detail
     assert "the Tune page, where it can be measured anew, forgets it" in detail
     backend.defaults.clear()
     assert backend.kept.now().settings == Settings()

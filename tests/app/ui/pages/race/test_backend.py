@@ -19,10 +19,10 @@ from app.ui.settings import Settings
 from engine.api import LoadRequest
 from engine.bench.race import Side
 from engine.errors import CatalogError, InvalidRequest, NotLoaded
-from engine.fake import FakeEngine
 from engine.loading import fit as memory
 from engine.request import PLAIN, AcceptanceRule, Control
 from tests.app.ui.following import followed
+from tests.support.fake_engine import FakeEngine
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.recital import reciting_engine
 from tests.support.serving import fake_runtime
@@ -120,18 +120,36 @@ def test_wrong_values_are_told_before_anything_runs(
 def test_a_race_tells_its_runs_pairs_standing_and_words(made: Made) -> None:
     events = made.events(asked())
     begun = events[0]
-    assert begun["names"] == ("plain", "draft, auto") and begun["promised"]
+    assert begun["names"] == ("plain", "draft, auto") and begun["compared"]
     runs = [(event["pair"], event["side"]) for event in events if event["t"] == "run"]
     assert runs[:4] == [(None, "base"), (None, "rival"), (0, "base"), (0, "rival")]
     assert runs[4:6] == [(1, "rival"), (1, "base")]
     assert len([event for event in events if event["t"] == "pair"]) == 5
     assert [event["t"] for event in events[-3:]] == ["standing", "rest", "words"]
     standing, rest, words = events[-3:]
-    assert standing["favours"] == 1 and "speculation pays here" in standing["verdict"]
+    assert standing["favours"] == 1 and "as fast as plain (5 of 5 runs)" in standing["verdict"]
     assert standing["low"] <= standing["median"] <= standing["high"]
     assert rest["complete"] and words["different"] == 0
     replies = [event for event in events if event["t"] == "started" and event["side"] == Side.RIVAL]
     assert len(replies) == 6
+
+
+def test_what_a_race_measured_of_a_draft_is_known_of_that_pair_alone(made: Made) -> None:
+    """The Models page said "unknown until tried" after a race of the same pair."""
+    backend = made.backend
+    loaded = made.engine.loaded
+    assert loaded is not None and loaded.draft_id
+    pair = (loaded.target_id, loaded.draft_id)
+    assert backend.raced(*pair) is None
+    sides = [PLAIN_SIDE, {**side_of(OWN), "method": "draft"}]
+    ratio = made.events(asked(sides=sides))
+    median = next(each["median"] for each in reversed(ratio) if each["t"] == "standing")
+    assert backend.raced(*pair) == pytest.approx(median)
+    made.events(asked(sides=sides[::-1]))
+    assert backend.raced(*pair) is not None
+    assert backend.raced(pair[0], "another") is None
+    made.events(asked(sides=[PLAIN_SIDE, PLAIN_SIDE]))
+    assert backend.raced(*pair) is None
 
 
 def test_five_more_pairs_go_on_where_it_ended(made: Made) -> None:
@@ -142,7 +160,7 @@ def test_five_more_pairs_go_on_where_it_ended(made: Made) -> None:
     assert len(events[0]["pairs"]) == 5
     runs = [event["pair"] for event in events if event["t"] == "run"]
     assert runs == [5, 5, 6, 6, 7, 7, 8, 8, 9, 9]
-    assert "of 10 pairs" in events[-3]["verdict"]
+    assert "of 10 runs" in events[-3]["verdict"]
 
 
 def test_the_last_prompts_are_raced_with_what_was_said_before_and_the_system_prompt(
@@ -258,7 +276,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_it_does_not_tell_is_s
         f"qwen on {place} (as the server drafts)",
         "Pip (draft, auto)",
     )
-    assert not begun["promised"]
+    assert begun["compared"] and not events[-1]["promised"]
     assert found["told"] in begun["notes"]
     pairs = [event for event in events if event["t"] == "pair"]
     assert [each["base_tokens_per_s"] for each in pairs] == [pytest.approx(100)] * 5
@@ -266,7 +284,7 @@ def test_a_server_is_raced_against_what_is_loaded_and_what_it_does_not_tell_is_s
     again = made.events(question="more")
     runs = [event["pair"] for event in again if event["t"] == "run"]
     assert runs[:4] == [None, None, 5, 5], "it was connected to anew"
-    assert "of 10 pairs" in [event for event in again if event["t"] == "standing"][-1]["verdict"]
+    assert "of 10 runs" in [event for event in again if event["t"] == "standing"][-1]["verdict"]
 
 
 def test_another_pair_of_this_machine_is_raced_with_any_method_that_it_has(

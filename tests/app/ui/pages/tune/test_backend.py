@@ -22,6 +22,7 @@ from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
 from engine.remote.engine import RemoteEngine
 from tests.app.ui.following import followed
+from tests.support.fake_engine import Script
 from tests.support.model_server import Played, playing
 from tests.support.recital import reciting_engine
 
@@ -64,6 +65,46 @@ def test_a_sweep_tells_its_progress_its_figures_and_what_is_fastest(made: Made) 
     assert shown == {*SETTINGS, ("ngram", "auto"), ("none", "")}
     assert results[-1]["winners"][ALL]["speedup"] > 1
     assert events[-1] == {"t": "rest", "stopped": False}
+    confirmed = next(event for event in events if event["t"] == "confirmed")
+    assert confirmed["favours"] == 1 and "(5 of 5 runs)" in confirmed["verdict"]
+
+
+def test_the_winner_of_single_shots_is_raced_before_it_is_called_faster(made: Made) -> None:
+    """ "Use best, auto: 4.96x" stood there after one lucky reply."""
+    given, replies = made.engine.script, []
+
+    def script(request: Any) -> Any:
+        lucky = request.speculation.proposer == "draft" and len(replies) < measured
+        made.engine.seconds_a_round = 1e-5 if lucky else 1e-3
+        replies.append(request)
+        return given(request) if lucky else Script(list("abcdefgh"), [[]] * 8)
+
+    made.engine.script = script
+    plan = {**ASKED, "methods": ["draft"], "depths": [4]}
+    measured = 10**6
+    first = next(event for event in made.events(**plan) if event["t"] == "confirmed")
+    assert first["favours"] == 1
+    measured, replies = len(replies) - 12, []  # the race of 5 pairs, and 2 to warm up, are no luck
+    events = made.events(**plan)
+    assert events[-2]["t"] == "confirmed" and events[-2]["favours"] == 0
+    assert events[-2]["median"] == pytest.approx(1)
+    made.backend.use()
+    kept = Defaults(made.folder).of(made.engine.loaded)
+    assert kept is not None and kept.winner.speedup == pytest.approx(1)
+
+
+def test_what_it_takes_is_forecast_by_the_speed_of_replies(made: Made) -> None:
+    assert made.backend.forecast(ASKED) == {"seconds": None}, "nothing was written yet"
+    made.backend.speed = lambda: 100.0
+    quick, thorough = (
+        made.backend.forecast({**ASKED, "effort": effort})["seconds"]
+        for effort in ("quick", "thorough")
+    )
+    progress = [event for event in made.events() if event["t"] == "progress"]
+    assert quick == 2 * progress[-1]["total"] * 64 / 100
+    assert thorough > 10 * quick
+    with pytest.raises(InvalidRequest, match="at least one method"):
+        made.backend.forecast({**ASKED, "methods": []})
 
 
 def test_what_was_fastest_is_kept_for_the_pair_as_the_command_line_keeps_it(made: Made) -> None:

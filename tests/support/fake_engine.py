@@ -38,13 +38,13 @@ from engine.events import (
     Prefilled,
     Started,
 )
-from engine.fake_rounds import VOCABULARY, as_shown, before_stop, recited, split, token_id
 from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
 from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, PLAIN, AcceptanceRule, Request, Sampling, Speculation
 from engine.turns import Publish, Turns
+from tests.support.fake_rounds import VOCABULARY, as_shown, before_stop, recited, split, token_id
 
 CONTEXT = 4096
 
@@ -181,8 +181,9 @@ class FakeEngine:
         check_offered(request, loaded.capabilities)
         check_drafting(request.speculation, loaded.capabilities)
         prompt = _prompt(request)
-        if len(prompt) + 1 > loaded.context:
-            raise ContextExceeded(len(prompt), loaded.context)
+        length = len(prompt) + len(request.begun)
+        if length + 1 > loaded.context:
+            raise ContextExceeded(length, loaded.context)
         return self._turns.generate(
             request, lambda generation, publish: self._recite(generation, prompt, publish)
         )
@@ -271,10 +272,12 @@ class FakeEngine:
         publish(Prefilled(len(prompt), 0, self.seconds_a_round))
         if script.failure is not None:
             raise ForetokenError(script.failure)
-        limit = min(request.max_tokens or len(script.tokens), loaded.context - len(prompt))
+        begun = len(request.begun)
+        limit = begun + (request.max_tokens or len(script.tokens))
+        limit = min(limit, loaded.context - len(prompt))
         whole = script.tokens[:limit]
         tokens = before_stop(whole, request.stop)
-        said: list[str] = []
+        said = list(tokens[:begun])
         started = time.perf_counter()
         speculation = request.speculation
         for emitted in recited(
@@ -283,6 +286,7 @@ class FakeEngine:
             proposer=speculation.proposer,
             depth=_depth(speculation),
             seconds=self.seconds_a_round,
+            begun=begun,
         ):
             if generation.cancelled:
                 break

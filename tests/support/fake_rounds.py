@@ -47,10 +47,12 @@ def recited(
     proposer: str,
     depth: int,
     seconds: float,
+    begun: int = 0,
 ) -> Iterator[Emitted]:
-    """Rounds that emit ``tokens``, ``seconds`` each; for ``proposals`` see ``engine.fake.Script``."""
+    """Rounds that emit ``tokens`` behind the first ``begun``, ``seconds`` each; for ``proposals`` see
+    ``tests.support.fake_engine.Script``."""
     chance = random.Random(7)
-    done = index = start = 0
+    done, index, start = begun, 0, sum(map(len, tokens[:begun]))
     while done < len(tokens):
         left = tokens[done:]
         if proposals is None:

@@ -1,0 +1,179 @@
+"""Bounds that a schema or a grammar must keep before anything compiles it: depth and repetitions.
+
+llguidance compiles by recursion and has no bound of its own. On a stack of 8 MiB it overflows at 1,950
+levels or more of the worst kinds of schemas, and at 2,500 rules; ``LEVELS`` is a quarter of that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+from engine.request import Grammar, GrammarKind
+from engine.tool_calls.schemas import parts_of
+
+LEVELS = 512
+"""Most levels of nested lists and objects, references followed; and most rules that name each other."""
+REPETITIONS = 20_000
+"""Largest count, or product of nested counts, in a regular expression: ``(a{200}){100}``."""
+
+_PART = re.compile(
+    r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]|(?P<open>\()|(?P<close>\))"
+    r"|\{(?P<least>\d+)(?:,(?P<most>\d*))?\}|(?P<sign>[*+?])|.",
+    re.DOTALL,
+)
+_JSON = re.compile(r"%json\s*(?=\{)")
+_RULE = re.compile(
+    r"^[ \t]*[?!]?([A-Za-z_][\w-]*)(?:\[[^\]\n]*\])?(?:\.-?\d+)?\s*(?:::=|:)", re.MULTILINE
+)
+_TEXTS = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)+/|(?:#|//).*')
+_CLASSES = re.compile(r'"(?:[^"\\\n]|\\.)*"|\[(?:[^\]\\\n]|\\.)*\]|#.*')
+_NAME = re.compile(r"[A-Za-z_][\w-]*")
+
+Links = tuple[int, Sequence[tuple[Hashable, int]]]
+"""A node's own depth, and the nodes that it refers to with the depth at which it does."""
+
+
+def exceeded(grammar: Grammar) -> str | None:
+    """Return which bound ``grammar`` exceeds, or None. Text that cannot be read exceeds none."""
+    try:
+        match grammar.kind:
+            case GrammarKind.JSON_SCHEMA:
+                return _schema_exceeds(json.loads(grammar.text), grammar.strict)
+            case GrammarKind.REGEX:
+                return _pattern_exceeds(grammar.text)
+            case GrammarKind.LARK | GrammarKind.GBNF:
+                return _rules_exceed(grammar.text, grammar.kind is GrammarKind.GBNF)
+            case GrammarKind.JSON_OBJECT:
+                return None
+    except RecursionError:
+        return f"it is nested too deeply; {LEVELS} levels are the most"
+    except ValueError:
+        return None  # no JSON: whoever compiles it says where
+
+
+def levels_of_schema(schema: Any) -> int:
+    """Return how many levels of lists and objects are met when references inside it are followed.
+
+    A reference back to where one came from is followed no further.
+    """
+
+    def links(pointer: Hashable) -> Links:
+        parts = list(parts_of(_at(schema, str(pointer))))
+        found = [
+            (part["$ref"], depth) for part, depth in parts if isinstance(part.get("$ref"), str)
+        ]
+        local = [(name, depth) for name, depth in found if name.startswith("#")]
+        return max((depth for _, depth in parts), default=0), local
+
+    return longest("#", links)
+
+
+def levels_of_rules(text: str, gbnf: bool = False) -> int:
+    """Return how many rules of a grammar name each other one after the other."""
+    plain = (_CLASSES if gbnf else _TEXTS).sub(" ", text)
+    starts = list(_RULE.finditer(plain))
+    ends = [rule.start() for rule in starts[1:]] + [len(plain)]
+    bodies = {rule[1]: plain[rule.end() : end] for rule, end in zip(starts, ends, strict=True)}
+
+    def links(name: Hashable) -> Links:
+        named = {each for each in _NAME.findall(bodies[str(name)]) if each in bodies}
+        return 1, [(each, 1) for each in sorted(named)]
+
+    return max((longest(name, links) for name in ("start", "root") if name in bodies), default=0)
+
+
+def repetitions(pattern: str) -> int:
+    """Return the largest product of counts that apply to the same part of a regular expression."""
+    open_, last = [1], 1
+    for part in _PART.finditer(pattern):
+        if part["open"]:
+            open_.append(1)
+            last = 1
+        elif part["close"]:
+            last = open_.pop() if len(open_) > 1 else 1
+        elif part["least"]:
+            last *= max(1, int(part["most"] or part["least"]))
+        elif not part["sign"]:
+            last = 1
+        open_[-1] = max(open_[-1], last)
+    return max(open_)
+
+
+def longest(start: Hashable, links: Callable[[Hashable], Links]) -> int:
+    """Return the depth of the deepest node that is reached from ``start``; cycles are entered once."""
+    known: dict[Hashable, Links] = {}
+    found: dict[Hashable, int] = {}
+    stack = [start]
+    while stack:
+        node = stack[-1]
+        if node in found:
+            stack.pop()
+        elif node not in known:
+            known[node] = links(node)
+            stack.extend(other for other, _ in known[node][1] if other not in known)
+        else:
+            own, others = known[node]
+            found[node] = max([own, *(depth + found.get(other, 0) for other, depth in others)])
+            stack.pop()
+    return found[start]
+
+
+def _schema_exceeds(schema: Any, strict: bool) -> str | None:
+    if (levels := levels_of_schema(schema)) > LEVELS:
+        return f"its schema is {levels} levels deep, references followed; {LEVELS} are the most"
+    for part, _ in parts_of(schema, everywhere=True):
+        patterns = [part.get("pattern"), *_names(part.get("patternProperties"))]
+        for pattern in patterns:
+            if isinstance(pattern, str) and (why := _pattern_exceeds(pattern)):
+                return why
+        if strict and _counts_open_names(part):
+            return (
+                "minProperties cannot be enforced where additionalProperties or patternProperties leave "
+                "names open: one name could come twice"
+            )
+    return None
+
+
+def _rules_exceed(text: str, gbnf: bool) -> str | None:
+    rest, at = [], 0
+    for found in _JSON.finditer(text):
+        if found.end() >= at:
+            schema, end = json.JSONDecoder().raw_decode(text, found.end())
+            if why := _schema_exceeds(schema, strict=False):
+                return why
+            rest.append(text[at : found.start()])
+            at = end
+    levels = levels_of_rules("".join([*rest, text[at:]]), gbnf)
+    return None if levels <= LEVELS else f"{levels} rules name each other; {LEVELS} are the most"
+
+
+def _pattern_exceeds(pattern: str) -> str | None:
+    if (count := repetitions(pattern)) <= REPETITIONS:
+        return None
+    return f"a regular expression repeats a part {count} times; {REPETITIONS} are the most"
+
+
+def _counts_open_names(part: dict[str, Any]) -> bool:
+    """True if a count of names relies on names that may come twice: all but the required ones."""
+    least, required = part.get("minProperties"), part.get("required")
+    fixed = len(required) if isinstance(required, list) else 0
+    is_open = part.get("additionalProperties") is not False or "patternProperties" in part
+    return is_open and isinstance(least, int | float) and least - fixed >= 2
+
+
+def _names(value: Any) -> list[str]:
+    return list(value) if isinstance(value, dict) else []
+
+
+def _at(schema: Any, pointer: str) -> Any:
+    """Return the part that ``pointer`` names, or None where there is none."""
+    for part in pointer.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        try:
+            schema = schema[int(name)] if isinstance(schema, list) else schema[name]
+        except (LookupError, TypeError, ValueError):
+            return None
+    return schema

@@ -1,0 +1,288 @@
+"""Processes of their own for work on what strangers send: killed when it takes too much time or memory.
+
+A worker is a fresh interpreter without this process's memory, secrets or threads. It runs one function
+on one JSON value after the other. Whatever happens there (an endless loop, a full memory, a stack
+overflow in native code) ends that worker and fails that call; the next call starts another worker.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import json
+import os
+import queue
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from engine.errors import ForetokenError, TooBusy, what_failed
+
+LENGTH = struct.Struct("<Q")
+"""What precedes each message on a pipe: how many bytes of JSON follow."""
+
+_START_S = 120.0
+"""Seconds until a worker must have imported what it needs; on a busy machine that takes long."""
+_WAITING = 10
+"""Wall-clock seconds granted for each second of processor time: other work may have the processor."""
+_LOOK_S = 0.02
+"""Seconds between two looks at what a busy worker has used."""
+_MOST_WAITING = 8
+"""Calls that may wait for a worker."""
+_PASSED_ON = "PATH", "SYSTEMROOT", "TEMP", "TMP", "TMPDIR", "TZ", "LANG", "LC_ALL"
+"""Environment variables that a worker gets: none of them is a secret."""
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one call may use.
+
+    ``seconds`` of processor time; ``memory`` in bytes, beyond what the worker holds when it is ready;
+    ``answer``: bytes of the JSON that it returns.
+    """
+
+    seconds: float
+    memory: int
+    answer: int
+
+
+class LimitExceeded(Exception):
+    """The call used more than its limits, or ended its worker. The message completes "it ..."."""
+
+
+class NoWorker(ForetokenError):
+    """A worker process did not start; the message says why."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(
+            f"A process that checks what comes from outside could not start: {why}. Close other "
+            "programs, and try again; if it stays so, restart the app and read what it prints."
+        )
+
+
+class WorkFailed(Exception):
+    """The function raised; the message is that of its error, and ``kind`` the error's class."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class WorkerPool:
+    """Workers that run one function. Threads may share it; a call waits while all workers are busy.
+
+    Few may wait, so that one client's expensive calls delay others by some seconds and not for minutes.
+    """
+
+    def __init__(
+        self,
+        function: str,
+        limits: Limits,
+        size: int = 2,
+        first: Callable[[], Any] | None = None,
+    ) -> None:
+        """``function`` is named "module:name"; it takes and returns a JSON value. Starts nothing yet.
+
+        ``first`` returns what each worker gets before it is ready, without limits, if there is anything.
+        """
+        self._function, self._limits = function, limits
+        # Made once: it may be megabytes, and a killed worker is replaced while others are served.
+        self._first = first and functools.cache(lambda: json.dumps(first()).encode())
+        self._size, self._callers = size, 0
+        self._free = threading.Semaphore(size)
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Start a worker in the background, so that the first call need not wait for it."""
+        with self._lock, contextlib.suppress(NoWorker):  # the first call says so
+            if not self._idle:
+                self._idle.append(self._new())
+
+    def call(self, value: Any) -> Any:
+        """Return what the function returns for ``value``.
+
+        Raises LimitExceeded, WorkFailed, TooBusy, and NoWorker where none can be started.
+        """
+        message = json.dumps(value).encode()
+        with self._counted(), self._free, self._worker() as worker:
+            return worker.call(message)
+
+    def close(self) -> None:
+        """End the idle workers."""
+        atexit.unregister(self.close)
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.kill()
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        with self._lock:
+            if self._callers >= self._size + _MOST_WAITING:
+                raise TooBusy(
+                    "Grammars or chats of too many other requests are being checked. Try again in "
+                    "some seconds."
+                )
+            self._callers += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._callers -= 1
+
+    @contextlib.contextmanager
+    def _worker(self) -> Iterator[_Worker]:
+        """Yield a worker that nobody else uses; it serves the next call if it is still alive."""
+        with self._lock:
+            worker = self._idle.pop() if self._idle else None
+        if worker is None or not worker.alive:
+            worker = self._new()
+        try:
+            yield worker
+        finally:
+            if worker.alive:
+                with self._lock:
+                    self._idle.append(worker)
+            else:
+                worker.kill()
+
+    def _new(self) -> _Worker:
+        return _Worker(self._function, self._limits, self._first)
+
+
+class _Worker:
+    """One process, for one call at a time."""
+
+    def __init__(self, function: str, limits: Limits, first: Callable[[], bytes] | None) -> None:
+        self._limits = limits
+        try:
+            self._process = subprocess.Popen(
+                [
+                    sys.executable,
+                    "-P",
+                    "-m",
+                    "engine.machine.worker_main",
+                    function,
+                    _words(limits),
+                    "prepared" if first else "",
+                ],
+                env=_environment(),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),
+                start_new_session=True,  # Ctrl-C is for the app
+            )
+        except OSError as error:
+            raise NoWorker(what_failed(error)) from error
+        self._answers: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._base: int | None = None  # bytes that the ready worker holds
+        threading.Thread(target=self._read, args=(first,), name="worker", daemon=True).start()
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def call(self, message: bytes) -> Any:
+        """Send ``message`` and return the answer. Raises as ``WorkerPool.call``."""
+        try:
+            if self._base is None:
+                self._await_start()
+            self._send(message)
+            answer = json.loads(self._watched())
+        except BaseException:
+            self.kill()
+            raise
+        if "failed" in answer:
+            raise WorkFailed(*answer["failed"])
+        if "limit" in answer:
+            self.kill()
+            raise LimitExceeded(answer["limit"])
+        return answer["value"]
+
+    def kill(self) -> None:
+        """End the process and release its pipes."""
+        self._process.kill()
+        self._process.wait()
+        with contextlib.suppress(OSError):
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def _await_start(self) -> None:
+        try:
+            ready = self._answers.get(timeout=_START_S)
+        except queue.Empty:
+            raise NoWorker(f"it was not ready within {_START_S:.0f} s") from None
+        if ready is None:
+            raise NoWorker("it ended at once")
+        self._base = self._used()[1]
+
+    def _send(self, message: bytes) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it died; the wait for its answer says so
+            self._process.stdin.write(LENGTH.pack(len(message)) + message)
+            self._process.stdin.flush()
+
+    def _watched(self) -> bytes:
+        """Return the answer, looking every few milliseconds at what the worker has used."""
+        began, (spent, _) = time.monotonic(), self._used()
+        while True:
+            with contextlib.suppress(queue.Empty):
+                answer = self._answers.get(timeout=_LOOK_S)
+                if answer is None:
+                    raise LimitExceeded(
+                        "ended the process that ran it: too deep, or too much memory"
+                    )
+                return answer
+            seconds, memory = self._used()
+            waited = time.monotonic() - began
+            if seconds - spent > self._limits.seconds or waited > _WAITING * self._limits.seconds:
+                raise LimitExceeded(f"took more than {self._limits.seconds:g} s")
+            if memory - (self._base or 0) > self._limits.memory:
+                raise LimitExceeded(f"took more than {self._limits.memory >> 20} MB of memory")
+
+    def _used(self) -> tuple[float, int]:
+        """Return the process's seconds of processor time and bytes of memory; zeros once it died."""
+        try:
+            process = psutil.Process(self._process.pid)
+            times = process.cpu_times()
+            return times.user + times.system, process.memory_info().rss
+        except psutil.Error:
+            return 0.0, 0
+
+    def _read(self, first: Callable[[], bytes] | None) -> None:
+        """Send what ``first`` returns, then queue answers until the pipe ends; in a thread, since Windows
+        cannot poll pipes."""
+        if first is not None:
+            self._send(first())
+        pipe = self._process.stdout
+        assert pipe is not None
+        with contextlib.suppress(OSError, ValueError), pipe:
+            while len(head := pipe.read(LENGTH.size)) == LENGTH.size:
+                (size,) = LENGTH.unpack(head)
+                if (
+                    size > self._limits.answer + 1024
+                ):  # the worker keeps to it, unless it was taken over
+                    break
+                self._answers.put(pipe.read(size))
+        self._answers.put(None)
+
+
+def _words(limits: Limits) -> str:
+    return f"{limits.seconds}:{limits.memory}:{limits.answer}"
+
+
+def _environment() -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    return kept | {"PYTHONPATH": str(_ROOT), "PYTHONIOENCODING": "utf-8"}

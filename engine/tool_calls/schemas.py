@@ -1,0 +1,45 @@
+"""JSON schemas read as values: the parts of one that are schemas themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Keywords whose value maps names to schemas."""
+_VALUES = frozenset({"const", "enum", "default", "examples", "$defs", "definitions"})
+"""Keywords whose value is no schema of this place."""
+
+_NOTES = frozenset({"title", "description", "default", "examples", "deprecated", "$comment"})
+"""Keywords that restrict nothing."""
+
+
+def parts_of(schema: Any, everywhere: bool = False) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield each object of ``schema`` that is a schema, with its level; definitions if ``everywhere``."""
+    left: list[tuple[Any, int, bool]] = [(schema, 1, False)]
+    while left:
+        value, depth, is_map = left.pop()
+        if isinstance(value, list):
+            left.extend((each, depth + 1, False) for each in value)
+        if not isinstance(value, dict):
+            continue
+        if not is_map:
+            yield value, depth
+        for name, each in value.items():
+            defines = name in ("$defs", "definitions")
+            if is_map or name not in _VALUES or (defines and everywhere):
+                left.append((each, depth + 1, not is_map and name in _MAPS))
+
+
+def leaves_names_open(schema: Any) -> bool:
+    """True if some object of ``schema`` may have names that it does not list, which may come twice."""
+    return any(_is_open(part) for part, _ in parts_of(schema, everywhere=True))
+
+
+def _is_open(part: dict[str, Any]) -> bool:
+    kinds = part.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if part.keys() <= _NOTES or ("array" in kinds and not part.keys() & {"items", "prefixItems"}):
+        return True  # any value, objects among them
+    closed = part.get("additionalProperties") is False and "patternProperties" not in part
+    return not closed and ("object" in kinds or isinstance(part.get("properties"), dict))

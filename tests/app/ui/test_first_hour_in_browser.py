@@ -1,0 +1,191 @@
+"""What a newcomer meets in the first hour of the chat page, in a real browser."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from engine.api import NO_TEMPLATE
+from engine.loading.request import LoadRequest
+from tests.app.ui.chatting import DONE, ask, open_settings, send
+from tests.support.fake_engine import Script
+from tests.support.fake_rounds import split
+from tests.support.recital import recite
+
+pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
+OWN_APP = True
+LAST = ".msg.assistant:last-child"
+THOUGHT = "It asks for **blue** light."
+TABLE = "| Algorithm | Stable |\n|---|---|\n| Mergesort | yes |\n\nمرحبا بالعالم\n\n- אחת\n\nEnd."
+
+
+@pytest.fixture
+def page(same_page, app):
+    yield same_page
+    app.engine.script = recite
+    app.engine.load(LoadRequest(target="pip"))
+
+
+def says(app, text: str) -> None:
+    app.engine.script = lambda request: Script(split(text))
+
+
+def limit(page, tokens: str) -> None:
+    open_settings(page)
+    with page.expect_response(lambda answer: "keep_settings" in (answer.request.post_data or "")):
+        page.fill("#max-tokens input", tokens)
+        page.keyboard.press("Tab")
+    page.get_by_role("tab", name="Rounds").click()
+
+
+def test_a_thought_is_folded_counted_and_no_part_of_the_answer(page, app):
+    says(app, f"<think>\n{THOUGHT}\n</think>\n\nBlue.")
+    ask(page, "Why?")
+    head = page.locator(f"{LAST} .thought summary")
+    expect(head).to_contain_text("Thought for")
+    assert page.locator(f"{LAST} .thought-text").is_hidden()
+    assert page.locator(f"{LAST} .body > .block").all_inner_texts() == ["Blue."]
+    head.click()
+    expect(page.locator(f"{LAST} .thought-text strong")).to_have_text("blue")
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.click(f"{LAST} [data-action=copy]")
+    assert page.evaluate("navigator.clipboard.readText()") == "Blue."
+    page.reload()
+    expect(head).to_contain_text("Thought for")
+
+
+def test_a_thought_can_be_read_while_it_is_written_and_its_marks_are_the_texts(page, app):
+    says(app, f"<think>\n{THOUGHT} {'And so on. ' * 30}\n</think>\n\nBlue it is.")
+    app.engine.seconds_a_round = 0.1
+    send(page, "Why?")
+    head = page.locator(f"{LAST} .thought summary")
+    expect(head).to_contain_text("Thinking")
+    head.click()
+    expect(page.locator(f"{LAST} .thought-text")).to_contain_text("And so on.")
+    app.engine.seconds_a_round = 0.0
+    page.wait_for_selector(DONE)
+    page.hover(f"{LAST} .body > .block >> text=Blue")
+    marks = page.locator(f"{LAST} .body > .block .mark")
+    assert "".join(marks.all_inner_texts()).strip() == "Blue it is."
+    page.hover(f"{LAST} .thought-text .block >> text=asks")
+    marks = page.locator(f"{LAST} .thought-text .block >> nth=0").locator(".mark")
+    assert "".join(marks.all_inner_texts()).startswith("It asks for blue light.")
+
+
+def test_tables_keep_their_words_whole_and_paragraphs_have_their_own_direction(page, app):
+    says(app, TABLE)
+    ask(page, "Sort")
+    page.set_viewport_size({"width": 390, "height": 844})
+    cell = page.locator(f"{LAST} th", has_text="Algorithm")
+    assert cell.evaluate("(node) => node.getClientRects()[0].height") < 45, "one line"
+    sides = "(node) => getComputedStyle(node).direction"
+    assert page.locator(f"{LAST} p", has_text="مرحبا").evaluate(sides) == "rtl"
+    assert page.locator(f"{LAST} ul").evaluate(sides) == "rtl"
+    assert page.locator(f"{LAST} p", has_text="End.").evaluate(sides) == "ltr"
+
+
+def test_a_reply_that_met_a_limit_goes_on_in_its_place(page):
+    limit(page, "7")
+    ask(page, "What is it?", status="length")
+    expect(page.locator(f"{LAST} .state")).to_have_text("token limit reached")
+    limit(page, "")
+    page.click(f"{LAST} [data-action=continue]")
+    page.wait_for_selector(DONE)
+    assert page.locator(".msg.assistant").count() == 1
+    expect(page.locator(f"{LAST} .body")).to_contain_text("only sooner.")
+    assert page.locator(f"{LAST} [data-action=continue]").is_hidden()
+    rounds = page.get_attribute(".lanes", "data-rounds")
+    page.reload()
+    page.wait_for_selector(f'.lanes[data-rounds="{rounds}"]')
+
+
+def test_a_copy_of_the_reply_before_has_no_times_plain(page):
+    ask(page, "Write 60 tokens.")
+    page.click(f"{LAST} [data-action=retry]")
+    page.wait_for_selector(f"{LAST}[data-status=done] .branches")
+    figures = page.evaluate(
+        """async () => {
+          const { figures } = await import("/foretoken/app/ui/shared/reply.js");
+          const stats = { tokens_per_s: 90, plain_tokens_per_s: 9, speedup: 10, drafted: 50, rounds: 5, completion_tokens: 55 };
+          const named = (stats) => figures(stats).map((node) => node.textContent).join(" ");
+          return [named(stats), named({ ...stats, predicted: { drafted: 50, accepted: 50 } })];
+        }"""  # noqa: E501
+    )
+    assert "10.0× plain" in figures[0] and "×" not in figures[1]
+
+
+def test_a_system_prompt_that_is_typed_outlives_a_reload_and_back_to_defaults(page, app):
+    open_settings(page)
+    page.click("#field-system-prompt")
+    page.keyboard.type("You are a pirate.")
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    box = page.locator("#field-system-prompt")
+    open_settings(page)
+    expect(box).to_have_value("You are a pirate.")
+    page.click("#defaults")
+    expect(box).to_have_value("")
+    expect(page.locator("#defaults")).to_have_text("Undo back to defaults")
+    page.click("#defaults")
+    expect(box).to_have_value("You are a pirate.")
+    with app.store() as store:
+        assert store.setting("chat")["system"] == "You are a pirate."
+    page.click("#defaults")
+    expect(box).to_have_value("")
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+
+
+def test_an_old_chat_offers_the_model_that_wrote_it(page, app):
+    ask(page, "Hi")
+    app.engine.load(LoadRequest(target="smollm2-360m"))
+    page.evaluate("window.Foretoken.refresh()")
+    advice = page.locator(".advice")
+    expect(advice).to_contain_text("Pip wrote this chat.")
+    advice.get_by_role("button", name="Load Pip").click()
+    expect(advice).to_be_hidden()
+    assert app.engine.loaded.target_id == "pip"
+    app.engine.load(LoadRequest(target="smollm2-360m"))
+    page.evaluate("window.Foretoken.refresh()")
+    expect(advice).to_be_visible()
+    ask(page, "Go on all the same")
+    expect(advice).to_be_hidden()
+
+
+def test_a_base_model_is_named_as_one_where_people_write(page, app):
+    from dataclasses import replace
+
+    app.engine.loaded = replace(app.engine.loaded, notes=(NO_TEMPLATE,))
+    page.evaluate("window.Foretoken.refresh()")
+    expect(page.locator(".advice")).to_contain_text("has no chat template")
+    expect(page.locator(".advice button")).to_be_hidden()
+
+
+def test_another_tab_shows_what_was_said_in_this_one(page):
+    ask(page, "Hi")
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.wait_for_selector(DONE)
+    ask(page, "And then?")
+    other.evaluate("window.Foretoken.refresh()")
+    expect(other.locator(".msg.user")).to_have_count(2)
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("a.pdf", "PDF files are not read yet"), ("b.png", "pictures are not read yet")],
+)
+def test_a_file_that_cannot_be_read_is_refused_with_what_can_be(page, name, why):
+    file = {"name": name, "mimeType": "application/octet-stream", "buffer": b"\xff\xfe\x00"}
+    page.set_input_files(".composer input[type=file]", files=[file])
+    expect(page.locator(".notice.ft-error")).to_contain_text(why)
+    expect(page.locator(".notice.ft-error")).to_contain_text("Text files work today")
+
+
+def test_the_legend_has_the_rows_own_signs_and_goes_where_there_are_none(page, app):
+    assert page.locator(".legend").is_hidden()
+    ask(page, "Hi")
+    for sign in ("cell-kept", "cell-own.correction", "cell-own.bonus"):
+        assert page.locator(f".legend .{sign}").count() == 1
+        assert page.locator(f".lanes .{sign}").count() > 0

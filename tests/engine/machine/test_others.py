@@ -1,0 +1,44 @@
+"""What other programs take of the processor is seen, and what nobody misses is not counted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from engine.machine import others
+from engine.machine.others import taken
+
+SPIN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
+
+
+class Own:
+    def cpu_percent(self) -> float:
+        return 100.0
+
+
+def test_only_what_others_take_from_a_busy_machine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = iter([100.0, 50.0, 95.0])
+    monkeypatch.setattr(psutil, "cpu_percent", lambda: next(busy))
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
+    monkeypatch.setattr(others, "_own", Own())
+    assert taken() == 0.75
+    assert taken() == 0, "there was room for everybody"
+    monkeypatch.setattr(psutil, "cpu_count", lambda: 1)
+    assert taken() == 0, "it was this process"
+
+
+def test_other_programs_are_seen() -> None:
+    running = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
+    try:
+        taken()
+        time.sleep(1)
+        assert taken() > 0.3
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()

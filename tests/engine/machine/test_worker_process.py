@@ -1,0 +1,136 @@
+"""Work on what strangers send ends within its limits, whatever it does, and the next call is answered."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from engine.errors import TooBusy
+from engine.machine.worker_process import (
+    LimitExceeded,
+    Limits,
+    NoWorker,
+    WorkerPool,
+    WorkFailed,
+)
+
+LIMITS = Limits(seconds=0.5, memory=256 << 20, answer=1 << 20)
+
+
+@pytest.fixture
+def pool() -> Iterator[WorkerPool]:
+    pool = WorkerPool("tests.support.worker_jobs:run", LIMITS)
+    yield pool
+    pool.close()
+
+
+def test_a_call_returns_what_the_function_returns(pool: WorkerPool) -> None:
+    for value in ({"a": [1, None, "é \ud800 \U0001f600"]}, "", 0.5):
+        assert pool.call({"job": "echo", "value": value}) == value
+
+
+def test_an_error_of_the_function_is_passed_on_and_the_worker_goes_on(pool: WorkerPool) -> None:
+    first = pool.call({"job": "pid"})
+    with pytest.raises(WorkFailed, match="no such thing") as caught:
+        pool.call({"job": "raise", "message": "no such thing" + "x" * 100_000})
+    assert caught.value.kind == "LookupError" and len(str(caught.value)) <= 400
+    assert pool.call({"job": "pid"}) == first
+
+
+@pytest.mark.parametrize(
+    ("job", "why"),
+    [
+        ("loop", "more than 0.5 s"),
+        ("sleep", "more than 0.5 s"),
+        ("allocate at once", "memory"),
+        ("allocate piece by piece", "memory"),
+        ("answer at length", "made more than 1 MB"),
+        ("crash", "ended the process"),
+        ("recurse", "nested too deeply"),
+    ],
+)
+def test_what_exceeds_a_limit_fails_alone(pool: WorkerPool, job: str, why: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(LimitExceeded, match=why):
+        pool.call({"job": job})
+    assert time.monotonic() - began < 60
+    assert pool.call({"job": "echo", "value": "still here"}) == "still here"
+
+
+def test_one_endless_call_keeps_no_other_waiting(pool: WorkerPool) -> None:
+    ended: list[str] = []
+
+    def endless() -> None:
+        with pytest.raises(LimitExceeded):
+            pool.call({"job": "loop"})
+        ended.append("endless")
+
+    thread = threading.Thread(target=endless)
+    thread.start()
+    for _ in range(3):
+        pool.call({"job": "echo", "value": 1})
+    ended.append("others")
+    thread.join()
+    assert ended == ["others", "endless"]
+
+
+def test_only_a_few_calls_wait_and_further_ones_are_told_to_come_back(pool: WorkerPool) -> None:
+    outcomes: list[str] = []
+
+    def call() -> None:
+        try:
+            pool.call({"job": "loop"})
+        except (LimitExceeded, TooBusy) as error:
+            outcomes.append(type(error).__name__)
+
+    threads = [threading.Thread(target=call) for _ in range(14)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["LimitExceeded"] * 10 + ["TooBusy"] * 4
+    assert pool.call({"job": "echo", "value": 1}) == 1
+
+
+def test_a_worker_has_no_secrets_of_this_process(
+    pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORETOKEN_API_KEY", "secret")
+    assert "secret" not in pool.call({"job": "environment"}).values()
+    assert pool.call({"job": "pid"}) != os.getpid()
+
+
+def test_closing_ends_the_process(pool: WorkerPool) -> None:
+    number = pool.call({"job": "pid"})
+    pool.close()
+    assert not psutil.pid_exists(number)
+
+
+def test_a_worker_that_cannot_start_is_an_error_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(NoWorker, match="ended at once"):
+        WorkerPool("engine.machine.no_such_module:run", LIMITS).call(1)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    with pytest.raises(NoWorker, match="No such file"):
+        WorkerPool("tests.support.worker_jobs:run", LIMITS).call(1)
+
+
+def test_each_worker_is_prepared_by_what_is_made_once() -> None:
+    """Without limits: the first value takes longer than a call may, as reading a vocabulary does."""
+    made: list[int] = []
+
+    def first() -> dict[str, str]:
+        made.append(1)
+        return {"job": "prepare"}
+
+    pool = WorkerPool("tests.support.worker_jobs:run", LIMITS, first=first)
+    for _ in range(2):
+        assert pool.call({"job": "prepared"}) == "prepared"
+        with pytest.raises(LimitExceeded):
+            pool.call({"job": "crash"})
+    assert made == [1]
+    pool.close()
