@@ -12,6 +12,8 @@ from contextlib import suppress
 Value = int | float | str | bytes | None
 
 _MAGIC = b"SQLite format 3\0"
+_HEADER = 100
+"""Bytes before the first page's own."""
 _USUAL_SIZE = 4096
 _LEAF, _INTERIOR = 13, 5
 """The first byte of a page with rows of a table, and of one that names such pages."""
@@ -50,7 +52,7 @@ def rows(content: bytes, log: bytes = b"") -> Iterator[tuple[int, tuple[Value, .
 
 def _sizes(content: bytes, log: bytes) -> tuple[int, int]:
     """Return the bytes of a page, and how many of them are used."""
-    headed = content.startswith(_MAGIC)
+    headed = content.startswith(_MAGIC) and len(content) >= _HEADER
     size = _short(content, 16) if headed else int.from_bytes(log[8:12], "big")
     size = 65536 if size == 1 else size
     if size not in {2**power for power in range(9, 17)}:
@@ -73,7 +75,7 @@ def _logged(log: bytes, size: int) -> dict[int, bytes]:
 
 
 def _head(number: int) -> int:
-    return 100 if number == 1 else 0
+    return _HEADER if number == 1 else 0
 
 
 def _short(raw: bytes, at: int) -> int:

@@ -69,9 +69,9 @@ def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
 
 def use_drafts(names: Sequence[str | None]) -> bool:
     """Whether one of these proposers may use a draft model; None is the pair's default."""
-    from engine.drafting.proposers import available
+    from engine.drafting.proposers import drafts_with
 
-    return any(name not in available(frozenset()) for name in names)
+    return any(name is None or "draft" in drafts_with(name, ["draft"]) for name in names)
 
 
 def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:

@@ -108,14 +108,14 @@ def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> Loa
     from engine.loading import hub
     from engine.loading.discovery import System, with_best_draft
 
-    if not use_drafts(proposers):
+    if request.draft is not None or not use_drafts(proposers):
         return request
     models = hub.models_folder(data_dir)
     locate = partial(hub.locate, models=models)
     folders = (models, *searched(data_dir))
     catalog = read_catalog(data_dir)
     found = with_best_draft(request, catalog, locate, System.current(), folders)
-    if found.draft and request.draft is None:
+    if found.draft:
         print(
             f"Note: {catalog.spec(found.draft).name} is loaded as the draft, as the best that fits here. "
             f"To load none: --pair {request.target}::",

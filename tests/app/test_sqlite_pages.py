@@ -72,6 +72,7 @@ def test_garbage_is_read_without_an_error(data: st.DataObject, spoilt: bytes) ->
 
 @given(st.binary(max_size=9000), st.binary(max_size=9000))
 @example(b"", b"")
+@example(b"SQLite format 3\0", b"")
 @example(b"\x0d" * 8192, b"\xff" * 8192)
 def test_what_is_no_database_at_all_ends(content: bytes, log: bytes) -> None:
     list(sqlite_pages.rows(content, log))
