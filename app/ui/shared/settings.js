@@ -45,9 +45,11 @@ export class Settings {
   async tell(name, data) {
     const mine = (this.asked += 1);
     this.keeping += 1; // until it is answered, what is kept is newer than what this page was told
+    const typed = localStorage.getItem(unkept);
     // One after the other: two that are on their way may change places, and what is done last is to stay.
     const view = await (this.last = this.last.then(() => this.ask(name, data)));
     this.keeping -= 1;
+    if (view && name !== "panel" && localStorage.getItem(unkept) === typed) localStorage.removeItem(unkept);
     if (!view || mine !== this.asked) return null; // a later answer knows more
     this.show(view, name === "keep_settings");
     return view;
@@ -102,10 +104,8 @@ export class Settings {
     if (done) this.keep(drafting.some((name) => name in values));
   }
 
-  async keep(chosen) {
-    const view = await this.tell("keep_settings", { settings: this.values, pair: this.pair, chosen });
-    if (view) localStorage.removeItem(unkept);
-    return view;
+  keep(chosen) {
+    return this.tell("keep_settings", { settings: this.values, pair: this.pair, chosen });
   }
 
   // Another way to draft, from the chip.

@@ -136,6 +136,19 @@ def test_a_system_prompt_that_is_typed_outlives_a_reload_and_back_to_defaults(pa
     page.wait_for_selector("body[data-controls=ready]")
 
 
+def test_what_was_typed_before_back_to_defaults_stays_gone_after_a_reload(page, app):
+    open_settings(page)
+    box = page.locator("#max-tokens input")
+    box.press_sequentially("7")
+    page.click("#defaults")
+    expect(box).to_have_value("")
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    expect(box).to_have_value("")
+    with app.store() as store:
+        assert store.setting("chat") == {}
+
+
 def test_an_old_chat_offers_the_model_that_wrote_it(page, app):
     ask(page, "Hi")
     app.engine.load(LoadRequest(target="smollm2-360m"))
