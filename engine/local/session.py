@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import cast
 
 import torch
@@ -366,12 +367,16 @@ def _read_on(
     steps: Iterator[Event | Wait], member: Beside, proposer: Proposer, context: Context
 ) -> Iterator[Event | Wait]:
     """``steps``, and behind each round, where the proposer is to read the prompt yet, a part of that."""
-    unread = proposer.prepare(context)
+    unread: Iterator[None] | None = None
+    member.begin(len(context.tokens))
     with member.decoding():
         for step in steps:
             yield step
             if isinstance(step, Emitted) and member.wants_reading:
                 # One part, and then everybody's next round: no reply stands still meanwhile.
+                if unread is None:
+                    unread = proposer.prepare(context)
+                    next(unread, None)  # stands before the first part
+                began = perf_counter()
                 finished = next(unread, True)
-                if finished:
-                    member.has_read()
+                member.read(perf_counter() - began, finished=bool(finished))

@@ -73,6 +73,7 @@ class Drafter:
         self._weight = 1.0
         self.calibration = Calibration()
         self._usual = Share()  # acceptance of first tokens in the long run
+        self._read_s = self._read_tokens = 0.0  # what reading prompts took
         self._nodes = list(range(MAX_DEPTH + 1))  # of the last tree so deep
 
     def begin(self) -> None:
@@ -98,6 +99,15 @@ class Drafter:
             said = [q for q in round.q[: accepted + 1] if q is not None]
             if len(said) == min(accepted + 1, drafted) and round.tree.is_chain:
                 self.calibration.learn(said, accepted)
+
+    def has_read(self, tokens: int, seconds: float) -> None:
+        """Learns what reading a part of a prompt took."""
+        self._read_tokens += tokens
+        self._read_s += seconds
+
+    def reading_s(self, tokens: int) -> float:
+        """Return the seconds that reading so much of a prompt takes; 0 before anything is known."""
+        return tokens * self._read_s / self._read_tokens if self._read_tokens else 0.0
 
     def doubt(self) -> None:
         """Half of what was seen is forgotten: estimates move to what is usual."""

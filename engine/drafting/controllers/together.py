@@ -18,8 +18,9 @@ from itertools import accumulate, repeat
 from operator import mul
 
 from engine.decoding.controller import Controller, budget_to
+from engine.decoding.prefix import PREFILL_PART
 from engine.drafting.controllers.auto import least
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.experience import Drafter, Experience
 from engine.events import Budget, Decision, Round
 from engine.request import MAX_ROWS
 
@@ -36,6 +37,10 @@ _DECIDE_EVERY = 8
 _NEXT = 0.8
 """How often the token behind a likely one stands, as in ``auto.py``."""
 _LIKELIEST = 0.9
+_LEAST_LEFT = 16
+"""Rounds that a reply is taken to go on for at least, when its proposer has a prompt to read first."""
+_TRIED = 2
+"""Tokens that a proposer drafts at most while nobody knows what that takes."""
 _INSTANT = 1e-9
 """Seconds that something takes at least, where nobody has measured it yet."""
 
@@ -85,6 +90,10 @@ class Together:
         seconds = verify.table(most)
         fitting = bisect_right(seconds, seconds[verified] / _KEPT) - 1
         return min(max(fitting - verified, _LEAST_READ), most - verified)
+
+    def reconsider(self) -> None:
+        """Decide anew: something is known that was not."""
+        self._due = True
 
     def add(self, member: Beside) -> None:
         """It decodes from now on, until ``remove``."""
@@ -145,7 +154,7 @@ class Together:
         rows = min(count + sum(member.rows - 1 for member in self._members), MAX_ROWS)
         tokens, seconds = float(count), verify[rows]
         plain = tokens / seconds if seconds else 0.0
-        views = {member: member.view() for member in self._members if member.may_draft}
+        views = {member: member.view() for member in self._trying()}
         depths = dict.fromkeys(self._members, 0)
         while plain and (found := _next_draft(views, depths, verify, rows)) is not None:
             if found.tokens <= found.seconds * tokens / seconds:
@@ -161,6 +170,16 @@ class Together:
         if self.gain <= _GAIN:
             depths, self.gain, speed = dict.fromkeys(self._members, 0), 1.0, plain
         self._depths, self._speed, self._rows = depths, speed, rows
+
+    def _trying(self) -> Iterator[Beside]:
+        """Yield who may draft. Of a proposer whose times nobody knows one does, until they are known."""
+        unknown: set[Drafter] = set()
+        for member in self._members:
+            drafter = member.experience.drafter
+            if member.may_draft and drafter not in unknown:
+                yield member
+                if not drafter.drafts.known:
+                    unknown.add(drafter)
 
 
 class _View:
@@ -200,6 +219,7 @@ class Beside:
         # Beside others the proposer reads the prompt once it is to draft: often it never is.
         self.reads_at_once = not measures or together.running < 2
         self._read, self._to_draft = self.reads_at_once, False
+        self._unread = self._rounds = 0  # tokens of the prompt, and rounds so far
 
     @property
     def wants_reading(self) -> bool:
@@ -211,9 +231,27 @@ class Beside:
         """Whether it is to draft, and does not yet since its proposer has to read."""
         return self._to_draft and not self._read
 
-    def has_read(self) -> None:
-        """The proposer has read all of it."""
-        self._read = True
+    def begin(self, prompt: int) -> None:
+        """The prompt has so many tokens, which the proposer may have to read yet."""
+        self._unread = 0 if self._read else prompt
+
+    def read(self, seconds: float, *, finished: bool) -> None:
+        """The proposer has read a part of the prompt in so many seconds, the last one if ``finished``."""
+        part = min(self._unread, PREFILL_PART)
+        if part:
+            self.experience.drafter.has_read(part, seconds / self.experience.pace.value)
+        self._unread -= part
+        self._read = finished
+
+    @property
+    def reading_s(self) -> float:
+        """Seconds that all wait for what its proposer has to read, spread over the rounds that follow.
+
+        A reply is taken to go on for as long as it has gone on: then reading for nothing costs no more
+        than drafting has left out before.
+        """
+        left = max(self._rounds, _LEAST_LEFT)
+        return self.experience.drafter.reading_s(self._unread) / left
 
     def budget(self) -> Budget:
         together = self._together
@@ -233,6 +271,7 @@ class Beside:
         return budget_to(depth, self._news(depth), *self._floors(depth), plain or None)
 
     def observe(self, round: Round) -> None:
+        self._rounds += 1
         undisturbed = self._alone and self._seen == self._together.changes
         if undisturbed or not self.measures:
             self.inner.observe(round)
@@ -256,14 +295,15 @@ class Beside:
     def view(self, stands: float | None = None) -> list[_View]:
         """By depth, 0 first. ``stands``: how often each token does, where that is not what was seen."""
         drafter = self.experience.drafter
+        deepest = self.deepest if drafter.drafts.known else min(self.deepest, _TRIED)
         rates = drafter.stands() if stands is None else repeat(stands)
         chances = map(mul, drafter.goes_on(), rates)
-        alive = list(accumulate(chances, mul))[: self.deepest]
-        seconds = drafter.drafts.table(self.deepest)
+        alive = list(accumulate(chances, mul))[:deepest]
+        seconds = drafter.drafts.table(deepest)
         tokens = [0.0, *accumulate(alive)]
         return [
             _View(tokens[depth], drafter.nodes(depth), seconds[depth])
-            for depth in range(self.deepest + 1)
+            for depth in range(deepest + 1)
         ]
 
     def _budget_alone(self) -> Budget:
@@ -286,6 +326,8 @@ class Beside:
             return
         drafter.learn(round, self._idle)
         if self._warm:  # else it first read what it had missed
+            if not drafter.drafts.known:
+                self._together.reconsider()
             drafter.drafts.learn(drafted, round.timing.draft_s / self.experience.pace.value)
         self._idle, self._warm = 0, True
 
@@ -345,6 +387,7 @@ def _next_draft(
             if rows + more > MAX_ROWS:
                 break
             took = verify[rows + more] - verify[rows] + new.seconds - had.seconds
+            took += 0.0 if depths[member] else member.reading_s
             brings = new.tokens - had.tokens
             if brings / max(took, _INSTANT) > most:
                 most = brings / max(took, _INSTANT)

@@ -52,7 +52,7 @@ def crowd(
         stack.enter_context(together.joined())
         stack.enter_context(member.decoding())
     for member in members:
-        member.has_read()
+        member.read(0.0, finished=True)
     return together, members, stack
 
 
@@ -160,7 +160,7 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
         assert not late.reads_at_once
         with late.decoding():
             assert late.budget() == Budget(0, 0) and late.wants_reading
-            late.has_read()
+            late.read(0.01, finished=True)
             assert not late.wants_reading and late.budget().depth > 0
 
 
@@ -175,8 +175,40 @@ def test_proposers_read_one_after_the_other() -> None:
         with late[0].decoding(), late[1].decoding():
             assert depths(late) == [0, 0]
             assert [member.wants_reading for member in late] == [True, False]
-            late[0].has_read()
+            late[0].read(0.01, finished=True)
             assert [member.wants_reading for member in late] == [False, True]
+
+
+def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
+    """All did at once: each read its prompt and drafted as if that took no time."""
+    together, members, stack = crowd(1, flat, 0.0001, 0.95, deepest=1)
+    fresh = members[0].experience.of(Drafter())
+    with stack, ExitStack() as others:
+        late = [Beside(Own(), fresh, together, 8, measures=True, may_draft=True) for _ in range(3)]
+        for member in late:
+            others.enter_context(together.joined())
+            others.enter_context(member.decoding())
+            member.read(0.0, finished=True)
+        assert depths(late) == [2, 0, 0]
+        for _ in range(2):  # the first draft also reads what it had missed
+            late[0].observe(round_of(late[0].budget()))
+        assert any(depths(late[1:]))
+
+
+def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends() -> None:
+    together, (first,), stack = crowd(1, flat, 0.001, 0.9)
+    with stack, together.joined():
+        first.experience.drafter.has_read(100, 0.3)
+        late = Beside(Own(), first.experience, together, 8, measures=True, may_draft=True)
+        with late.decoding():
+            late.begin(prompt=600)  # 1.8 s to read, of passes of 0.05 s
+            late.budget()
+            assert not late.wants_reading
+            for _ in range(200):
+                late.observe(round_of(Budget(0, 0)))
+            together.reconsider()
+            late.budget()
+            assert late.wants_reading
 
 
 def round_of(budget: Budget) -> Round:
