@@ -42,7 +42,7 @@ def get_price(fruit: Fruit) -> str:
 
 def multiply(a: float, b: float) -> str:
     """The product of two numbers."""
-    return f"The product is {a * b:.0f}."
+    return f"{a * b:.0f}"
 
 
 Call = tuple[str, dict[str, Any]]
@@ -203,7 +203,7 @@ def check(turn: Turn, name: str) -> None:
         f"{name}, {TURNS} turns: {made} calls; the tool that was meant in {meant}, an answer in "
         f"{answered}, with its result in {used}"
     )
-    assert meant >= 0.8 * TURNS and used >= 0.6 * TURNS
+    assert meant >= 0.9 * TURNS and used >= 0.9 * TURNS
 
 
 @pytest.mark.parametrize("client", [plain_loop, openai_agents, pydantic_ai])
