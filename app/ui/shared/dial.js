@@ -2,7 +2,7 @@
 // drafting pays. Figures are those of app/ui/view.py; what nobody measured is said to be unknown.
 
 import { draw } from "./replay/charts.js";
-import { h, percent, repeats, speed, times } from "./dom.js";
+import { h, percent, repeats, speed, times, timesPlain } from "./dom.js";
 import { words } from "./words.js";
 
 const WIDTH = 132;
@@ -91,6 +91,7 @@ const isShare = (x) => x !== null && x !== undefined;
 // "2.1× plain (20.0 tokens/s)", or that it is not known.
 export function plainly(stats) {
   if (repeats(stats)) return words.dial.repeats;
-  if (!stats.plain_tokens_per_s || !stats.speedup) return stats.drafted === 0 && stats.rounds ? words.stats.plain : words.dial.unknown;
-  return words.dial.times(times(stats.speedup), speed(stats.plain_tokens_per_s));
+  const plain = stats.plain_tokens_per_s;
+  if (!plain || !stats.speedup) return stats.drafted === 0 && stats.rounds ? words.stats.plain : words.dial.unknown;
+  return timesPlain(stats) ? words.dial.times(times(stats.speedup), speed(plain)) : words.dial.plain(speed(plain));
 }

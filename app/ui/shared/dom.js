@@ -35,8 +35,9 @@ export const fixed = (x, digits = 2) => (x === null || x === undefined ? "–" :
 export const times = (x, digits = 1) => `${fixed(x, digits)}×`;
 // Whether a good part of a reply was copied from an earlier one: its speed says nothing of any other reply's.
 export const repeats = (stats) => (stats.predicted?.accepted ?? 0) > stats.completion_tokens / 10;
-// How many times as fast as plain decoding; null where nobody knows.
-export const timesPlain = (stats) => (repeats(stats) ? null : stats.speedup || null);
+const FEWEST = 20; // tokens of a reply whose speed says more than noise
+// How many times as fast as plain decoding; null where nobody knows, and of a reply that is too short to tell.
+export const timesPlain = (stats) => (repeats(stats) || stats.completion_tokens < FEWEST ? null : stats.speedup || null);
 export const speed = (x) => (x === null || x === undefined ? "–" : x.toFixed(x < 100 ? 1 : 0));
 
 export function seconds(x) {

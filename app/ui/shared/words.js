@@ -36,6 +36,7 @@ export const words = {
   dial: {
     name: "Speed",
     times: (times, plain) => `${times} plain (${plain} tokens/s)`,
+    plain: (plain) => `plain: ${plain} tokens/s`,
     repeats: "repeats its earlier version",
     unknown: "plain decoding was not measured",
     needed: (needed, expected) => `pays from ${needed} acceptance${expected === null ? "" : `, expects ${expected} of the next drafts`}`,

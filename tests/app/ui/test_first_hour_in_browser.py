@@ -99,7 +99,7 @@ def test_a_reply_that_met_a_limit_goes_on_in_its_place(page):
     page.wait_for_selector(f'.lanes[data-rounds="{rounds}"]')
 
 
-def test_a_copy_of_the_reply_before_has_no_times_plain(page):
+def test_a_copy_of_the_reply_before_and_a_short_reply_have_no_times_plain(page):
     ask(page, "Write 60 tokens.")
     page.click(f"{LAST} [data-action=retry]")
     page.wait_for_selector(f"{LAST}[data-status=done] .branches")
@@ -108,10 +108,12 @@ def test_a_copy_of_the_reply_before_has_no_times_plain(page):
           const { figures } = await import("/foretoken/app/ui/shared/reply.js");
           const stats = { tokens_per_s: 90, plain_tokens_per_s: 9, speedup: 10, drafted: 50, rounds: 5, completion_tokens: 55 };
           const named = (stats) => figures(stats).map((node) => node.textContent).join(" ");
-          return [named(stats), named({ ...stats, predicted: { drafted: 50, accepted: 50 } })];
+          const others = [{ predicted: { drafted: 50, accepted: 50 } }, { completion_tokens: 19 }];
+          return [{}, ...others].map((more) => named({ ...stats, ...more }));
         }"""  # noqa: E501
     )
-    assert "10.0× plain" in figures[0] and "×" not in figures[1]
+    assert "10.0× plain" in figures[0]
+    assert "×" not in figures[1] + figures[2]
 
 
 def test_a_system_prompt_that_is_typed_outlives_a_reload_and_back_to_defaults(page, app):

@@ -20,6 +20,7 @@ from app.ui.kept import KeptSettings, key_of
 from app.ui.names import model_title, title
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
+from app.ui.pages.chat.pair import pair_of
 from app.ui.pages.chat.turn import turn_of
 from app.ui.replies import Writings
 from app.ui.settings import Settings
@@ -323,13 +324,6 @@ class ChatBackend:
         if chat is None:
             return self.library.system_named(data.get("preset"))
         return self.store.system_of(chat)
-
-
-def pair_of(loaded: Loaded) -> View:
-    """What loads this pair again, as the pickers say it."""
-    request = loaded.request
-    held = {"quantization": request.quantization, "kv_cache": request.kv_cache_dtype}
-    return {"target": loaded.target_id, "draft": loaded.draft_id, **held}
 
 
 def show_message(message: StoredMessage) -> View:

@@ -9,6 +9,7 @@ from app.ui.names import model_title
 from app.ui.pickers import Choice, Pickers
 from app.ui.view import View
 from app.ui.words import Words
+from engine.api import Loaded
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.request import AUTO, LoadRequest
 
@@ -84,6 +85,7 @@ class PairBackend:
                     None if data.get("draft") is None else str(data["draft"]),
                     str(data.get("quantization") or AUTO),
                     str(data.get("kv_cache") or AUTO),
+                    int(data["context"]) if data.get("context") else None,
                 )
             )
         except ForetokenError as error:
@@ -103,8 +105,25 @@ class PairBackend:
         raise InvalidRequest("target", Words.writer_gone(pair))
 
 
+def pair_of(loaded: Loaded) -> View:
+    """Return what loads this pair again, as ``load_pair`` takes it."""
+    request = loaded.request
+    held = {"quantization": request.quantization, "kv_cache": request.kv_cache_dtype}
+    return {
+        "target": loaded.target_id,
+        "draft": loaded.draft_id,
+        **held,
+        "context": request.context,
+    }
+
+
 def chosen(
-    runtime: Runtime, target: str, draft: str | None, quantization: str, kv_cache_dtype: str
+    runtime: Runtime,
+    target: str,
+    draft: str | None,
+    quantization: str,
+    kv_cache_dtype: str,
+    context: int | None = None,
 ) -> LoadRequest:
     """What the pickers say. Models that are loaded already are to be held in another way: with what
     else they were asked for, such as heads, which no picker shows.
@@ -114,7 +133,12 @@ def chosen(
     loaded, request = runtime.engine.loaded, runtime.request(target, draft)
     if loaded is not None and (target, draft) == (loaded.target_id, loaded.draft_id or ""):
         request = loaded.request
-    return replace(request, quantization=quantization, kv_cache_dtype=kv_cache_dtype)
+    return replace(
+        request,
+        quantization=quantization,
+        kv_cache_dtype=kv_cache_dtype,
+        context=context or request.context,
+    )
 
 
 def _field(name: str, label: str, info: str, choices: list[Choice], value: str) -> View:

@@ -144,14 +144,16 @@ def test_what_wrote_a_chat_is_loaded_again_by_what_was_kept_or_by_its_name(
     backend: ChatBackend,
 ) -> None:
     pairs, loader = PairBackend(Pickers(backend.runtime)), backend.runtime.loader
+    backend.runtime.engine.load(LoadRequest(target="pip", context=512))
     told = act(backend, LONG, action="send", text="Hi", chat=None)
     reply = backend.chat(told["chat"])["messages"][1]
     assert (told["reply"]["pair"], reply["model"]) == (reply["pair"], "Pip")
-    backend.runtime.engine.load(LoadRequest(target="smollm2-360m"))
-    for named in ({**reply["pair"], "model": "?"}, {"model": "Pip"}):
+    for named, context in (({**reply["pair"], "model": "?"}, 512), ({"model": "Pip"}, None)):
+        backend.runtime.engine.load(LoadRequest(target="smollm2-360m"))
         assert pairs.load_written(named) == {"error": None}
         awaited_end(loader)
-        assert backend.runtime.engine.loaded.target_id == reply["pair"]["target"]
+        request = backend.runtime.engine.loaded.request
+        assert (request.target, request.context) == (reply["pair"]["target"], context)
     with pytest.raises(InvalidRequest, match="Qwen9 \\+ 1B was not found on this machine"):
         pairs.load_written({"model": "Qwen9 + 1B"})
 
