@@ -55,8 +55,9 @@ def run(value: Any) -> Any:
     except ValueError as error:
         return {"refused": str(error)}
     except ParserFailed as error:
-        if not error.read and "NoExtension" in error.why:
-            return {"refused": "no text matches it"}
+        if "NoExtension" in error.why:
+            after = f" from token {error.read + 1} on" if error.read else ""
+            return {"refused": f"no text matches it{after}; a part of it may require itself"}
         return {"refused": f"it cannot be followed beyond {error.read} tokens ({error.why})"}
     taken = max(0, _held() - before)
     if taken > MOST_BYTES:

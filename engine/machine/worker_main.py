@@ -19,6 +19,8 @@ from engine.machine.worker_process import LENGTH
 
 _MESSAGE = 400
 """Characters of an error's message that are passed on."""
+_NICE = 10
+"""By how much the priority is lower than the app's: a tenth of a busy processor is left."""
 
 
 def main(function: str, limits: str, prepared: str) -> None:
@@ -32,6 +34,7 @@ def main(function: str, limits: str, prepared: str) -> None:
     if prepared == "prepared":
         work(json.loads(_received(source)))
     _limit_memory(int(memory))
+    _yield_processor()
     _send(sink, b"ready")
     _silence()
     while message := _received(source):
@@ -68,6 +71,12 @@ def _silence() -> None:
 def _send(sink: IO[bytes], message: bytes) -> None:
     sink.write(LENGTH.pack(len(message)) + message)
     sink.flush()
+
+
+def _yield_processor() -> None:
+    """Let the replies of others have the processor first: what is checked here may be made to be slow."""
+    if sys.platform != "win32":  # there the process is started so
+        os.nice(_NICE)
 
 
 def _limit_memory(size: int) -> None:
