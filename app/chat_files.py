@@ -17,6 +17,8 @@ from engine.files import parse_json
 
 FORMAT = "foretoken-chat"
 VERSION = 2
+_TOLD = 5
+"""Mistakes of a file that are told at once, at most."""
 _SPEAKERS = {"user": "You", "assistant": "Model"}
 
 
@@ -200,9 +202,15 @@ def _parsed(text: str) -> _Line:
     try:
         return _READERS[version].model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in first["loc"])
-        raise _no_chat(f"{place.removeprefix('.')}: {first['msg'].lower()}") from None
+        found = error.errors(include_url=False, include_input=False)
+        told = [f"{_place(each['loc'])}: {each['msg'].lower()}" for each in found[:_TOLD]]
+        more = [f"and {len(found) - _TOLD} more"] if len(found) > _TOLD else []
+        raise _no_chat("; ".join([*told, *more])) from None
+
+
+def _place(path: tuple[int | str, ...]) -> str:
+    """Return where a value stands: ``messages[3].text``."""
+    return "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in path).removeprefix(".")
 
 
 def _no_chat(why: str) -> InvalidRequest:

@@ -50,7 +50,7 @@ def read(path: Path, version: int) -> dict[str, Any]:
 
 def unused(path: Path, error: Exception) -> None:
     """Tells that a damaged file counts as empty."""
-    log.warning("%s is not used, for it cannot be read: %r", path, error)
+    log.warning("%s is not used, for it cannot be read (%s)", path, error)
 
 
 def write(path: Path, value: Mapping[str, Any]) -> None:

@@ -356,6 +356,11 @@ def file_of(message: dict[str, Any]) -> str:
         ({"text": "\ud800"}, "surrogates not allowed"),
         ({"shown": 2}, "messages[0].shown"),
         ({"parent": 1}, "messages[0]"),
+        (
+            {"shown": 2, "text": 3},
+            "messages[0].text: input should be a valid string; messages[0].shown",
+        ),
+        (dict.fromkeys(WHOLE, ()), "and 7 more"),
     ],
 )
 def test_an_import_with_an_odd_value_is_refused_and_names_it(backend, message, named):
