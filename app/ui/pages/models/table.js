@@ -1,7 +1,7 @@
 // All models in a table that can be filtered and sorted; under a row its downloads and, when asked, its card.
 
 import { pageLink } from "../../shared/addresses.js";
-import { h } from "../../shared/dom.js";
+import { h, times } from "../../shared/dom.js";
 import { Places } from "./add.js";
 import { Details } from "./details.js";
 import { say } from "./words.js";
@@ -105,11 +105,13 @@ export class Table {
     const rows = this.sorted(this.rows.filter((row) => this.wanted(row)));
     this.count.textContent = [say.counted(rows.length, this.rows.length), this.looking && say.looking].filter(Boolean).join(", ");
     this.reset.hidden = JSON.stringify(this.filter) === JSON.stringify(NONE);
-    const focused = document.activeElement?.dataset?.focus;
+    const active = document.activeElement;
+    const focused = active?.dataset?.focus;
     this.drawHead();
     this.body.replaceChildren(...rows.flatMap((row) => this.pair(row)),
       rows.length ? "" : h("tr", {}, h("td", { class: "nothing", colspan: "7" }, say.nothing)));
     if (focused) this.node.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
+    else if (this.body.contains(active)) active.focus({ preventScroll: true }); // cards move into the new rows
     this.page.mark();
   }
 
@@ -129,7 +131,7 @@ export class Table {
     const opened = this.open.has(row.id);
     const under = h("tr", { class: "under", dataset: { target: row.id } }, h("td", { colspan: "7" }, this.transfersOf(row), opened ? this.card(row).node : null));
     const cell = (name, ...children) => h("td", { class: name, dataset: { label: say.columns[name] } }, ...children);
-    const faster = row.speed === null ? null : h("span", { class: "tag good", title: row.speed_text }, `${row.speed.toFixed(2)}x`);
+    const faster = row.speed === null ? null : h("span", { class: "tag good", title: row.speed_text }, times(row.speed, 2));
     return [h("tr", { class: "model-row", dataset: { target: row.id } },
       h("th", { scope: "row", class: "name" }, this.nameOf(row, opened)),
       cell("parameters", row.parameters_text || "–"), cell("bytes", row.size || "–"),

@@ -124,6 +124,7 @@ class Transfer {
     this.go.hidden = !resting;
     this.go.textContent = d.state === "failed" ? say.retry : say.resume;
     this.discard.hidden = !resting;
+    this.discard.textContent = d.arrived ? say.discard : say.dismiss;
     this.error.hidden = !d.error;
     if (this.error.textContent !== (d.error ?? "")) this.error.textContent = d.error ?? "";
     this.token.hidden = !d.needs_token;

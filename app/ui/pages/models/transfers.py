@@ -95,6 +95,7 @@ class TransfersBackend:
             "source": one.spec.repository,
             "state": str(one.state),
             "done": human(done),
+            "arrived": bool(done),
             "total": human(total) if total else "",
             "share": min(done / total, 1.0) if total else None,
             "speed": f"{human(int(progress.bytes_per_s))}/s" if progress and running else None,

@@ -22,7 +22,7 @@ export const say = {
   fitsDraft: (across) => (across ? `fits ${across}` : "fits: one vocabulary, and it is smaller"), fitsHead: (kind, name) => (kind === name ? "made for this model" : `${kind}: made for this model`),
   triedHint: "Against plain decoding, on this machine: as Tune measured it, or by the chats since the start",
   untriedDraft: "speed-up unknown until tried",
-  breakEven: (share) => (share >= 1 ? "too big to pay" : `worth it if more than ${Math.max(1, Math.round(100 * share))} % of its guesses are right`), breakEvenHint: "By the sizes: what must be read for a guess, against what for a token of the target",
+  breakEven: (share) => (share >= 1 ? "too big to pay" : `worth it if more than ${Math.max(1, Math.round(100 * share))}% of its guesses are right`), breakEvenHint: "By the sizes: what must be read for a guess, against what for a token of the target",
   loadWith: "Load with it", loadWithout: "Load without a draft", reckon: "Memory", reckonHint: (name) => `Reckon the memory with ${name}`,
   // Memory
   memory: "Memory", contextLabel: "Context", tokens: (n) => `${n.toLocaleString("en")} tokens`,
@@ -32,7 +32,7 @@ export const say = {
   // Downloads
   states: { waiting: "waiting for the one before", running: "downloading", paused: "paused", failed: "failed" },
   progress: (d) => [d.total ? `${d.done} of ${d.total}` : d.done, d.speed, d.eta && `${d.eta} left`].filter(Boolean).join(", "),
-  pause: "Pause", resume: "Resume", retry: "Try again", discard: "Delete what arrived", downloads: "Downloads", downloadOf: (name) => `Download of ${name}`,
+  pause: "Pause", resume: "Resume", retry: "Try again", discard: "Delete what arrived", dismiss: "Dismiss", downloads: "Downloads", downloadOf: (name) => `Download of ${name}`,
   token: "Access token", tokenHint: "hf_…", keepToken: "Keep it and try again", tokenWhere: "Accept the terms on the model's page, then create a token there.", modelPage: "Its page on the hub", forgetToken: "Forget the token",
   // Adding
   openPath: "Open a folder or a GGUF file", target: "Target", targetHint: "/path/to/target or file.gguf", draft: "Draft or head (optional)", draftHint: "/path/to/draft, file.gguf or head",
