@@ -52,7 +52,7 @@ export class Lane {
     if (event.t === "queued") this.state.textContent = words.queued(event.ahead);
     else if (event.t === "started" || !this.reply) this.turn();
     this.cut = event.t === "finished" && event.reason === "cancelled";
-    this.rounds.push(...this.reply?.add([event]) ?? []);
+    this.rounds.push(...this.reply?.add([event], event.thought) ?? []);
   }
 
   turn() {

@@ -14,7 +14,7 @@ from engine.bench.race import Pair, Race, Run, Side
 from engine.errors import ForetokenError, LoadCancelled
 from engine.events import Event, Finished
 from engine.loading.hub import DownloadCancelled
-from engine.stats import Tally
+from engine.reply import ReplyState
 
 
 class Racing:
@@ -30,7 +30,8 @@ class Racing:
         words     what is said of them; ``different``: in how many pairs they differ
         rest      complete: whether it was not cancelled
 
-    and, with a ``side``, the events of its replies as in ``app.ui.view``.
+    and, with a ``side``, the events of its replies as in ``app.ui.view``, with where their ``thought``
+    stands.
     """
 
     def __init__(self, course: Course, count: int) -> None:
@@ -38,7 +39,7 @@ class Racing:
         self._course, self._count = course, count
         self._opening = Opening(self.feed.append)
         self._runs = self._total = 0
-        self._tallies: dict[Side, Tally] = {}
+        self._replies: dict[Side, ReplyState] = {}
 
     def stop(self) -> None:
         self._opening.cancelled = True
@@ -102,17 +103,19 @@ class Racing:
         done, total = self._runs, self._total
         told = {"pair": run.pair, "of": of, "prompt": run.prompt, "done": done, "total": total}
         self._runs += 1
-        self._tallies[run.side] = Tally()
+        self._replies[run.side] = ReplyState()
         self._tell(run.side, {"t": "run", **told})
 
     def _told(self, run: Run, event: Event) -> None:
         if isinstance(event, Finished):
             self._check_still_there()  # what replaced it may have written this
-        self._tallies[run.side].add(event)
-        self._tell(run.side, view.show(event))
+        reply = self._replies[run.side]
+        reply.add(event)
+        place = view.thought(reply.thoughts.text, reply.thoughts, reply.thought_s)
+        self._tell(run.side, {**view.show(event), "thought": place})
 
     def _tell(self, side: Side, shown: View) -> None:
-        totals = {str(one): view.totals(tally.statistics()) for one, tally in self._tallies.items()}
+        totals = {str(one): view.totals(reply.statistics) for one, reply in self._replies.items()}
         self.feed.append({**shown, "side": side}, totals)
 
     def _measured(self, race: Race, pair: Pair) -> None:

@@ -20,7 +20,7 @@ export function replay(sides) {
     return h("section", { class: "race-replay", "aria-label": name }, h("h3", {}, name), pane.node);
   });
   const transport = new Transport(clock);
-  clock.load(timelines);
+  clock.load(timelines, { atEnd: true }); // playing begins anew there
   return h("section", { class: "panel replays", "aria-label": say.replay },
     h("h2", {}, say.replay), h("p", { class: "hint" }, say.replayHint), transport.node, h("div", { class: "race-lanes" }, ...panes));
 }

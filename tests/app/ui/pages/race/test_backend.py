@@ -22,7 +22,8 @@ from engine.errors import CatalogError, InvalidRequest, NotLoaded
 from engine.loading import fit as memory
 from engine.request import PLAIN, AcceptanceRule, Control
 from tests.app.ui.following import followed
-from tests.support.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine, Script
+from tests.support.fake_rounds import split
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.recital import reciting_engine
 from tests.support.serving import fake_runtime
@@ -190,6 +191,14 @@ def test_the_last_prompts_are_raced_with_what_was_said_before_and_the_system_pro
 def test_the_apps_set_makes_a_pair_of_each_prompt(made: Made) -> None:
     events = made.events(asked(source="set"))
     assert len([event for event in events if event["t"] == "pair"]) == 8
+
+
+def test_where_a_thought_stands_is_told_with_the_words(made: Made) -> None:
+    made.engine.script = lambda request: Script(split("<think>\nHm.\n</think>\n\nBlue."))
+    events = made.events(asked())
+    [*_, last] = (event["thought"] for event in events if event["t"] == "finished")
+    text = "<think>\nHm.\n</think>\n\nBlue."
+    assert (text[last["from"] : last["to"]], text[last["answer"] :]) == ("Hm.", "Blue.")
 
 
 def test_words_that_part_are_inspected(made: Made) -> None:
