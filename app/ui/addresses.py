@@ -23,7 +23,14 @@ PAGES: Mapping[str, str] = {
 """By the first part of its address: what a page is called. Its column has the id ``NAME-page``."""
 
 _ADDRESS = re.compile(rf"/(?:{'|'.join(PAGES)}|chat/\d+)/?")
-_BASE = b'<base href="./"'
+_BASE = b'<base href="./" />'
+_ROOT = b"""<base href="/" /><style>
+body:not(:has(a[data-page]))::after {
+  content: "Loading Foretoken"; position: fixed; inset: 40% 0 auto; text-align: center;
+}
+body:not(:has(a[data-page])) [data-testid="status-tracker"] { display: none; }
+</style>"""
+"""Where relative addresses begin, and what is seen until the pages are built: scripts need a second."""
 
 
 def is_page(path: str) -> bool:
@@ -50,7 +57,7 @@ document.documentElement.dataset.page =
 class Addresses:
     """ASGI middleware: every page's address is answered with the one document that holds all pages.
 
-    What that names relatively lies at the root.
+    What that names relatively lies at the root, and it says that it is loading.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -58,7 +65,7 @@ class Addresses:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         asked = scope["type"] == "http" and scope["method"] in ("GET", "HEAD")
-        if not asked or not is_page(scope["path"]):
+        if not asked or not (scope["path"] == "/" or is_page(scope["path"])):
             await self._app(scope, receive, send)
             return
         root = {**scope, "path": "/", "raw_path": b"/"}
@@ -66,7 +73,7 @@ class Addresses:
 
 
 class _Rooted:
-    """Sends a document whose relative addresses begin at the root."""
+    """Sends a document with ``_ROOT`` in it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -83,7 +90,7 @@ class _Rooted:
         self._body += message.get("body", b"")
         if message.get("more_body"):
             return
-        body = bytes(self._body).replace(_BASE, b'<base href="/"', 1)
+        body = bytes(self._body).replace(_BASE, _ROOT, 1)
         length = (b"content-length", str(len(body)).encode())
         headers = [each for each in self._start["headers"] if each[0].lower() != length[0]]
         await self._send({**self._start, "headers": [*headers, length]})

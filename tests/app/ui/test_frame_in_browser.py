@@ -53,6 +53,12 @@ def test_every_page_and_chat_has_an_address(page, app):
     page.wait_for_selector(".msg.user .body:has-text('First?')")
     assert path(page) == first
     page.wait_for_selector("body[data-controls=ready]")
+    for address in (
+        app.url,
+        f"{app.url}race",
+    ):  # the pages are built by scripts, which takes seconds
+        assert "Loading Foretoken" in page.request.get(address).text()
+    assert page.evaluate("getComputedStyle(document.body, '::after').content") == "none"
 
 
 def test_an_address_opens_its_page_and_an_unknown_chat_says_so(page, app):

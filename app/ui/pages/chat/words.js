@@ -10,7 +10,7 @@ const kindOf = (name) => unread.find(([fits]) => fits.test(name))?.[1] ?? "it is
 export const say = {
   skipChats: "Chats",
   drawer: "Rounds and settings",
-  drawerShort: "Details",
+  drawerShort: "Rounds",
   close: "Close",
   pair: "Model pair",
   pairDetails: "What is loaded, in figures",
@@ -62,7 +62,7 @@ export const say = {
   leftOut: "Left out: the model is not given this turn.",
   giveAgain: "Give it again",
   chooseDropped: "Choose what to leave out",
-  fullHead: { true: "This chat no longer fits", false: "Leave out early turns" },
+  fullHead: { true: "Too long to send: leave out early turns", false: "Leave out early turns" },
   fullHint: "What is left out stays in the chat, marked, and can be given again. The system prompt is kept.",
   dropOldest: "Leave out the oldest and send",
   dropChosen: "Leave out what is ticked and send",
@@ -96,7 +96,7 @@ export const say = {
 };
 
 // Where rounds are seen: beside the chat, or behind the button that opens them.
-export const where = { open: "on the right", closed: "behind “Details”" };
+export const where = { open: "on the right", closed: "behind “Rounds”" };
 
 // What a model is asked first: what it is good at. `fits` is tried in order on its name; `{where}` in a body is `where`.
 export const greetings = [
