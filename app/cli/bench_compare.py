@@ -106,6 +106,7 @@ def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
 
 def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
     from engine.bench.compare import identical
+    from engine.stats import times
 
     head = ("prompts", "proposer", "depth", "tok/s", "speed-up", "accepted", "length", "words")
     print(
@@ -117,7 +118,7 @@ def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
                     row.proposer,
                     "auto" if row.controller == Control.AUTO else str(row.depth),
                     f"{row.tokens_per_s:.1f}",
-                    f"{row.speedup:.2f}x",
+                    times(row.speedup),
                     "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
                     f"{row.mean_acceptance_length or 0:.2f}",
                     {True: "equal", False: "DIFFER", None: "-"}[identical(row)],

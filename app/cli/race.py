@@ -204,6 +204,7 @@ def _prompts(
 
 def _print(running: Race, found: Divergence | None) -> None:
     from engine.bench import race_report as report
+    from engine.stats import times
 
     base, rival = report.names(running.contest)
     word = {True: "equal", False: "differ"}
@@ -213,7 +214,7 @@ def _print(running: Race, found: Divergence | None) -> None:
             str(number),
             f"{each['base_tokens_per_s']:.1f}",
             f"{each['rival_tokens_per_s']:.1f}",
-            f"{each['ratio']:.2f}x",
+            times(each["ratio"]),
             word[each["same_words"]] if running.contest.compares_words else "-",
         )
         for number, each in enumerate(figures, start=1)

@@ -12,6 +12,7 @@ from engine.bench.divergence import Divergence
 from engine.bench.paired import MOST_SPREAD, MOST_TAKEN, PAIRS, Estimate, Noise
 from engine.bench.race import Contest, Pair, Race
 from engine.request import PLAIN, SERVER, AcceptanceRule, Control, Speculation
+from engine.stats import times
 
 QUIET = Noise()
 
@@ -93,10 +94,6 @@ def _digits(ratio: float) -> str:
 
 def _range(found: Estimate) -> str:
     return f"{times(found.low)} to {times(found.high)}"
-
-
-def times(ratio: float) -> str:
-    return f"{ratio:.2f}x"
 
 
 def certainty(found: Estimate, noise: Noise = QUIET) -> str:

@@ -8,6 +8,7 @@ from engine.bench.prompts import ALL
 from engine.bench.sweep import Result, Row, winners
 from engine.loading.fit import human
 from engine.request import PLAIN, Control
+from engine.stats import times
 
 HEAD = ("method", "depth", "tok/s", "speed-up", "slowest", "accepted", "length", "per position",
         "memory", "words")  # fmt: skip
@@ -22,8 +23,8 @@ def cells(row: Row) -> tuple[str, ...]:
         row.proposer,
         depth_of(row),
         f"{row.tokens_per_s:.0f}",
-        f"{row.speedup:.2f}x",
-        f"{row.slowest:.2f}x",
+        times(row.speedup),
+        times(row.slowest),
         "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
         f"{row.mean_acceptance_length or 0:.2f}",
         " ".join(f"{share:.2f}"[-3:] if share < 1 else "1" for share in row.per_position) or "-",
@@ -40,7 +41,7 @@ def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[
     for row in rows:
         found.setdefault((row.proposer, depth_of(row)), {})[row.prompt_kind] = row
     lines = [
-        (*setting, *(f"{of[kind].speedup:.2f}x" for kind in kinds), bar(of[ALL].speedup))
+        (*setting, *(times(of[kind].speedup) for kind in kinds), bar(of[ALL].speedup))
         for setting, of in found.items()
     ]
     return ("method", "depth", *kinds, ""), lines
@@ -94,7 +95,7 @@ def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
             rows = [r for r in result.rows if (r.temperature, r.prompt_kind) == (temperature, kind)]
             parts.append(f"### {kind}, {rows[0].prompts} prompts")
             parts.append(_grid(HEAD, [cells(row) for row in rows]))
-    best = [(kind, r.proposer, depth_of(r), f"{r.speedup:.2f}x") for kind, r in _best(result)]
+    best = [(kind, r.proposer, depth_of(r), times(r.speedup)) for kind, r in _best(result)]
     parts += ["## Fastest", _grid(("prompts", "method", "depth", "speed-up"), best)]
     return "\n\n".join(parts) + "\n"
 

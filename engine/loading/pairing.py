@@ -52,7 +52,7 @@ def hopeless(shared: int, target: int, draft: int) -> str | None:
     if shared >= FEWEST_SHARED * target:
         return None
     return (
-        f"At most {100 * shared / target:.0f} % of the target's {target:,} tokens are among the draft's "
+        f"At most {100 * shared / target:.0f}% of the target's {target:,} tokens are among the draft's "
         f"{draft:,}: it was made for other text, and would spell nearly every word in pieces. Choose a "
         "draft of the target's own family."
     )
@@ -117,7 +117,7 @@ def _cross_vocabulary(shared: Shared) -> str:
     if not shared.little:
         ways += ", under rejection sampling by shared tokens (tli)"
     return (
-        f"across vocabularies: {100 * shared.of_target:.0f} % of the target's {shared.target:,} "
+        f"across vocabularies: {100 * shared.of_target:.0f}% of the target's {shared.target:,} "
         f"tokens are among the draft's {shared.draft:,}; drafts by {ways}"
     )
 

@@ -29,7 +29,7 @@ export function showToken(text) {
   return nodes;
 }
 
-export const percent = (x) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)} %`);
+export const percent = (x) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)}%`);
 export const fixed = (x, digits = 2) => (x === null || x === undefined ? "–" : x.toFixed(digits));
 // One form for "so many times as fast".
 export const times = (x, digits = 1) => `${fixed(x, digits)}×`;

@@ -14,6 +14,7 @@ from engine.bench.real.contest import Absence, Case, Method, Result
 from engine.bench.real.summary import Cost, Lead, Quotients, Row, Spread
 from engine.loading.fit import human
 from engine.machine import processor
+from engine.stats import times
 
 HEAD = (
     "engine",
@@ -77,7 +78,7 @@ class Report:
                 row.setting.name,
                 _range(row.tokens_per_s[ALL], 1),
                 *(f"{row.tokens_per_s[kind].median:.1f}" for kind in kinds),
-                "-" if row.speedup is None else f"{row.speedup.median:.2f}x",
+                "-" if row.speedup is None else times(row.speedup.median),
                 "-" if row.acceptance is None else f"{row.acceptance:.0%}",
                 "-" if row.length is None else f"{row.length:.2f}",
                 {None: "-", 0: "equal"}.get(row.differ, f"{row.differ} differ"),

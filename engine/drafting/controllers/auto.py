@@ -314,7 +314,7 @@ class Auto:
     def _why(
         self, depth: int, best: int, gain: float, needed: float | None, expected: float | None
     ) -> str:
-        share = f"{expected or 0:.0%}".replace("%", " %")
+        share = f"{expected or 0:.0%}"
         if depth:
             tokens = "1 token a round" if depth == 1 else f"{depth} tokens a round"
             if self._floors[0]:
@@ -326,9 +326,7 @@ class Auto:
             )
         if needed is None:
             return "drafting paused: not even a perfect draft would be faster here"
-        return f"drafting paused: needs {needed:.0%} acceptance, expects {share}".replace(
-            "%", " %", 1
-        )
+        return f"drafting paused: needs {needed:.0%} acceptance, expects {share}"
 
     def _acceptance_for(self, speed: float) -> float | None:
         """The acceptance, alike at all positions, at which the best depth has ``speed``; None if

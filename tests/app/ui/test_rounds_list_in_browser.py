@@ -102,7 +102,7 @@ FOLDED = """async (rounds) => {
 
 
 def test_rounds_without_a_draft_fold_into_one_row_with_the_reason(page):
-    pause = "drafting paused: needs 58 % acceptance, expects 41 %"
+    pause = "drafting paused: needs 58% acceptance, expects 41%"
     plain = {"d": [], "n": [" x", "b", 0.9, True], "k": "b2", "s": " x"}
     rounds = long_reply(1)
     rounds += [{**rounds[0], **plain, "i": 1, "g": 0, "w": [pause, 0]}]

@@ -109,7 +109,7 @@ def test_a_server_is_asked_then_chatted_with_and_shows_what_it_counts(page, llam
     expect(reply.locator(".body")).to_have_text("Hello there")
     expect(reply.locator("[data-stat=tokens_per_s]")).to_contain_text("100")
     reply.locator(".figures summary").click()
-    expect(reply.locator("[data-stat=acceptance_rate]")).to_contain_text("38 %")
+    expect(reply.locator("[data-stat=acceptance_rate]")).to_contain_text("38%")
     expect(reply.locator("[data-stat=mean_acceptance_length]")).to_have_count(0)
     expect(page.locator(".lanes-empty")).to_contain_text("its engine shows none")
     assert page.locator(".totals div").count() == 0

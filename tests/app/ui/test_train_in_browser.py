@@ -63,11 +63,11 @@ def test_a_running_one_shows_its_figures(page, app):
     write_log(folder, 30)
     told = {"phase": "learning", "share": 0.31, "seconds_left": 330}
     (folder / "progress.json").write_text(json.dumps(told))
-    page.wait_for_selector(".caption:has-text('31 %, 5 min 30 s left')")
+    page.wait_for_selector(".caption:has-text('31%, 5 min 30 s left')")
     assert page.get_attribute("[data-run] progress", "value") == "0.31"
     assert page.locator(".run-charts .chart").count() == 2
     assert "1.73" in page.inner_text(".run-charts figure:nth-child(2)")
-    assert "23 %" in page.inner_text(".positions")
+    assert "23%" in page.inner_text(".positions")
     for share, step in ((0.4, "Learn"), (1.0, "Measure")):
         told = {"phase": "measuring", "share": share}
         (folder / "progress.json").write_text(json.dumps(told))

@@ -390,9 +390,9 @@ def test_other_programs_are_counted_while_pairs_are_measured(
 @pytest.mark.parametrize(
     ("ratios", "told"),
     [
-        ([1.52], "One run: 1.52x."),
-        ([1.5, 1.7], "Median so far 1.60x, 1.50x to 1.70x."),
-        ([1.4, 1.5, 1.6, 1.7, 1.8], "Median 1.60x, range 1.40x to 1.80x (94% confidence)."),
+        ([1.52], "One run: 1.52×."),
+        ([1.5, 1.7], "Median so far 1.60×, 1.50× to 1.70×."),
+        ([1.4, 1.5, 1.6, 1.7, 1.8], "Median 1.60×, range 1.40× to 1.80× (94% confidence)."),
     ],
 )
 def test_few_runs_claim_no_certainty(ratios: list[float], told: str) -> None:

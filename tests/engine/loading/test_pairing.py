@@ -76,7 +76,7 @@ def test_different_vocabularies_fit_across_with_their_share(gptneo: Path, storie
     found = compare(inspect(gptneo), inspect(stories))
     assert found.reason is None
     assert found.cross_vocabulary is not None
-    assert "3 % of the target's 14,019 tokens are among the draft's 512" in found.cross_vocabulary
+    assert "3% of the target's 14,019 tokens are among the draft's 512" in found.cross_vocabulary
     assert "slem" in found.cross_vocabulary and "tli" not in found.cross_vocabulary
 
 

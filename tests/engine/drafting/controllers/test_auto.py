@@ -93,7 +93,7 @@ def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     assert last.needed == pytest.approx(0.575, abs=0.02)
     assert last.why == (
         f"drafting paused: needs {last.needed:.0%} acceptance, expects {last.expected:.0%}"
-    ).replace("%", " %")
+    )
 
 
 def test_it_recovers_when_acceptance_returns() -> None:
