@@ -105,13 +105,15 @@ class Grammars:
         return bool(self._known().is_special_token(token))
 
     def prepare(self) -> None:
-        """Begin to start the worker and read the vocabulary: the first grammar need not wait then."""
+        """Begin to read the vocabulary: nobody is answered meanwhile, a second where it is large.
+
+        The worker, which takes as much again, starts with the first grammar.
+        """
 
         def read() -> None:
             with contextlib.suppress(InvalidRequest):  # the first grammar says so
                 self._known()
 
-        self._trials.start()
         threading.Thread(target=read, name="vocabulary", daemon=True).start()
 
     def close(self) -> None:
