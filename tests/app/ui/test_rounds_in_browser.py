@@ -238,8 +238,9 @@ def test_the_meter_tells_the_context_and_warns_before_it_is_full(page, app):
 
 
 def check_replay(page, events, at: int) -> None:
-    """The replay stands behind so many rounds, and says what they add up to."""
-    pane = page.locator(".replay-pane")
+    """The replay of the reply (a race before may have left its own in the page) stands behind so many
+    rounds, and says what they add up to."""
+    pane = page.locator(".replay .replay-pane")
     assert pane.get_attribute("data-round") == str(at)
     found = figures(events[:at])
     shown = {
@@ -261,7 +262,7 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     events = kept(app)
     page.click(".replay-drawer summary")
     check_replay(page, events, len(events))
-    scrubber = page.locator(".scrubber")
+    scrubber = page.locator(".replay .scrubber")
     scrubber.focus()
     page.keyboard.press("Home")
     check_replay(page, events, 0)
@@ -276,19 +277,19 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     parts = page.locator(".parts-names").inner_text()
     share = round(100 * timing.verify_s / timing.total_s)
     assert f"verification {1000 * 2 * timing.verify_s:.0f} ms ({share}%)" in parts
-    assert page.locator(".replay-charts svg").count() == 2
-    assert "Accepted by position: 1: " in page.locator(".replay-charts svg").first.get_attribute(
+    assert page.locator(".replay .replay-charts svg").count() == 2
+    assert "Accepted by position: 1: " in page.locator(".replay .replay-charts svg").first.get_attribute(
         "aria-label"
     )
     scales = "all => all.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
     # Drawn at another width than they have, their words once were five pixels high.
-    drawn = page.locator(".replay-charts svg").evaluate_all(scales)
+    drawn = page.locator(".replay .replay-charts svg").evaluate_all(scales)
     assert drawn == pytest.approx([1, 1], abs=0.02)
     page.locator(".replay-speed").select_option("4")
-    page.click("[data-transport=first]")
-    page.click("[data-transport=play]")
-    page.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
-    page.wait_for_selector("[data-transport=play][aria-label=Play]")
+    page.click(".replay [data-transport=first]")
+    page.click(".replay [data-transport=play]")
+    page.wait_for_selector(f".replay .replay-pane[data-round='{len(events)}']")
+    page.wait_for_selector(".replay [data-transport=play][aria-label=Play]")
     check_replay(page, events, len(events))
 
 
@@ -312,8 +313,8 @@ def test_a_reply_is_saved_as_one_file_that_plays_without_a_network(page, app, br
     alone.on("pageerror", lambda error: errors.append(str(error)))
     alone.on("console", lambda message: errors.append(message.text))
     alone.goto(saved["html"].as_uri())
-    alone.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
-    alone.focus(".scrubber")
+    alone.wait_for_selector(f".replay .replay-pane[data-round='{len(events)}']")
+    alone.focus(".replay .scrubber")
     alone.keyboard.press("Home")
     alone.keyboard.press("ArrowRight")
     check_replay(alone, events, 1)
@@ -326,8 +327,8 @@ def test_a_reply_is_saved_as_one_file_that_plays_without_a_network(page, app, br
     assert "The draft guessed" in alone.locator(".probe:visible").inner_text()
     alone.keyboard.press("ArrowLeft")
     assert alone.locator(".probe:visible").count() == 0
-    alone.click("[data-transport=play]")
-    alone.wait_for_selector(f".replay-pane[data-round='{len(events)}']")
+    alone.click(".replay [data-transport=play]")
+    alone.wait_for_selector(f".replay .replay-pane[data-round='{len(events)}']")
     assert asked == [saved["html"].as_uri()]
     assert errors == []
     context.close()
@@ -340,5 +341,5 @@ def test_a_reply_kept_before_is_replayed_after_a_reload(page, app):
     page.wait_for_selector(DONE)
     page.wait_for_selector(f".lanes[data-rounds='{rounds}']")
     page.click(".replay-drawer summary")
-    page.click("[data-transport=first]")
-    assert page.locator(".replay-pane").get_attribute("data-round") == "0"
+    page.click(".replay [data-transport=first]")
+    assert page.locator(".replay .replay-pane").get_attribute("data-round") == "0"
