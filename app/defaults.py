@@ -142,7 +142,7 @@ class Defaults:
         try:
             return dict(kept["defaults"]) if kept else {}
         except (ValueError, TypeError, KeyError) as error:
-            kept_file.unused(self.path, error)
+            kept_file.set_aside(self.path, error)
             return {}
 
     def _write(self, entries: Mapping[str, Any]) -> None:

@@ -20,7 +20,7 @@ class UnreadableFile(ForetokenError):
 
 
 def read(path: Path, version: int) -> dict[str, Any]:
-    """The object in it; empty where there is no file yet, or one that is damaged, which is told.
+    """Return the object in it; an empty one where there is none, or where it was ``set_aside``.
 
     Raises UnreadableFile: what may be whole is not to be written over.
     """
@@ -38,7 +38,7 @@ def read(path: Path, version: int) -> dict[str, Any]:
             "its permissions and the disk, or choose another folder with --data-dir."
         ) from error
     except (ValueError, TypeError) as error:
-        unused(path, error)
+        set_aside(path, error)
         return {}
     if newer:
         raise UnreadableFile(
@@ -48,9 +48,16 @@ def read(path: Path, version: int) -> dict[str, Any]:
     return kept
 
 
-def unused(path: Path, error: Exception) -> None:
-    """Tells that a damaged file counts as empty."""
-    log.warning("%s is not used, for it cannot be read (%s)", path, error)
+def set_aside(path: Path, error: Exception) -> None:
+    """Rename a damaged file, so that the next write does not end what its owner may still mend."""
+    aside = path.with_name(f"{path.name}.damaged")
+    try:
+        path.replace(aside)
+    except OSError:
+        aside = path
+    log.warning(
+        "%s cannot be read (%s), so it is not used. It is kept as %s.", path, error, aside.name
+    )
 
 
 def write(path: Path, value: Mapping[str, Any]) -> None:

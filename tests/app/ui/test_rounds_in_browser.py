@@ -278,9 +278,9 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     share = round(100 * timing.verify_s / timing.total_s)
     assert f"verification {1000 * 2 * timing.verify_s:.0f} ms ({share}%)" in parts
     assert page.locator(".replay .replay-charts svg").count() == 2
-    assert "Accepted by position: 1: " in page.locator(".replay .replay-charts svg").first.get_attribute(
-        "aria-label"
-    )
+    assert "Accepted by position: 1: " in page.locator(
+        ".replay .replay-charts svg"
+    ).first.get_attribute("aria-label")
     scales = "all => all.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
     # Drawn at another width than they have, their words once were five pixels high.
     drawn = page.locator(".replay .replay-charts svg").evaluate_all(scales)
