@@ -20,11 +20,18 @@ class ParserFailed(InvalidRequest):
 
     def __init__(self, error: str, read: int) -> None:
         self.why, self.read = on_one_line(error), read
+        what = f"{self.why}. Make it simpler: fewer repetitions and alternatives, or shorter texts."
+        if self.is_dead_end:
+            what = "no text goes on from there. A part of it may require itself: give that part an end."
         super().__init__(
             "grammar",
-            f"grammar cannot be followed beyond the {read} tokens that the reply has: {self.why}. Make "
-            "it simpler: fewer repetitions and alternatives, or shorter texts.",
+            f"grammar cannot be followed beyond the {read} tokens that the reply has: {what}",
         )
+
+    @property
+    def is_dead_end(self) -> bool:
+        """Whether no token may follow, so that no text matches the grammar."""
+        return "NoExtension" in self.why
 
 
 class Matcher:

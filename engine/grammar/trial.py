@@ -55,7 +55,7 @@ def run(value: Any) -> Any:
     except ValueError as error:
         return {"refused": str(error)}
     except ParserFailed as error:
-        if "NoExtension" in error.why:
+        if error.is_dead_end:
             after = f" from token {error.read + 1} on" if error.read else ""
             return {"refused": f"no text matches it{after}; a part of it may require itself"}
         return {"refused": f"it cannot be followed beyond {error.read} tokens ({error.why})"}
