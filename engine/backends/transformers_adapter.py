@@ -10,6 +10,7 @@ up to 15 rows of a window are computed again.
 from __future__ import annotations
 
 import contextlib
+import inspect
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +27,12 @@ from engine.request import MAX_ROWS
 WINDOW = MAX_ROWS
 """Positions of one window: so the rows of a round lie in two of them at most."""
 PREFILL_WINDOWS = 16
+
+
+def cache_argument(model: PreTrainedModel) -> str:
+    """Return what ``model.forward`` calls its cache: transformers 5.24 has renamed it."""
+    takes = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in takes else "past_key_values"
 
 
 class AdapterCache:
@@ -53,6 +60,7 @@ class TransformersModel:
         self.model: Any = model.eval()
         self.model.set_experts_implementation(experts.NAME)  # nothing to do for a dense model
         self._info = info
+        self._cache_argument = cache_argument(model)
 
     @property
     def info(self) -> ModelInfo:
@@ -117,9 +125,9 @@ class TransformersModel:
             output = self.model(
                 input_ids=torch.tensor([window], device=device),
                 position_ids=position[None],
-                past_key_values=cache.state,
                 use_cache=True,
                 output_hidden_states=cache.features is not None,
+                **{self._cache_argument: cache.state},
             )
         if cache.features is not None:
             *entered, normed = output.hidden_states

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.backends.transformers_adapter import cache_argument
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.products import (
     Case,
@@ -85,6 +86,7 @@ class Compiled:
 
         self.model = model
         self.cache: Any = StaticCache(config=model.config, max_cache_len=longest)
+        self.cached = {cache_argument(model): self.cache}
         mode = "reduce-overhead" if backend == "inductor" else None
         self.step: Any = torch.compile(self._step, backend=backend, fullgraph=True, mode=mode)
         how = "torch.compile, static cache" + ("" if backend == "inductor" else f", {backend}")
@@ -92,7 +94,7 @@ class Compiled:
 
     def _step(self, token: Tensor, position: Tensor) -> Tensor:
         """``token (1, 1)`` at ``position (1, 1)``; the next token (1, 1)."""
-        found = self.model(token, position_ids=position, past_key_values=self.cache, use_cache=True)
+        found = self.model(token, position_ids=position, use_cache=True, **self.cached)
         chosen: Tensor = found.logits[:, -1:].argmax(-1)
         return chosen
 
@@ -102,9 +104,7 @@ class Compiled:
         self.cache.reset()
         ids = torch.tensor([list(prompt)], device=device)
         places = torch.arange(len(prompt) + limit, device=device)[:, None, None]
-        first = self.model(
-            ids, position_ids=places[: len(prompt)].view(1, -1), past_key_values=self.cache
-        )
+        first = self.model(ids, position_ids=places[: len(prompt)].view(1, -1), **self.cached)
         token = first.logits[:, -1:].argmax(-1)
         tokens = [token]
         _wait(device)
@@ -117,7 +117,7 @@ class Compiled:
         return Reply(tuple(torch.cat(tokens).flatten().tolist()), limit - 1, took)
 
     def close(self) -> None:
-        self.model = self.cache = self.step = None
+        self.model = self.cache = self.cached = self.step = None
 
 
 def why_no_bitsandbytes() -> str | None:

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
+from engine.backends.transformers_adapter import cache_argument
 from engine.train.progress import report
 from engine.train.seeds import subseed
 from tools.pip.corpora.example import Example
@@ -145,8 +146,8 @@ class _Generation:
             input_ids=self._pending,
             attention_mask=self._mask,
             position_ids=self._positions,
-            past_key_values=self._cache,
             logits_to_keep=1,
+            **{cache_argument(self._model): self._cache},
         )
         logits = out.logits[:, -1].float()
         if temperature > 0:
