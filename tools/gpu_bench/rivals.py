@@ -86,7 +86,7 @@ class Compiled:
 
         self.model = model
         self.cache: Any = StaticCache(config=model.config, max_cache_len=longest)
-        self.cached = {cache_argument(model): self.cache}
+        self.cached: Any = {cache_argument(model): self.cache}
         mode = "reduce-overhead" if backend == "inductor" else None
         self.step: Any = torch.compile(self._step, backend=backend, fullgraph=True, mode=mode)
         how = "torch.compile, static cache" + ("" if backend == "inductor" else f", {backend}")
