@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import yaml
 
 from engine.files import DEEPEST, TOO_DEEP
@@ -17,7 +19,7 @@ def check_yaml(text: str) -> str:
     Raises YAMLError for no YAML, for deep nesting, and for many aliases.
     """
     depth = aliases = 0
-    for event in yaml.parse(text, Loader=YAML_LOADER):
+    for event in _events(text):
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         aliases += isinstance(event, yaml.AliasEvent)
@@ -26,3 +28,13 @@ def check_yaml(text: str) -> str:
         if aliases > MOST_ALIASES:
             raise yaml.YAMLError(f"it has more than {MOST_ALIASES} aliases")
     return text
+
+
+def _events(text: str) -> Iterator[yaml.Event]:
+    """Raise YAMLError with our words where newer versions of libyaml count the depth themselves."""
+    try:
+        yield from yaml.parse(text, Loader=YAML_LOADER)
+    except yaml.MarkedYAMLError as error:
+        if "nesting depth" not in str(error.problem):
+            raise
+        raise yaml.YAMLError(TOO_DEEP) from None

@@ -40,8 +40,9 @@ export function followOffers(page, server) {
   status.watch(({ loaded }) => {
     const now = pairKey(loaded);
     if (now === pair) return;
+    const first = pair === undefined; // the look at the page may have been answered before, and somebody have chosen
     pair = now;
-    refresh();
+    refresh(() => first && touched);
   }, server.status);
   page.form.addEventListener("input", () => (touched = true));
   new IntersectionObserver((entries) => ((seen = entries.at(-1).isIntersecting), again())).observe(page.form);
