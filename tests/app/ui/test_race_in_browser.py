@@ -264,3 +264,29 @@ def test_a_press_of_start_that_leaves_the_address_is_not_lost(page):
     page.fill(".race-place [name=address]", "")
     assert page.is_hidden(".race-place .ft-error"), "of an address that is no more there"
     page.locator(".race-place [name=place]").select_option("")
+
+
+def test_what_is_chosen_outlives_an_answer_that_comes_late(fresh_page):
+    """The app's start and a look at the page both ask what can be raced; the first answer comes last."""
+    held, holding, page = [], True, fresh_page
+
+    def hold(route) -> None:
+        if holding and '"offer"' in (route.request.post_data or ""):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/*", hold)
+    page.reload()
+    page.wait_for_selector("body[data-controls=ready]")
+    page.wait_for_timeout(1000)
+    assert held, "nothing was asked at the start"
+    holding = False
+    page.get_by_role("link", name="Race", exact=True).click()
+    page.wait_for_selector(".race-form [data-act=start]:enabled")
+    choose(page, "base", temperature="0.3")
+    for route in held:
+        with page.expect_response(lambda answer: '"offer"' in (answer.request.post_data or "")):
+            route.continue_()
+    page.wait_for_timeout(200)
+    assert page.input_value("[name=base-temperature]") == "0.3"
