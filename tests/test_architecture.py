@@ -296,7 +296,7 @@ def test_nobody_above_asks_which_backend_or_proposer_it_has() -> None:
 
 def test_what_is_asked_for_is_found() -> None:
     own = ROOT / "engine" / "backends" / "cuda" / "decoder.py"
-    assert "engine.backends.cuda.cache.DeviceCache" in set(asked_for(own))
+    assert "engine.backends.cuda.state.DeviceState" in set(asked_for(own))
 
 
 def test_no_two_modules_import_each_other() -> None:

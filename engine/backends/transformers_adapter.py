@@ -20,8 +20,9 @@ from torch.nn import ModuleList
 from transformers import DynamicCache, PreTrainedModel
 
 from engine.backends import experts
-from engine.models.base import Cache, ModelInfo
+from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
+from engine.models.sequence_state import SequenceState
 from engine.request import MAX_ROWS
 
 WINDOW = MAX_ROWS
@@ -35,26 +36,17 @@ def cache_argument(model: PreTrainedModel) -> str:
     return "cache" if "cache" in takes else "past_key_values"
 
 
-class AdapterCache:
+class AdapterState(SequenceState):
     """The tokens themselves and transformers' KV of all complete windows (and perhaps more)."""
 
-    def __init__(self, features: Features | None = None) -> None:
-        self.tokens: list[int] = []
-        self.state = DynamicCache()
-        self.features = features
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
-
-    def crop(self, length: int) -> None:
-        if not 0 <= length <= len(self.tokens):
-            raise ValueError(f"cannot crop a cache of {len(self.tokens)} positions to {length}")
-        del self.tokens[length:]
+    def __init__(self, context: int, features: Features | None = None) -> None:
+        super().__init__(context, features)
+        self.tokens: list[int] = []  # committed or pending; more are stale
+        self.cache = DynamicCache()
 
 
 class TransformersModel:
-    """Wraps a model that keeps its whole past in a cache that can be cropped."""
+    """Any model of transformers that keeps its whole past in a cache that can be cropped."""
 
     def __init__(self, model: PreTrainedModel, info: ModelInfo) -> None:
         self.model: Any = model.eval()
@@ -66,10 +58,10 @@ class TransformersModel:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> AdapterCache:
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> AdapterState:
         """See ``TappableModel``."""
         if not taps:
-            return AdapterCache()
+            return AdapterState(context)
         features = Features(
             taps,
             layers=self._info.layers,
@@ -78,7 +70,7 @@ class TransformersModel:
             dtype=self.model.dtype,
             device=self.model.device,
         )
-        return AdapterCache(features)
+        return AdapterState(context, features)
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
@@ -93,12 +85,14 @@ class TransformersModel:
         return result.float()
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
         """See ``Model.forward``."""
-        assert isinstance(cache, AdapterCache)
-        first = cache.length
-        cache.tokens.extend(tokens)
-        end = len(cache.tokens)
+        assert isinstance(state, AdapterState)
+        first = state.end
+        state.tokens[first:] = tokens
+        end = len(state.tokens)
         start = first - first % WINDOW
         wanted = end - last
         rows = []
@@ -106,34 +100,35 @@ class TransformersModel:
             # Whole windows whose logits nobody wants go through together.
             bulk = min((wanted - start) // WINDOW, PREFILL_WINDOWS)
             stop = start + max(bulk, 1) * WINDOW
-            logits = self._run(cache, start, stop)
+            logits = self._run(state, start, stop)
             rows.append(logits[max(wanted - start, 0) : max(end - start, 0)])
             start = stop
+        state.append(len(tokens), final=final)
         result = torch.cat(rows) if rows else torch.empty(0, self.info.vocabulary)
         return result[len(result) - last :]
 
-    def _run(self, cache: AdapterCache, start: int, stop: int) -> Tensor:
+    def _run(self, state: AdapterState, start: int, stop: int) -> Tensor:
         """Logits (stop - start, vocabulary) of one window, or of several at once, padded."""
-        window = cache.tokens[start:stop]
+        window = state.tokens[start:stop]
         window = window + [window[-1]] * (stop - start - len(window))
-        surplus = cache.state.get_seq_length() - start
+        surplus = state.cache.get_seq_length() - start
         if surplus > 0:
-            cache.state.crop(-surplus)
+            state.cache.crop(-surplus)
         device = self.model.device
         position = torch.arange(start, stop, device=device)
-        with self._last_layer(cache.features) as left:
+        with self._last_layer(state.features) as left:
             output = self.model(
                 input_ids=torch.tensor([window], device=device),
                 position_ids=position[None],
                 use_cache=True,
-                output_hidden_states=cache.features is not None,
-                **{self._cache_argument: cache.state},
+                output_hidden_states=state.features is not None,
+                **{self._cache_argument: state.cache},
             )
-        if cache.features is not None:
+        if state.features is not None:
             *entered, normed = output.hidden_states
             for index, states in enumerate((*entered, *left)):
-                cache.features.write(Tap(index), start, states[0])
-            cache.features.write(NORMED, start, normed[0])
+                state.features.write(Tap(index), start, states[0])
+            state.features.write(NORMED, start, normed[0])
         logits: Tensor = output.logits[0].float()
         return logits
 

@@ -218,7 +218,7 @@ def _divergence(
 
     def logits_of(model: Model) -> list[float]:
         """After ``text``, its last token alone in the pass, as plain decoding has it."""
-        cache = model.new_cache(model.info.context)
+        cache = model.new_state(model.info.context)
         model.forward(text[:-1], cache, last=0)
         result: list[float] = model.forward(text[-1:], cache, last=1)[0].tolist()
         return result

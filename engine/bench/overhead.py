@@ -23,7 +23,8 @@ from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Event
 from engine.local.session import Session
-from engine.models.base import Cache, ModelInfo
+from engine.models.base import ModelInfo
+from engine.models.sequence_state import SequenceState
 from engine.request import Control, Request, Sampling, Speculation
 
 RING = range(300, 361)
@@ -89,14 +90,15 @@ class SuccessorModel:
         for place in range(len(RING)):
             self._rows[place, RING[(place + 1) % len(RING)]] = _SURE
 
-    def new_cache(self, context: int) -> _Length:
-        return _Length()
+    def new_state(self, context: int) -> SequenceState:
+        return SequenceState(context)
 
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
         """See ``Model``."""
         started = perf_counter()
-        assert isinstance(cache, _Length)
-        cache.length += len(tokens)
+        state.append(len(tokens), final=final)
         shown = tokens[len(tokens) - last :]
         places = torch.tensor(
             [(token - RING.start) % len(RING) for token in shown], dtype=torch.long
@@ -104,16 +106,6 @@ class SuccessorModel:
         logits = self._rows[places]
         self.seconds += perf_counter() - started
         return logits
-
-
-class _Length:
-    """A cache of which only the length counts."""
-
-    def __init__(self) -> None:
-        self.length = 0
-
-    def crop(self, length: int) -> None:
-        self.length = length
 
 
 class _Bench:

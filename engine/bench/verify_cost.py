@@ -26,14 +26,14 @@ def step_times(
     The row counts alternate, so that a drifting machine slows all of them alike.
     """
     past = min(past, model.info.context - max(rows))
-    cache = model.new_cache(model.info.context)
+    state = model.new_state(model.info.context)
     tokens = [index % model.info.vocabulary for index in range(past + max(rows))]
-    model.forward(tokens[:past], cache, last=0)
+    model.forward(tokens[:past], state, last=0)
     seconds: dict[int, list[float]] = {count: [] for count in rows}
     for _ in range(repeats + 3):
         for count in rows:
             started = perf_counter()
-            model.forward(tokens[past : past + count], cache, last=count)
+            model.forward(tokens[past : past + count], state, last=count, final=False)
             seconds[count].append(perf_counter() - started)
-            cache.crop(past)
+            state.commit(())
     return {count: median(times[3:]) for count, times in seconds.items()}  # 3 to warm up

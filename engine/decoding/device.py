@@ -104,7 +104,7 @@ class DeviceLauncher:
     def close(self) -> None:
         known = self.context.tokens[:-1]
         self.target.advance(known[self.target.length :])
-        self.target.crop(len(known))
+        self.target.rewind(len(known))
         self.drafter.close()
 
 

@@ -66,4 +66,4 @@ class HostLauncher:
         return Timing(drafted - started, self._verified - passed, now - began)
 
     def close(self) -> None:
-        self.target.crop(len(self.context.tokens) - 1)
+        self.target.rewind(len(self.context.tokens) - 1)

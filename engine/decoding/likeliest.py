@@ -26,7 +26,7 @@ def likeliest(target: Target, sampler: Sampler, context: Context, count: int) ->
     for chunk in chunks(known[target.reuse(known) :]):
         target.extend(chunk)
     adjusted = sampler.adjusted(target.verify(pending, Tree()), [()])
-    target.crop(len(known))
+    target.rewind(len(known))
     p, position = sampler.probabilities(adjusted), len(context.tokens)
     found = sampler.rank(adjusted, p, position, Stream.CHOICE, count)
     chances: list[float] = p[0, found].tolist()

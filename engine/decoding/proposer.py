@@ -12,7 +12,8 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
-from engine.models.base import Cache, Model
+from engine.models.base import Model
+from engine.models.sequence_state import SequenceState
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +73,18 @@ class RoundDraft(Protocol):
         """A ``RoundModel``."""
 
     @property
-    def cache(self) -> Cache:
-        """A ``RoundCache``."""
+    def state(self) -> SequenceState:
+        """What rounds fill without the host."""
 
     @property
     def tokens(self) -> Sequence[int]:
-        """What the host knows to be in the cache."""
+        """What the host knows to be in the state."""
 
     def prepare(self, context: Context) -> Iterator[None]:
         """Reads what it lacks of the text; see ``Proposer``."""
 
     def set_tokens(self, tokens: Sequence[int]) -> None:
-        """Rounds have left these in the cache."""
+        """Rounds have left these in the state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,39 +1,30 @@
-"""The target model and its KV cache: extend, verify, commit.
+"""The target model and its state of the text: extend, verify, commit.
 
-The cache holds every token but the pending one. Verification appends the pending token and the
-drafted ones; committing keeps those on the accepted path.
+The state holds every token but the pending one. Verification computes rows of the pending token and the
+drafted ones; ``commit`` keeps those on the accepted path.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from torch import Tensor
 
 from engine.decoding.prefix import common_prefix
 from engine.decoding.proposer import RoundDraft
 from engine.events import Tree
-from engine.models.base import (
-    Cache,
-    CompiledModel,
-    Lending,
-    Model,
-    Part,
-    TappableModel,
-    TreeCache,
-    TreeModel,
-)
-from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
-from engine.models.rounds import RoundCache, RoundModel, RoundRunner
+from engine.models.base import CompiledModel, Model, Part, TappableModel, TreeModel
+from engine.models.hidden_states import EmbeddingAndHead, Tap
+from engine.models.rounds import RoundModel, RoundRunner
+from engine.models.sequence_state import SequenceState
 from engine.request import MAX_DEPTH
 
 
 class Target:
-    """A model, its cache, and the tokens that are in it. Tapped, it is the ``Backbone`` of heads."""
+    """A model, its state, and the tokens that are in it. Tapped, it is the ``Backbone`` of heads."""
 
     def __init__(self, model: Model, taps: Sequence[Tap] = (), *, captures: bool = True) -> None:
-        """``taps``: which hidden states are kept beside the cache, for a ``TappableModel``.
+        """``taps``: which hidden states are kept with the state, for a ``TappableModel``.
 
         ``captures``: as in ``RoundModel.round_runner``.
         """
@@ -44,17 +35,11 @@ class Target:
         self._embedding_and_head = (
             model.embedding_and_head if isinstance(model, CompiledModel) else None
         )
-        self.cache: Cache
-        self._features: Features | None = None
-        if taps:
-            tapped = _tappable(model).new_cache(model.info.context, taps)
-            self.cache, self._features = tapped, tapped.features
-        else:
-            self.cache = model.new_cache(model.info.context)
+        context = model.info.context
+        self.state = _tappable(model).new_state(context, taps) if taps else model.new_state(context)
         self.tokens: list[int] = []
         self._unverified: list[int] = []
-        self._branched = False  # whether they stand in a tree with branches
-        self._runner: tuple[RoundRunner, Cache | None] | None = None  # with its draft's cache
+        self._runner: tuple[RoundRunner, SequenceState | None] | None = None  # its draft's state
 
     @property
     def context(self) -> int:
@@ -73,9 +58,9 @@ class Target:
 
     def tapped(self, tap: Tap) -> Tensor:
         """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
-        if self._features is None:
+        if self.state.features is None:
             raise KeyError(tap)
-        return self._features.at(tap)
+        return self.state.features.at(tap)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:
@@ -91,15 +76,13 @@ class Target:
         return _tappable(self.model).logits(normed)
 
     def reuse(self, tokens: Sequence[int]) -> int:
-        """Drops what differs from ``tokens``; returns how many of them are in the cache."""
-        length = common_prefix(self.tokens, tokens)
-        self.crop(length)
-        return length
+        """Forget what differs from ``tokens``; return how many of them the state holds then."""
+        return self.rewind(common_prefix(self.tokens, tokens))
 
     def extend(self, tokens: Sequence[int]) -> None:
-        """Prefills ``tokens`` behind what is cached; computes no logits."""
+        """Prefill ``tokens`` behind the state; compute no logits."""
         if tokens:
-            self.model.forward(tokens, self.cache, last=0)
+            self.model.forward(tokens, self.state, last=0)
             self.tokens.extend(tokens)
 
     @property
@@ -115,29 +98,27 @@ class Target:
         """
         part = self.verifying(pending, tree)
         if part.parents is None:
-            return self.model.forward(part.tokens, self.cache, last=len(part.tokens))
+            rows = len(part.tokens)
+            return self.model.forward(part.tokens, self.state, last=rows, final=False)
         assert self._trees is not None
-        return self._trees.forward_tree(part.tokens, part.parents, self.cache)
+        return self._trees.forward_tree(part.tokens, part.parents, self.state)
 
     def verifying(self, pending: int, tree: Tree) -> Part:
         """What ``verify`` computes, for a pass that others share. Raises as it does."""
+        self.state.commit(())  # an abandoned verification may have left rows
         self._unverified = [pending, *tree.tokens]
-        self._branched = not tree.is_chain
-        if not self._branched:
-            return Part(self._unverified, self.cache)
+        if tree.is_chain:
+            return Part(self._unverified, self.state)
         if len(tree) > self.tree_nodes:
             raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
-        return Part(self._unverified, self.cache, [-1, *(parent + 1 for parent in tree.parents)])
+        return Part(self._unverified, self.state, [-1, *(parent + 1 for parent in tree.parents)])
 
     def commit(self, path: Sequence[int]) -> None:
-        """Keeps the pending token and the nodes on ``path``, forgets the rest."""
+        """Keep the pending token and the nodes on ``path``, forget the rest."""
         rows = [0, *(node + 1 for node in path)]
         self.tokens.extend(self._unverified[row] for row in rows)
-        if self._branched:
-            cast(TreeCache, self.cache).commit(rows)
-        else:
-            self.cache.crop(len(self.tokens))
-        self._unverified, self._branched = [], False
+        self.state.commit(rows)
+        self._unverified = []
 
     @property
     def runs_rounds(self) -> bool:
@@ -145,39 +126,43 @@ class Target:
         return self._rounds is not None
 
     def round_runner(self, draft: RoundDraft | None) -> RoundRunner:
-        """What runs rounds over this cache, with ``draft`` or none; kept, since its graphs took time.
+        """What runs rounds over this state, with ``draft`` or none; kept, since its graphs took time.
 
         Only where the target ``runs_rounds``.
         """
         assert self._rounds is not None
-        if self._runner is None or (draft is not None and self._runner[1] is not draft.cache):
-            own = () if draft is None else (draft.model, draft.cache)
-            runner = self._rounds.round_runner(self.cache, *own, captures=self._captures)
-            self._runner = runner, None if draft is None else draft.cache
+        if self._runner is None or (draft is not None and self._runner[1] is not draft.state):
+            own = () if draft is None else (draft.model, draft.state)
+            runner = self._rounds.round_runner(self.state, *own, captures=self._captures)
+            self._runner = runner, None if draft is None else draft.state
         return self._runner[0]
 
     def advance(self, tokens: Sequence[int]) -> None:
-        """Rounds on the device have appended ``tokens`` to the cache."""
+        """Note that rounds on the device have appended ``tokens`` to the state."""
         self.tokens.extend(tokens)
-        cast(RoundCache, self.cache).set_length(len(self.tokens))
+        self.state.settle(len(self.tokens))
 
-    def borrow(self, other: Target, length: int) -> None:
-        """Has the first ``length`` tokens as ``other`` has them, which shares with this one all that this
-        one holds. Only where caches are ``Lending``."""
+    def copy_prefix(self, other: Target, length: int) -> None:
+        """Take the first ``length`` tokens over from ``other``, as far as its state lets them be copied.
+
+        ``other`` shares with this one all that this one holds.
+        """
         assert self.tokens == other.tokens[: self.length] and length <= other.length
-        cast(Lending, self.cache).borrow(cast(Lending, other.cache), length)
+        length = self.state.copy_prefix(other.state, length)
         self.tokens.extend(other.tokens[self.length : length])
 
     def clear(self) -> None:
-        """Empties the cache."""
-        self.crop(0)
+        """Empty the state."""
+        self.rewind(0)
 
-    def crop(self, length: int) -> None:
-        """Forgets all but the first ``length`` tokens."""
-        # An abandoned verification may have left unverified positions behind the tokens.
-        self.cache.crop(length)
+    def rewind(self, length: int) -> int:
+        """Forget pending rows, and all but the first ``length`` tokens; fewer stay where the state cannot
+        go back to so many. Return how many are left."""
+        length = self.state.reachable(length)
+        self.state.rewind(length)
         del self.tokens[length:]
-        self._unverified, self._branched = [], False
+        self._unverified = []
+        return length
 
 
 def _tappable(model: Model) -> TappableModel:

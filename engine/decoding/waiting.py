@@ -88,7 +88,7 @@ class Reading(Wait):
 
     def part(self, count: int) -> Part:
         """At most the next ``count`` as a part of a pass."""
-        return Part(self._next(count), self.target.cache, logits=False)
+        return Part(self._next(count), self.target.state, final=True)
 
     def take(self, part: Part) -> None:
         """A pass has computed it."""

@@ -1,4 +1,4 @@
-"""How a draft model reads along with the target: its KV cache, and the text in its own tokens.
+"""How a draft model reads along with the target: its state, and the text in its own tokens.
 
 ``SameVocabulary`` feeds the target's tokens as they are. ``OtherVocabulary`` feeds the text again in
 the draft's own tokens, and turns what the draft says into the target's, in one of two ways (Timor et
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from itertools import takewhile
-from typing import Protocol, cast
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -29,7 +29,6 @@ from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.kept_tokens import KeptTokens, kept_of
 from engine.models.base import Model, WritingModel
-from engine.models.rounds import RoundCache
 from engine.models.token_map import TokenMap
 from engine.noise import Draws
 
@@ -53,7 +52,7 @@ class Reader(Protocol):
     """One draft model beside one text. Logits are (1, width); tokens in and out are the target's."""
 
     def begin(self, context: Context) -> None:
-        """Another text; what the cache shares with it stays."""
+        """Another text; what the state shares with it stays."""
 
     def prepare(self, context: Context) -> Iterator[None]:
         """Takes in the prompt; yields before each part."""
@@ -83,11 +82,11 @@ class Reader(Protocol):
 
 
 class _Draft:
-    """The model, its cache, and the tokens that the cache holds."""
+    """The model, its state, and the tokens in it: those of the text, then drafted, pending ones."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
-        self.cache = model.new_cache(model.info.context)
+        self.state = model.new_state(model.info.context)
         self.tokens: list[int] = []
         # Asked once: isinstance looks up all of a protocol's members each time.
         self.writing = model if isinstance(model, WritingModel) else None
@@ -100,17 +99,25 @@ class _Draft:
         """Before a draft: chooses what to draft from behind ``text``, in the draft's tokens."""
         self.among = None if self.kept is None else self.kept.beside(text)
 
-    def crop(self, length: int) -> None:
-        self.cache.crop(length)
+    def keep(self, length: int) -> int:
+        """Commit the first ``length`` tokens and forget the rest; fewer stay where the state cannot go
+        back to so many. Return how many are left."""
+        if length >= self.state.length:
+            self.state.commit(range(length - self.state.length))
+        else:
+            length = self.state.reachable(length)
+            self.state.rewind(length)
         del self.tokens[length:]
+        return length
 
-    def feed(self, tokens: Sequence[int], last: int = 1) -> Tensor:
-        """Returns the ``last`` ones' logits (last, vocabulary of the draft)."""
+    def feed(self, tokens: Sequence[int], last: int = 1, *, final: bool = True) -> Tensor:
+        """Return the ``last`` ones' logits (last, vocabulary of the draft). ``final``: tokens of the
+        text, not drafted ones."""
         known = self.known(tokens)
         if self.writing is not None and self.among is not None and last == 1:
-            logits = self.writing.forward_among(known, self.cache, self.among)
+            logits = self.writing.forward_among(known, self.state, self.among, final=final)
         else:
-            logits = self.model.forward(known, self.cache, last=last)
+            logits = self.model.forward(known, self.state, last=last, final=final)
         self.tokens.extend(tokens)
         return logits
 
@@ -127,11 +134,13 @@ class _Draft:
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
+        *,
+        final: bool = True,
     ) -> tuple[list[int], list[float]]:
-        """Feeds ``new`` and writes ``count`` tokens in one call, fewer where ``floor`` ends them."""
+        """Feed ``new`` and write ``count`` tokens in one call, fewer where ``floor`` ends them."""
         assert self.writing is not None
         chosen, likely = self.writing.write_on(
-            self.known(new), self.cache, count, limit, draws, floor, self.among
+            self.known(new), self.state, count, limit, draws, floor, self.among, final=final
         )
         self.tokens += [*new, *chosen[:-1]]  # the last one is not fed
         return chosen, likely
@@ -140,19 +149,13 @@ class _Draft:
 class SameVocabulary(_Draft):
     """The draft's tokens are the target's."""
 
-    def __init__(self, model: Model) -> None:
-        super().__init__(model)
-        self._known = 0  # the text's tokens when it was last looked at; what is behind is draft
-
     def begin(self, context: Context) -> None:
-        self._known = len(context.tokens)
-        self.crop(common_prefix(self.tokens, context.tokens[:-1]))
+        self.keep(common_prefix(self.tokens, context.tokens[:-1]))
         if self.kept is not None:
             self.kept.begin()
 
     def prepare(self, context: Context) -> Iterator[None]:
-        self._known = len(context.tokens)
-        if self._known >= self.model.info.context:
+        if len(context.tokens) >= self.model.info.context:
             return  # nothing will be drafted
         missing = context.tokens[len(self.tokens) : -1]
         for chunk in chunks(missing, beside_others=self.model.info.compiled):
@@ -160,8 +163,7 @@ class SameVocabulary(_Draft):
             self.feed(chunk, last=0)
 
     def room(self, context: Context) -> int:
-        self._known = len(context.tokens)
-        return self.model.info.context - self._known
+        return self.model.info.context - len(context.tokens)
 
     def writes_on(self, sampler: Sampler) -> bool:
         return sampler.reads and self.writing is not None
@@ -179,19 +181,16 @@ class SameVocabulary(_Draft):
         return self.feed(context.tokens[len(self.tokens) :])
 
     def write(self, token: int) -> Tensor:
-        return self.feed([token])
+        return self.feed([token], final=False)
 
     def set_tokens(self, tokens: Sequence[int]) -> None:
         """See ``RoundDraft``."""
         self.tokens = list(tokens)
-        self._known = len(tokens)
-        cast(RoundCache, self.cache).set_length(len(tokens))
+        self.state.settle(len(tokens))
 
     def observe(self, accepted: int) -> None:
-        # The last drafted token was never fed to the draft; what was fed and then rejected goes. Of what
-        # a device's round drafted, nothing is here.
-        if self._known + accepted < len(self.tokens):
-            self.crop(self._known + accepted)
+        # The last drafted token was never fed to the draft.
+        self.keep(self.state.length + min(accepted, self.state.pending))
 
 
 class OtherVocabulary(_Draft):
@@ -210,11 +209,11 @@ class OtherVocabulary(_Draft):
     def begin(self, context: Context) -> None:
         self.transcript = Transcript(self.vocabularies)
         self._read = 0  # tokens of the target that the transcript holds
-        self._agreed = 0  # settled tokens that the cache is known to hold
+        self._agreed = 0  # settled tokens that the state is known to hold
         if self.kept is not None:
             self.kept.begin()
         wanted = self._text(context)
-        self.crop(common_prefix(self.tokens, wanted[:-1]))
+        self.keep(common_prefix(self.tokens, wanted[:-1]))
 
     def prepare(self, context: Context) -> Iterator[None]:
         if self.room(context) < 1:
@@ -246,7 +245,8 @@ class OtherVocabulary(_Draft):
         new, written, drafted, end = self._missing(), list[int](), list[int](), None
         self.look_at(self.transcript.settled)
         while end is None and len(drafted) < depth and len(written) < most:
-            more = self._greedily(new, min(depth + 1 - len(drafted), most - len(written)))
+            count = min(depth + 1 - len(drafted), most - len(written))
+            more = self._greedily(new, count, final=not written)
             end = next((at for at, token in enumerate(more) if token not in spelled), None)
             written += more[:end]
             drafted = respelled(self.vocabularies, written, ended=end is not None)
@@ -262,7 +262,7 @@ class OtherVocabulary(_Draft):
         return self._shared(self.feed(self._missing()))
 
     def write(self, token: int) -> Tensor:
-        return self._shared(self.feed([self._own[token]]))
+        return self._shared(self.feed([self._own[token]], final=False))
 
     def observe(self, accepted: int) -> None:
         """Nothing: what stands is found by comparing, when the text is read on."""
@@ -274,13 +274,14 @@ class OtherVocabulary(_Draft):
         row[:, ours] = logits[:, theirs]
         return row
 
-    def _greedily(self, new: Sequence[int], count: int) -> list[int]:
-        """Feeds ``new`` and writes ``count`` of the draft's own tokens, each the likeliest."""
+    def _greedily(self, new: Sequence[int], count: int, *, final: bool) -> list[int]:
+        """Feed ``new``, which are ``final`` or drafted, and write ``count`` of the draft's own tokens,
+        each the likeliest."""
         if self.writing is not None:
-            return self.written_on(new, count, self.model.info.vocabulary)[0]
+            return self.written_on(new, count, self.model.info.vocabulary, final=final)[0]
         chosen: list[int] = []
         while len(chosen) < count:
-            chosen.append(int(self.feed(new).argmax()))
+            chosen.append(int(self.feed(new, final=final and not chosen).argmax()))
             new = chosen[-1:]
         return chosen
 
@@ -293,11 +294,11 @@ class OtherVocabulary(_Draft):
         return [*self.transcript.settled, *(self.transcript.unsettled() or ())]
 
     def _missing(self) -> list[int]:
-        """Cuts the cache to what it shares with the text; returns the rest, at least one token."""
+        """Cut the state to what it shares with the text; return the rest, at least one token."""
         settled, unsettled = self.transcript.settled, self.transcript.unsettled() or []
         start = min(self._agreed, len(self.tokens), len(settled) + len(unsettled) - 1)
         wanted = [*settled[start:], *unsettled]
         shared = min(common_prefix(self.tokens[start:], wanted), len(wanted) - 1)
-        self.crop(start + shared)
-        self._agreed = min(len(settled), start + shared)
-        return wanted[shared:]
+        known = self.keep(start + shared)
+        self._agreed = min(len(settled), known)
+        return [*settled[known:], *unsettled[max(known - len(settled), 0) :]]

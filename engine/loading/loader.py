@@ -340,7 +340,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
     context = plan.context - plan.context % WINDOW  # windows are whole
     adapted = TransformersModel(model, _info(plan, context))
     try:  # on the processor, where an error leaves no device behind that is lost
-        adapted.forward([0], adapted.new_cache(WINDOW), last=1)
+        adapted.forward([0], adapted.new_state(WINDOW), last=1)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         if devices.ran_out(error):
             raise

@@ -47,7 +47,7 @@ class Lanes:
         """Brings into the cache of ``to``, which holds nothing else, what another has of ``tokens``."""
         for lane in self._lanes:
             if lane is not to and (shared := lane.shares(tokens)) >= to.target.length + _WORTH:
-                to.target.borrow(lane.target, shared)
+                to.target.copy_prefix(lane.target, shared)
 
     def tell(self, lane: Lane) -> None:
         """Tells the listener what the cache of ``lane`` holds now."""

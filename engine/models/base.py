@@ -1,4 +1,4 @@
-"""What the engine needs of a model: append tokens to a cache, get logits back.
+"""What the engine needs of a model: compute rows behind a state, get logits back.
 
 Its implementations are in ``engine.backends``. What more a model can do, it declares by the protocols
 below; whole rounds on a device are in ``rounds.py``.
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
+from engine.models.hidden_states import EmbeddingAndHead, Tap
+from engine.models.sequence_state import SequenceState
 from engine.models.token_map import TokenMap
 from engine.noise import Draws
 
@@ -37,47 +38,32 @@ class ModelInfo:
     compiled: bool = False
 
 
-class Cache(Protocol):
-    """The model's memory of the first ``length`` tokens."""
-
-    @property
-    def length(self) -> int: ...
-
-    def crop(self, length: int) -> None:
-        """Forgets all positions from ``length`` on."""
-
-
 class Model(Protocol):
     """A causal language model for one sequence at a time."""
 
     @property
     def info(self) -> ModelInfo: ...
 
-    def new_cache(self, context: int) -> Cache:
-        """An empty cache for ``context`` tokens; only this model's ``forward`` may use it."""
+    def new_state(self, context: int) -> SequenceState:
+        """Return an empty state for ``context`` tokens, which only this model may use."""
 
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
-        """Appends ``tokens`` to ``cache`` and returns the logits of the ``last`` ones.
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
+        """Compute rows of ``tokens`` behind ``state`` and return the logits of the ``last`` ones.
 
-        Returns float32 ``(last, vocabulary)``. Mutates the cache: its length grows by
-        ``len(tokens)``. A position's bits do not depend on how many tokens (up to 16) came
-        in the same call.
+        Returns float32 ``(last, vocabulary)``. Mutates the state: ``final`` rows are committed at once,
+        others are pending. A row's bits do not depend on how many tokens (up to 16) came in the same
+        call, nor on whether they are final.
         """
-
-
-class TappedCache(Cache, Protocol):
-    """A cache with the hidden states of its tokens, if they were asked for."""
-
-    @property
-    def features(self) -> Features | None: ...
 
 
 @runtime_checkable
 class TappableModel(Model, Protocol):
     """A model that heads can draft for: it shows its hidden states, embedding and output head."""
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> TappedCache:
-        """As of ``Model``; ``forward`` then fills the cache's features at ``taps`` too.
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> SequenceState:
+        """As of ``Model``; ``forward`` then fills the state's features at ``taps`` too.
 
         A feature's bits are as independent of its neighbours as a logit's; no logit's bits depend on
         ``taps``. Raises ValueError for a tap that the model lacks.
@@ -94,72 +80,65 @@ class TappableModel(Model, Protocol):
 class WritingModel(Model, Protocol):
     """A model that writes on by itself, without a call for each token, among some if asked."""
 
-    def forward_among(self, tokens: Sequence[int], cache: Cache, among: TokenMap) -> Tensor:
+    def forward_among(
+        self, tokens: Sequence[int], state: SequenceState, among: TokenMap, *, final: bool = True
+    ) -> Tensor:
         """As ``forward`` with ``last=1``; only logits of ``among`` are computed, others are -inf."""
 
     def write_on(
         self,
         tokens: Sequence[int],
-        cache: Cache,
+        state: SequenceState,
         depth: int,
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
         among: TokenMap | None = None,
+        *,
+        final: bool = True,
     ) -> tuple[list[int], list[float]]:
-        """Appends ``tokens`` to ``cache``, then chooses ``depth`` tokens.
+        """Compute rows of ``tokens`` behind ``state`` as ``forward`` does, then choose ``depth`` tokens.
 
         Each is the likeliest one, or drawn as ``draws`` says, which has a key for each. Returns them
         and their probabilities, both among the first ``limit`` tokens of the vocabulary, or those of
         them that ``among`` holds, at least one. They end with one that makes all of them together
-        less likely than ``floor``. All are appended but the last.
+        less likely than ``floor``. All are pending but the last, which has no row.
         """
-
-
-class TreeCache(Cache, Protocol):
-    """A cache behind which a tree of rows can stand until it is known which of them stay."""
-
-    def commit(self, rows: Sequence[int]) -> None:
-        """Appends these rows of the last tree, from the root down, as if they had come one by one."""
-
-
-class Lending(Cache, Protocol):
-    """A cache whose tokens another of the same model may have without computing them."""
-
-    def borrow(self, other: Self, length: int) -> None:
-        """Copies what it lacks of the first ``length`` tokens; those it holds are the same ones."""
 
 
 @runtime_checkable
 class TreeModel(Model, Protocol):
     """A model that can read several continuations of a text at once."""
 
-    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
+    def forward_tree(
+        self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
+    ) -> Tensor:
         """Logits float32 ``(len(tokens), vocabulary)``; each row sees the text and its ancestors.
 
         At most 16 rows, the root first, whose parent is -1; each comes before its children. A row's
-        bits are those it has in ``forward`` behind the same tokens. Of the cache, a ``TreeCache``,
-        the length stays; what was computed waits for ``commit`` and is lost with the next call.
+        bits are those it has in ``forward`` behind the same tokens. All are pending then, and none
+        were before.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of one sequence in a pass that several share: ``tokens`` behind what ``cache`` holds.
+    """Rows of one sequence in a pass that several share: ``tokens`` behind ``state``.
 
-    ``parents`` as in ``TreeModel.forward_tree``; None where they follow one another. ``logits``: whether
-    those of all rows are wanted, or those of none.
+    ``parents`` as in ``TreeModel.forward_tree``; None where they follow one another. ``final``: rows of
+    a prompt, which are committed and whose logits nobody wants; of others, which are pending then, all
+    are wanted.
     """
 
     tokens: Sequence[int]
-    cache: Cache
+    state: SequenceState
     parents: Sequence[int] | None = None
-    logits: bool = True
+    final: bool = False
 
 
 @runtime_checkable
 class SharedModel(TreeModel, Protocol):
-    """A model that computes rows of several sequences in one pass. Its caches are ``Lending``."""
+    """A model that computes rows of several sequences in one pass. Its states can ``copy_prefix``."""
 
     @property
     def shared_rows(self) -> int:
@@ -169,7 +148,7 @@ class SharedModel(TreeModel, Protocol):
         """Logits float32 ``(rows, vocabulary)`` of each part, ``(0, vocabulary)`` where none are wanted.
 
         Each row has the bits it has in ``forward`` or ``forward_tree``, whoever the others belong to. No
-        two parts have the same cache; caches change as they do there.
+        two parts have the same state; states change as they do there.
         """
 
 

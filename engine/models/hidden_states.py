@@ -1,8 +1,8 @@
-"""The target's hidden states, for heads that draft from them: one row for every token in the cache.
+"""The target's hidden states, for heads that draft from them: one row for every token in its state.
 
-Nothing here has a length of its own. Row i belongs to token i, and the rows below the length of the KV
-cache beside them are valid: what crops the cache (rollback, another text) crops the features with it.
-The pending token has none.
+Nothing here has a length of its own. Row i belongs to token i, and the rows below the length of the
+state that holds them are valid: ``commit`` and ``rewind`` of the state are theirs too. The pending token
+has none.
 """
 
 from __future__ import annotations

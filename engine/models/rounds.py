@@ -11,7 +11,8 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.models.base import Cache, Model
+from engine.models.base import Model
+from engine.models.sequence_state import SequenceState
 from engine.request import AcceptanceRule, Sampling
 
 
@@ -43,10 +44,10 @@ class PendingRound(Protocol):
 
 
 class RoundRunner(Protocol):
-    """Runs the rounds of one request after another, over the caches it was made with.
+    """Runs the rounds of one request after another, over the states it was made with.
 
-    A round begins from what the one before it left on the device. It sets the caches' lengths itself,
-    so the host's view of them is out of date until ``RoundCache.set_length``.
+    A round begins from what the one before it left on the device. It sets the states' lengths itself,
+    so the host's view of them is out of date until ``SequenceState.settle``.
     """
 
     @property
@@ -61,7 +62,7 @@ class RoundRunner(Protocol):
         tokens: Sequence[int],
         prompt_length: int,
     ) -> None:
-        """A new request, behind ``tokens``: the target's cache holds all but the last one."""
+        """A new request, behind ``tokens``: the target's state holds all but the last one."""
 
     def put(self, chain: Sequence[int], q: Tensor | None) -> None:
         """A chain for the next round, drafted elsewhere; ``q`` (nodes, vocabulary) if it was drawn."""
@@ -83,24 +84,17 @@ class RoundRunner(Protocol):
 
 @runtime_checkable
 class RoundModel(Model, Protocol):
-    """A model that runs rounds; its caches are ``RoundCache``."""
+    """A model that runs rounds; its rounds fill states without the host."""
 
     def round_runner(
         self,
-        cache: Cache,
+        state: SequenceState,
         draft: Model | None = None,
-        draft_cache: Cache | None = None,
+        draft_state: SequenceState | None = None,
         *,
         captures: bool = True,
     ) -> RoundRunner:
-        """``draft``: another ``RoundModel`` of the same device, with a cache of its own.
+        """``draft``: another ``RoundModel`` of the same device, with a state of its own.
 
         ``captures``: whether rounds may be captured as graphs, where the device has such.
         """
-
-
-class RoundCache(Cache, Protocol):
-    """A cache that rounds fill without the host."""
-
-    def set_length(self, length: int) -> None:
-        """Rounds have left ``length`` valid positions."""

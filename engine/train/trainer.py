@@ -137,7 +137,7 @@ class _ModelTables:
 def _scale_of(model: TappableModel) -> float:
     """Hardly depends on the text: the final norm makes all states about equally large."""
     tokens = range(min(MAX_ROWS, model.info.vocabulary))
-    cache = model.new_cache(len(tokens), (NORMED,))
+    cache = model.new_state(len(tokens), (NORMED,))
     model.forward(tokens, cache, last=0)
     assert cache.features is not None
     normed: Tensor = cache.features.at(NORMED)[: len(tokens)].float()

@@ -160,7 +160,7 @@ def masked_p(
     """The target's p behind a text, masked: (vocabulary,)."""
     model, context = session.target.model, Context(prompt)
     context.tokens += behind
-    logits = model.forward(context.tokens, model.new_cache(len(context.tokens)), last=1)
+    logits = model.forward(context.tokens, model.new_state(len(context.tokens)), last=1)
     constraint = Constraint(session.grammars.start(FIRST_TWO), context)
     sampler = Sampler(
         sampling, AcceptanceRule.REJECTION, 0, context, model.info.vocabulary, mask=constraint

@@ -15,32 +15,35 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
-from engine.models.base import Cache, ModelInfo
+from engine.models.base import ModelInfo
 from engine.models.hidden_states import Features, Tap
+from engine.models.sequence_state import SequenceState
 
 
-class FakeCache:
-    """Remembers the tokens themselves."""
+class FakeState(SequenceState):
+    """Remembers the tokens themselves: committed ones, then pending ones."""
 
-    def __init__(self, features: Features | None = None) -> None:
+    def __init__(self, context: int, features: Features | None = None) -> None:
+        super().__init__(context, features)
         self.tokens: list[int] = []
-        self.branches: list[int] = []  # the tokens of the last tree
-        self.features = features
-
-    @property
-    def length(self) -> int:
-        return len(self.tokens)
+        self.branches: list[int] = []  # the pending tokens of a tree
 
     def commit(self, rows: Sequence[int]) -> None:
-        start = self.length
+        if not (self.branches and rows):
+            super().commit(rows)
+            return
         self.tokens += [self.branches[row] for row in rows]
         if self.features is not None:
-            self.features.keep(start, rows)
+            self.features.keep(self.length, rows)
+        self.settle(len(self.tokens))
 
-    def crop(self, length: int) -> None:
+    def settle(self, length: int) -> None:
+        """May only forget: nothing but ``forward`` and ``commit`` brings tokens."""
         if not 0 <= length <= len(self.tokens):
-            raise ValueError(f"cannot crop {len(self.tokens)} positions to {length}")
+            raise ValueError(f"there are {len(self.tokens)} tokens, not {length}")
+        super().settle(length)
         del self.tokens[length:]
+        self.branches = []
 
 
 class TableModel:
@@ -69,9 +72,9 @@ class TableModel:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> FakeCache:
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> FakeState:
         if not taps:
-            return FakeCache()
+            return FakeState(context)
         features = Features(
             taps,
             layers=self.LAYERS,
@@ -80,7 +83,7 @@ class TableModel:
             dtype=torch.float32,
             device=torch.device("cpu"),
         )
-        return FakeCache(features)
+        return FakeState(context, features)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         return torch.cat([self._noise(token) for token in tokens])
@@ -96,27 +99,33 @@ class TableModel:
         chance = random.Random(hash(key))
         return torch.tensor([[chance.gauss(0, 1) for _ in range(self.HIDDEN)]])
 
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
-        assert isinstance(cache, FakeCache)
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
+        assert isinstance(state, FakeState) and len(state.tokens) == state.end
         self.fed += len(tokens)
         rows = []
         for token in tokens:
-            cache.tokens.append(token)
-            if cache.features is not None:
-                self._tap(cache.features, cache.tokens, cache.length - 1)
-            rows.append(list(self._logits(cache.tokens)))
+            state.tokens.append(token)
+            if state.features is not None:
+                self._tap(state.features, state.tokens, len(state.tokens) - 1)
+            rows.append(list(self._logits(state.tokens)))
+        state.append(len(tokens), final=final)
         width = self._info.vocabulary
         return torch.tensor(rows[len(rows) - last :], dtype=torch.float32).reshape(last, width)
 
-    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
-        assert isinstance(cache, FakeCache)
+    def forward_tree(
+        self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
+    ) -> Tensor:
+        assert isinstance(state, FakeState) and not state.pending
         self.fed += len(tokens)
-        cache.branches = list(tokens)
+        state.branches = list(tokens)
         texts: list[list[int]] = []
         for row, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
-            texts.append([*(texts[parent] if parent >= 0 else cache.tokens), token])
-            if cache.features is not None:
-                self._tap(cache.features, texts[-1], cache.length + row)
+            texts.append([*(texts[parent] if parent >= 0 else state.tokens), token])
+            if state.features is not None:
+                self._tap(state.features, texts[-1], state.length + row)
+        state.append(len(tokens), final=False)
         return torch.tensor([list(self._logits(text)) for text in texts], dtype=torch.float32)
 
 

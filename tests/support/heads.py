@@ -241,7 +241,7 @@ def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
     generator = torch.Generator().manual_seed(0)
     text = [0]
     for _ in range(min(count, target.context - 1)):
-        logits = model.forward(text[-1:], target.cache, last=1)
+        logits = model.forward(text[-1:], target.state, last=1)
         target.tokens.append(text[-1])
         p = torch.softmax(logits[0], dim=-1)
         text.append(int(torch.multinomial(p, 1, generator=generator)))

@@ -207,7 +207,7 @@ def assert_distribution(session: Session, speculation: Speculation) -> None:
 def _distribution(session: Session, tokens: list[int], sampling: Sampling) -> torch.Tensor:
     """The target's p after ``tokens``, straight from its logits: (vocabulary,)."""
     model = session.target.model
-    logits = model.forward(tokens, model.new_cache(len(tokens)), last=1)
+    logits = model.forward(tokens, model.new_state(len(tokens)), last=1)
     sampler = Sampler(sampling, AcceptanceRule.REJECTION, 0, Context(tokens), model.info.vocabulary)
     return sampler.probabilities(logits)[0].double()
 

@@ -16,21 +16,14 @@ from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.proposers.drawing import Chain, Floors
 from engine.events import Tree
-from engine.models.base import Cache, Model
-from engine.models.hidden_states import Features, Tap
+from engine.models.base import Model
 from engine.models.rounds import RoundResult
+from engine.models.sequence_state import SequenceState
 from engine.request import AcceptanceRule, Sampling
-from tests.support.fakes import FakeCache, TableModel
+from tests.support.fakes import TableModel
 
 DRAFT_S, TOTAL_S = 0.001, 0.003
 """What every round takes by the device's clock."""
-
-
-class RoundCache(FakeCache):
-    """A cache that rounds fill; ``set_length`` may only forget what they have left."""
-
-    def set_length(self, length: int) -> None:
-        self.crop(length)
 
 
 class RoundTable(TableModel):
@@ -38,19 +31,15 @@ class RoundTable(TableModel):
 
     forward_tree = None  # type: ignore[assignment]
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> RoundCache:
-        features: Features | None = super().new_cache(context, taps).features
-        return RoundCache(features)
-
     def round_runner(
         self,
-        cache: Cache,
+        state: SequenceState,
         draft: Model | None = None,
-        draft_cache: Cache | None = None,
+        draft_state: SequenceState | None = None,
         *,
         captures: bool = True,
     ) -> TableRounds:
-        return TableRounds(self, cache, draft, draft_cache)
+        return TableRounds(self, state, draft, draft_state)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,13 +55,13 @@ class _Pending:
 class TableRounds:
     """A ``RoundRunner`` that runs a round when it is launched, as far ahead of the host as it is asked.
 
-    It knows the text by its own rounds alone, and checks that the caches hold what they should.
+    It knows the text by its own rounds alone, and checks that the states hold what they should.
     """
 
     depths = (0, 1, 2, 3, 4, 5, 7, 15)
 
-    def __init__(self, target: Any, cache: Any, draft: Any, draft_cache: Any) -> None:
-        self.target, self.cache, self.draft, self.draft_cache = target, cache, draft, draft_cache
+    def __init__(self, target: Any, state: Any, draft: Any, draft_state: Any) -> None:
+        self.target, self.state, self.draft, self.draft_state = target, state, draft, draft_state
         self.unread = self.launched = 0
 
     def begin(
@@ -108,9 +97,9 @@ class TableRounds:
         text = self.context.tokens
         chain = self._draft(depth) if drafts else self.chain if depth else NOTHING
         assert len(chain.tree) == depth and drawn <= (chain.q is not None)
-        rewind(self.cache, text[:-1])
+        rewind(self.state, text[:-1])
         ids = [text[-1], *chain.tree.tokens]
-        logits = self.target.forward(ids, self.cache, last=len(ids))
+        logits = self.target.forward(ids, self.state, last=len(ids))
         if masked:
             logits = torch.where(self.allowed, logits, -torch.inf)
         judged = Judge(self.sampler)(logits, chain, self.context)
@@ -126,15 +115,15 @@ class TableRounds:
 
     def _draft(self, depth: int) -> DraftProposal:
         text = self.context.tokens
-        rewind(self.draft_cache, text[:-2])
+        rewind(self.draft_state, text[:-2])
         chain = Chain(self.sampler, len(text), Floors())
         new: Sequence[int] = text[-2:]
         while len(chain.tokens) < depth:
-            new = [chain.draw(self.draft.forward(new, self.draft_cache, last=1))]
+            new = [chain.draw(self.draft.forward(new, self.draft_state, last=1))]
         return chain.proposal()
 
 
-def rewind(cache: Any, text: Sequence[int]) -> None:
-    """Sets the cache's length, as a round does; what it then holds must be the text."""
-    cache.crop(len(text))
-    assert cache.tokens == list(text)
+def rewind(state: Any, text: Sequence[int]) -> None:
+    """Set the state's length, as a round does; what it then holds must be the text."""
+    state.rewind(len(text))
+    assert state.tokens == list(text)

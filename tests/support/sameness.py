@@ -8,20 +8,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 
-from engine.models.base import (
-    Cache,
-    Model,
-    Part,
-    SharedModel,
-    TappableModel,
-    TreeCache,
-    TreeModel,
-)
+from engine.models.base import Model, Part, SharedModel, TappableModel, TreeModel
 from engine.models.hidden_states import NORMED, Features, entering
+from engine.models.sequence_state import SequenceState
 
 _ROOM = 512  # positions in the caches; every text here is shorter
 _MOST_ROWS = 16
@@ -32,13 +24,14 @@ def check_rows(model: Model, text: Sequence[int], start: int) -> None:
 
     ``text`` reaches 16 tokens beyond ``start``.
     """
-    cache = model.new_cache(_ROOM)
-    model.forward(text[:start], cache, last=0)
+    state, other = model.new_state(_ROOM), model.new_state(_ROOM)
+    model.forward(text[:start], state, last=0)
+    model.forward(text[:start], other, last=0)
     behind = text[start : start + _MOST_ROWS]
-    alone = torch.cat([model.forward([token], cache, last=1) for token in behind])
+    alone = torch.cat([model.forward([token], other, last=1) for token in behind])
     for rows in range(1, _MOST_ROWS + 1):
-        cache.crop(start)
-        together = model.forward(behind[:rows], cache, last=rows)
+        together = model.forward(behind[:rows], state, last=rows, final=False)
+        state.commit(())
         assert torch.equal(together, alone[:rows]), f"{rows} rows behind {start} differ"
 
 
@@ -47,13 +40,13 @@ def check_rollback(model: Model, text: Sequence[int], rejected: Sequence[Sequenc
 
     ``text`` has 20 tokens more than the prompt that is prefilled first. Raises AssertionError.
     """
-    used, fresh = model.new_cache(_ROOM), model.new_cache(_ROOM)
+    used, fresh = model.new_state(_ROOM), model.new_state(_ROOM)
     start = len(text) - 20
     model.forward(text[:start], used, last=0)
     for drafted in rejected:
         at = used.length
-        model.forward([text[at], *drafted], used, last=len(drafted) + 1)
-        used.crop(at + 1)
+        model.forward([text[at], *drafted], used, last=len(drafted) + 1, final=False)
+        used.commit([0])
     at = used.length
     model.forward(text[:at], fresh, last=0)
     rest = text[at:]
@@ -71,7 +64,7 @@ def check_parts(model: Model, text: Sequence[int], sizes: Sequence[int]) -> None
     prompt, last = text[:-10], text[-10:]
     expected = None
     for size in sizes:
-        cache, begin = model.new_cache(_ROOM), max(len(prompt) - 20 * size, 0)
+        cache, begin = model.new_state(_ROOM), max(len(prompt) - 20 * size, 0)
         if begin:
             model.forward(prompt[:begin], cache, last=0)
         for at in range(begin, len(prompt), size):
@@ -90,7 +83,7 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
     assert isinstance(model, TreeModel) and isinstance(model, TappableModel)
     chance = random.Random(seed)
     taps = (*entering(0, model.info.layers), NORMED)
-    cache, alone = model.new_cache(_ROOM, taps), model.new_cache(_ROOM, taps)
+    cache, alone = model.new_state(_ROOM, taps), model.new_state(_ROOM, taps)
     model.forward(text, cache, last=0)
     model.forward(text, alone, last=0)
     for _ in range(6):
@@ -102,11 +95,12 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
         assert cache.length == start
         for row in range(rows):
             branch = _ancestors(parents, row)
-            expected = model.forward([tokens[each] for each in branch], alone, last=1)
+            each_token = [tokens[each] for each in branch]
+            expected = model.forward(each_token, alone, last=1, final=False)
             assert torch.equal(together[row : row + 1], expected), f"row {row} of {parents} differs"
-            alone.crop(start)
+            alone.commit(())
         kept = _ancestors(parents, chance.randrange(rows))
-        cast(TreeCache, cache).commit(kept)
+        cache.commit(kept)
         model.forward([tokens[each] for each in kept], alone, last=0)
         assert cache.length == alone.length
         assert torch.equal(_rows(cache.features, cache.length), _rows(alone.features, cache.length))
@@ -126,7 +120,7 @@ def check_together(model: Model, seed: int) -> None:
         return [chance.randrange(model.info.vocabulary) for _ in range(count)]
 
     lengths = [0, 1, 15, 16, 17, 63, 64, 200, *(chance.randrange(300) for _ in range(4))]
-    caches = [(model.new_cache(_ROOM, taps), model.new_cache(_ROOM, taps)) for _ in lengths]
+    caches = [(model.new_state(_ROOM, taps), model.new_state(_ROOM, taps)) for _ in lengths]
     for length, both in zip(lengths, caches, strict=True):
         tokens = text(length)
         for cache in both:
@@ -148,19 +142,16 @@ def check_together(model: Model, seed: int) -> None:
         left = _ROOM - caches[reader][0].length - 100
         most = model.shared_rows - _MOST_ROWS if chance.random() < 0.5 else 3
         read = text(max(1, min(most, left)))
-        parts.insert(chance.randint(0, len(parts)), Part(read, caches[reader][0], logits=False))
+        parts.insert(chance.randint(0, len(parts)), Part(read, caches[reader][0], final=True))
         twins = {id(cache): alone for cache, alone in caches}
         for part, logits in zip(parts, model.forward_together(parts), strict=True):
-            alone = twins[id(part.cache)]
+            alone = twins[id(part.state)]
             _check_part(model, part, logits, alone)
             kept = chance.randint(1, len(part.tokens))
-            if part.parents is not None:
-                path = _ancestors(part.parents, kept - 1)
-                cast(TreeCache, part.cache).commit(path)
-                cast(TreeCache, alone).commit(path)
-            elif part.logits:
-                for one in (part.cache, alone):
-                    one.crop(one.length - len(part.tokens) + kept)
+            if not part.final:
+                path = _ancestors(part.parents, kept - 1) if part.parents else range(kept)
+                part.state.commit(path)
+                alone.commit(path)
     for together, alone in caches:
         assert together.length == alone.length
         features = _rows(together.features, together.length)
@@ -170,12 +161,13 @@ def check_together(model: Model, seed: int) -> None:
             assert torch.equal(*last), "a shared pass left something else in a cache"
 
 
-def _check_part(model: Model, part: Part, logits: torch.Tensor, alone: Cache) -> None:
+def _check_part(model: Model, part: Part, logits: torch.Tensor, alone: SequenceState) -> None:
     if part.parents is not None:
         assert isinstance(model, TreeModel)
         expected = model.forward_tree(part.tokens, part.parents, alone)
     else:
-        expected = model.forward(part.tokens, alone, last=len(part.tokens) * part.logits)
+        rows = len(part.tokens) * (not part.final)
+        expected = model.forward(part.tokens, alone, last=rows, final=part.final)
     assert torch.equal(logits, expected), f"{len(part.tokens)} rows differ beside others"
 
 

@@ -77,7 +77,7 @@ class Reference(Decoder):
     @torch.inference_mode()
     def read(self, tokens: Sequence[int], last: int) -> Tensor:
         """Return the logits of the ``last`` tokens; all are computed in one step."""
-        hidden = self._step(torch.tensor(tokens), self.new_cache(len(tokens)))
+        hidden = self._step(torch.tensor(tokens), self.new_state(len(tokens)))
         return self.logits(self.norm(hidden[-last:]))
 
 
@@ -101,7 +101,7 @@ def measure(path: Path, text: Path, reference: Path, quantization: str) -> dict[
     model = load_model(path, quantization=quantization, context=WINDOW)
     tokens, positions = window(path, text, model.info.context)
     wanted = torch.load(reference, mmap=True)
-    cache, first = model.new_cache(len(tokens)), len(tokens) - positions
+    cache, first = model.new_state(len(tokens)), len(tokens) - positions
     model.forward(tokens[:first], cache, last=0)
     parts = []
     for start in range(0, positions, ROWS):

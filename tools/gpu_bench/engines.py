@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from engine.backends.cuda.cache import DeviceCache
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.state import DeviceState
 from engine.backends.torch.decoder import Decoder
 from engine.kernels.cpu.factory import kernels_for
 from engine.kernels.cuda.availability import runs_kernels
-from engine.models.base import Cache, Model, ModelInfo
+from engine.models.base import Model, ModelInfo
+from engine.models.sequence_state import SequenceState
 from tools.gpu_bench.shapes import NAMES, Sizes
 from tools.gpu_bench.weights import RandomWeights
 
@@ -41,11 +42,11 @@ def path(model: Model) -> str:
     return "CUDA kernels" if isinstance(model, CudaDecoder) else "torch's operations"
 
 
-def step_of(model: Model, cache: Cache, tokens: Sequence[int]) -> Callable[[], object]:
-    """A step with ``tokens`` at the cache's length, which stays: to be timed, and captured if it can."""
-    if isinstance(model, CudaDecoder) and isinstance(cache, DeviceCache):
+def step_of(model: Model, state: SequenceState, tokens: Sequence[int]) -> Callable[[], object]:
+    """A step with ``tokens`` behind the state, which stays: to be timed, and captured if it can."""
+    if isinstance(model, CudaDecoder) and isinstance(state, DeviceState):
         # Everything it needs is on the device, so a graph may hold it.
-        own, there = model, cache
+        own, there = model, state
         ids = torch.tensor(tokens, dtype=torch.long, device=own.device)
 
         def on_device() -> object:
@@ -53,10 +54,9 @@ def step_of(model: Model, cache: Cache, tokens: Sequence[int]) -> Callable[[], o
                 return own.predict(own.step(ids, there))
 
         return on_device
-    length = cache.length
 
     def step() -> None:
-        model.forward(tokens, cache, last=len(tokens))
-        cache.crop(length)
+        model.forward(tokens, state, last=len(tokens), final=False)
+        state.commit(())
 
     return step

@@ -33,9 +33,9 @@ class Rounds(Ours):
         """Compiles and captures."""
         self.model, self.draft, self.clock = model, draft, clock
         room = longest + 2 * (DEPTH + 1)  # a round too many is under way when a reply ends
-        self.cache = model.new_cache(room)
-        self.draft_cache = None if draft is None else draft.new_cache(room)
-        self.runner = model.round_runner(self.cache, draft, self.draft_cache)
+        self.state = model.new_state(room)
+        self.draft_state = None if draft is None else draft.new_state(room)
+        self.runner = model.round_runner(self.state, draft, self.draft_state)
         super().__init__(model, draft, right, GRAPHS)
         self.graphs = self._capture()
         if not self.runner.captures:
@@ -67,15 +67,15 @@ class Rounds(Ours):
         return Reply(tuple(written[:limit]), len(written), took)
 
     def close(self) -> None:
-        del self.runner, self.cache, self.draft_cache
+        del self.runner, self.state, self.draft_state
 
     def _begin(self, prompt: Sequence[int]) -> None:
         """The target holds all but the last token of the text, the draft all but the last two."""
-        self.cache.crop(0)
-        self.model.forward(prompt[:-1], self.cache, last=0)
-        if self.draft_cache is not None:
-            self.draft_cache.crop(0)
-            self.draft.forward(prompt[:-2], self.draft_cache, last=0)
+        self.state.rewind(0)
+        self.model.forward(prompt[:-1], self.state, last=0)
+        if self.draft_state is not None:
+            self.draft_state.rewind(0)
+            self.draft.forward(prompt[:-2], self.draft_state, last=0)
         rule = AcceptanceRule.GREEDY
         self.runner.begin(Sampling(temperature=0.0, seed=1), rule, 1, prompt, len(prompt))
 

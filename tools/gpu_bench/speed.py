@@ -138,7 +138,7 @@ class _Bounded:
     def __init__(self, model: Model, context: int) -> None:
         self._model = model
         self.info = replace(model.info, context=context)
-        self.new_cache, self.forward = model.new_cache, model.forward
+        self.new_state, self.forward = model.new_state, model.forward
 
 
 def reraise(what: str, error: Exception) -> None:

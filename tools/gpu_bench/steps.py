@@ -62,7 +62,7 @@ def time_steps(
     rows: Sequence[int] = ROWS,
 ) -> tuple[list[StepTime], Graphs]:
     """Steps of ``rows`` behind ``past`` tokens, in turns; each a graph where the device has them."""
-    kind, cache = model.info.quantization, model.new_cache(past + ROWS[-1])
+    kind, cache = model.info.quantization, model.new_state(past + ROWS[-1])
     tokens = _tokens(model, past + ROWS[-1])
     model.forward(tokens[:past], cache, last=0)
     captured: dict[int, Captured] = {
@@ -84,14 +84,14 @@ def time_steps(
 
 def compare_bits(model: Model, past: int = 77) -> Bits:
     """1 to 16 rows, from several places on, against each row computed alone."""
-    cache = model.new_cache(past + 2 * ROWS[-1])
+    cache = model.new_state(past + 2 * ROWS[-1])
     tokens = _tokens(model, past + 2 * ROWS[-1])
     model.forward(tokens[:past], cache, last=0)
     alone = torch.cat([model.forward([token], cache, last=1) for token in tokens[past:]])
     compared = different = 0
     for start in (0, 1, 7, 16):
         for rows in ROWS:
-            cache.crop(past)
+            cache.rewind(past)
             if start:
                 model.forward(tokens[past : past + start], cache, last=0)
             behind = tokens[past + start : past + start + rows]

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda import layers
-from engine.backends.cuda.cache import DeviceCache
 from engine.backends.cuda.layers import CudaLayer
+from engine.backends.cuda.state import DeviceState
 from engine.backends.support import Support
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.dispatch import DTYPE, STREAMED_ROWS, embedding_of, hold, make_product
@@ -26,10 +26,11 @@ from engine.kernels.formats import QUANTISED
 from engine.machine.failures import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Rope
-from engine.models.base import Cache, Model, ModelInfo
+from engine.models.base import Model, ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
 from engine.models.rotation import cosines
 from engine.models.rounds import RoundRunner
+from engine.models.sequence_state import SequenceState
 from engine.models.weights import Names, TensorSource, make_norm
 
 PREFILL_ROWS = 512
@@ -116,7 +117,7 @@ class CudaDecoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> DeviceCache:
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> DeviceState:
         """See ``TappableModel``. Raises DeviceLost where the GPU is gone."""
         with device_errors(self.device):
             capacity = min(context, self._info.context)
@@ -137,7 +138,7 @@ class CudaDecoder:
                 device=self.device,
             )
             self._workspace(capacity)
-            return DeviceCache(static, features if taps else None)
+            return DeviceState(static, features if taps else None)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""
@@ -152,25 +153,27 @@ class CudaDecoder:
             cap = self.architecture.logit_cap
             return logits if cap is None else cap * torch.tanh(logits / cap)
 
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
         """See ``Model.forward``. Raises DeviceLost where the GPU is gone."""
-        assert isinstance(cache, DeviceCache) and 0 <= last <= len(tokens)
-        assert cache.length + len(tokens) <= cache.context
+        assert isinstance(state, DeviceState) and 0 <= last <= len(tokens)
+        assert state.end + len(tokens) <= state.context
         with torch.inference_mode(), device_errors(self.device):
             ids = torch.tensor(tokens, dtype=torch.long).to(self.device)
             kept = []
             for part in ids.split(PREFILL_ROWS):
-                kept.append(self.step(part, cache))
-                cache.set_length(cache.length + len(part))
+                kept.append(self.step(part, state))
+                state.append(len(part), final=final)
             if not last:
                 return torch.empty(0, self.architecture.vocabulary, device=self.device)
             return self.predict(torch.cat(kept)[-last:])
 
     def round_runner(
         self,
-        cache: Cache,
+        state: SequenceState,
         draft: Model | None = None,
-        draft_cache: Cache | None = None,
+        draft_state: SequenceState | None = None,
         *,
         captures: bool = True,
     ) -> RoundRunner:
@@ -178,18 +181,18 @@ class CudaDecoder:
         from engine.backends.cuda.graphs import Runner  # it needs Triton
         from engine.backends.cuda.round import DeviceRound
 
-        assert isinstance(cache, DeviceCache)
+        assert isinstance(state, DeviceState)
         if draft is None:
-            return Runner(DeviceRound(self, cache), captures)
-        assert isinstance(draft, CudaDecoder) and isinstance(draft_cache, DeviceCache)
-        return Runner(DeviceRound(self, cache, draft, draft_cache), captures)
+            return Runner(DeviceRound(self, state), captures)
+        assert isinstance(draft, CudaDecoder) and isinstance(draft_state, DeviceState)
+        return Runner(DeviceRound(self, state, draft, draft_state), captures)
 
-    def step(self, ids: Tensor, cache: DeviceCache) -> Tensor:
-        """Runs the layers on ``ids (rows,)`` at the cache's length on the device; (rows, hidden).
+    def step(self, ids: Tensor, state: DeviceState) -> Tensor:
+        """Runs the layers on ``ids (rows,)`` at the state's length on the device; (rows, hidden).
 
         Neither length moves. Only the device is asked for anything, so a graph may hold it.
         """
-        static, features = cache.static, cache.features
+        static, features = state.static, state.features
         places = None if features is None else _places(static, len(ids))
         x = self.embedding(ids)
         if self.scale != 1:

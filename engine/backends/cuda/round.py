@@ -2,7 +2,7 @@
 
 Nothing here waits for the device or asks it anything, so a round may be captured as a graph; run as it
 stands it is the reference of that graph. What changes from round to round lies in ``State``, in the two
-tokens last in the text, and in the lengths of the caches.
+tokens last in the text, and in the lengths of the models' states.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.backends.cuda.cache import DeviceCache
+from engine.backends.cuda.state import DeviceState
 from engine.kernels.cuda import acceptance
 from engine.kernels.cuda.acceptance_kernel import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.clock import stamp
@@ -51,7 +51,7 @@ class Stepping(Protocol):
     @property
     def info(self) -> ModelInfo: ...
 
-    def step(self, ids: Tensor, cache: DeviceCache) -> Tensor:
+    def step(self, ids: Tensor, state: DeviceState) -> Tensor:
         """See ``CudaDecoder``."""
 
     def predict(self, hidden: Tensor) -> Tensor:
@@ -59,17 +59,17 @@ class Stepping(Protocol):
 
 
 class DeviceRound:
-    """A target with its cache, and a draft with its own or none; the text of one request."""
+    """A target with its state, and a draft with its own or none; the text of one request."""
 
     def __init__(
         self,
         target: Stepping,
-        cache: DeviceCache,
+        state: DeviceState,
         draft: Stepping | None = None,
-        draft_cache: DeviceCache | None = None,
+        draft_state: DeviceState | None = None,
     ) -> None:
-        self.target, self.cache = target, cache
-        self.draft, self.draft_cache = draft, draft_cache
+        self.target, self.target_state = target, state
+        self.draft, self.draft_state = draft, draft_state
         vocabulary, device = target.info.vocabulary, target.device
         self.state = State.empty(vocabulary, device)
         self.p = Distribution.empty(MAX_ROWS, vocabulary, device)
@@ -127,10 +127,10 @@ class DeviceRound:
         Whether the draft has seen the last but one token depends on the last acceptance, which only the
         device knows; so it is fed again, which changes nothing where it was there.
         """
-        assert self.draft is not None and self.draft_cache is not None and self.q is not None
-        length = self.draft_cache.static.length
+        assert self.draft is not None and self.draft_state is not None and self.q is not None
+        length = self.draft_state.static.length
         length.copy_(self.state.numbers[1:2] - 2)
-        hidden = self.draft.step(self._known(self.recent), self.draft_cache)[-1:]
+        hidden = self.draft.step(self._known(self.recent), self.draft_state)[-1:]
         for place in range(mode.depth):
             row = self.q.row(place)
             distribute(
@@ -143,7 +143,7 @@ class DeviceRound:
             if place + 1 < mode.depth:
                 length.add_(1 if place else 2)
                 drafted = self.state.drafted[place : place + 1].long()
-                hidden = self.draft.step(self._known(drafted), self.draft_cache)
+                hidden = self.draft.step(self._known(drafted), self.draft_state)
 
     def _known(self, ids: Tensor) -> Tensor:
         """The target may have a few rows more; the draft is fed token 0 in place of one it lacks."""
@@ -160,9 +160,9 @@ class DeviceRound:
 
     def _verify(self, mode: Mode) -> None:
         depth = mode.depth
-        self.cache.static.length.copy_(self.state.numbers[1:2] - 1)
+        self.target_state.static.length.copy_(self.state.numbers[1:2] - 1)
         ids = torch.cat([self.recent[1:], self.state.drafted[:depth].long()])
-        logits = self.target.predict(self.target.step(ids, self.cache))
+        logits = self.target.predict(self.target.step(ids, self.target_state))
         greedy = mode.rule is Rule.GREEDY
         allowed = self.allowed if mode.masked else None
         distribute(logits, self.state, self.p, self.scratch, allowed=allowed, greedy=greedy)

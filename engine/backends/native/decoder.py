@@ -17,8 +17,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.backends.native.cache import NativeCache
 from engine.backends.native.narrowed import Narrowed
+from engine.backends.native.state import NativeState
 from engine.kernels.blocks import Weight
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased
@@ -27,9 +27,10 @@ from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
 from engine.models.activations import by_rows
 from engine.models.architecture import Architecture, LayerSpec, Rope
-from engine.models.base import Cache, ModelInfo, Part
+from engine.models.base import ModelInfo, Part
 from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
 from engine.models.rotation import cosines
+from engine.models.sequence_state import SequenceState
 from engine.models.token_map import TokenMap
 from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
 from engine.noise import Draws
@@ -144,7 +145,7 @@ class NativeDecoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> NativeCache:
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> NativeState:
         """See ``TappableModel``."""
         features = Features(
             taps,
@@ -154,7 +155,7 @@ class NativeDecoder:
             dtype=self._cached,
             device=torch.device("cpu"),
         )
-        return NativeCache(self.architecture, context, self._cached, features if taps else None)
+        return NativeState(self.architecture, context, self._cached, features if taps else None)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:
@@ -173,30 +174,36 @@ class NativeDecoder:
         cap = self.architecture.logit_cap
         return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
 
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
         """See ``Model.forward``."""
-        assert isinstance(cache, NativeCache) and 0 <= last <= len(tokens)
+        assert isinstance(state, NativeState) and 0 <= last <= len(tokens)
         logits = torch.empty(last, self.architecture.vocabulary)
         ids = _ids(tokens)
-        step = self._step(ids, cache, last, logits)
+        step = self._step(ids, state, last, logits)
         self._library.forward(self._pointer, ctypes.byref(step))
-        cache.length += len(tokens)
+        state.append(len(tokens), final=final)
         return self._capped(logits)
 
-    def forward_among(self, tokens: Sequence[int], cache: Cache, among: TokenMap) -> Tensor:
+    def forward_among(
+        self, tokens: Sequence[int], state: SequenceState, among: TokenMap, *, final: bool = True
+    ) -> Tensor:
         """See ``WritingModel``."""
-        assert isinstance(cache, NativeCache)
+        assert isinstance(state, NativeState)
         narrowed = self._narrowed_to(among)
         ids = _ids(tokens)
-        step = self._step(ids, cache, 1, narrowed.logits, wanted=narrowed.wanted)
+        step = self._step(ids, state, 1, narrowed.logits, wanted=narrowed.wanted)
         self._library.forward(self._pointer, ctypes.byref(step))
-        cache.length += len(tokens)
+        state.append(len(tokens), final=final)
         return self._capped(narrowed.widened(self.architecture.vocabulary))
 
-    def forward_tree(self, tokens: Sequence[int], parents: Sequence[int], cache: Cache) -> Tensor:
+    def forward_tree(
+        self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
+    ) -> Tensor:
         """See ``TreeModel``."""
-        assert isinstance(cache, NativeCache) and len(tokens) <= native.ROWS
-        (logits,) = self.forward_together([Part(tokens, cache, parents)])
+        assert len(tokens) <= native.ROWS
+        (logits,) = self.forward_together([Part(tokens, state, parents)])
         return logits
 
     @property
@@ -207,53 +214,57 @@ class NativeDecoder:
     def forward_together(self, parts: Sequence[Part]) -> list[Tensor]:
         """See ``SharedModel``."""
         assert sum(len(part.tokens) for part in parts) <= native.MOST_ROWS
-        order = sorted(range(len(parts)), key=lambda at: parts[at].logits)  # those come last
+        order = sorted(range(len(parts)), key=lambda at: not parts[at].final)  # those come last
         ordered = [parts[at] for at in order]
         sequences = (structures.Sequence * len(parts))()
         alive = []
         for sequence, part in zip(sequences, ordered, strict=True):
-            assert isinstance(part.cache, NativeCache)
+            assert isinstance(part.state, NativeState)
             ancestors = None
             if part.parents is not None:
                 assert len(part.tokens) <= native.ROWS
                 alive.append((ctypes.c_int32 * len(part.parents))(*part.parents))
                 ancestors = ctypes.addressof(alive[-1])
-            _place(sequence, part.cache, len(part.tokens), ancestors)
+            _place(sequence, part.state, len(part.tokens), ancestors)
         ids = _ids([token for part in ordered for token in part.tokens])
-        rows = [len(part.tokens) * part.logits for part in ordered]
+        rows = [len(part.tokens) * (not part.final) for part in ordered]
         logits = torch.empty(sum(rows), self.architecture.vocabulary)
         step = structures.Step(
             ctypes.addressof(ids), sequences, len(parts), sum(rows), logits.data_ptr()
         )
         self._library.forward(self._pointer, ctypes.byref(step))
         for part in parts:
+            assert isinstance(part.state, NativeState)
             if part.parents is None:
-                assert isinstance(part.cache, NativeCache)
-                part.cache.length += len(part.tokens)
+                part.state.append(len(part.tokens), final=part.final)
+            else:
+                part.state.append_tree(part.parents)
         found = dict(zip(order, self._capped(logits).split(rows), strict=True))
         return [found[at] for at in range(len(parts))]
 
     def write_on(
         self,
         tokens: Sequence[int],
-        cache: Cache,
+        state: SequenceState,
         depth: int,
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
         among: TokenMap | None = None,
+        *,
+        final: bool = True,
     ) -> tuple[list[int], list[float]]:
         """See ``WritingModel``."""
-        assert isinstance(cache, NativeCache)
+        assert isinstance(state, NativeState)
         ids = _ids(tokens)
         chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
         if among is None:
             logits = torch.empty(1, self.architecture.vocabulary)
-            step, numbers = self._step(ids, cache, 1, logits), None
+            step, numbers = self._step(ids, state, 1, logits), None
             limit = min(limit, self.architecture.vocabulary)
         else:
             narrowed = self._narrowed_to(among)
-            step = self._step(ids, cache, 1, narrowed.logits, wanted=narrowed.wanted)
+            step = self._step(ids, state, 1, narrowed.logits, wanted=narrowed.wanted)
             numbers, limit = narrowed.ids.data_ptr(), narrowed.below(limit)
         sharpness, keys = 1.0, None
         if draws is not None:
@@ -262,7 +273,8 @@ class NativeDecoder:
             self._pointer, ctypes.byref(step), depth, limit, numbers,
             sharpness, keys, floor, chosen, likely,
         )  # fmt: skip
-        cache.length += len(tokens) + count - 1
+        state.append(len(tokens), final=final)
+        state.append(count - 1, final=False)
         return chosen[:count], likely[:count]
 
     def _narrowed_to(self, among: TokenMap) -> Narrowed:
@@ -274,14 +286,14 @@ class NativeDecoder:
     def _step(
         self,
         ids: ctypes.Array[ctypes.c_int64],
-        cache: NativeCache,
+        state: NativeState,
         last: int,
         logits: Tensor,
         wanted: structures.Wanted | None = None,
     ) -> structures.Step:
         """Of one sequence. Points into its arguments, which must outlive it."""
         sequence = structures.Sequence()
-        _place(sequence, cache, len(ids))
+        _place(sequence, state, len(ids))
         return structures.Step(
             ctypes.addressof(ids),
             ctypes.pointer(sequence),
@@ -293,12 +305,12 @@ class NativeDecoder:
 
 
 def _place(
-    sequence: structures.Sequence, cache: NativeCache, rows: int, parents: int | None = None
+    sequence: structures.Sequence, state: NativeState, rows: int, parents: int | None = None
 ) -> None:
-    """So many rows behind what ``cache`` holds."""
-    assert cache.length + rows <= cache.context
-    sequence.cache, sequence.parents = cache.view, parents
-    sequence.rows, sequence.start = rows, cache.length
+    """So many rows behind ``state``."""
+    assert state.end + rows <= state.context
+    sequence.cache, sequence.parents = state.view, parents
+    sequence.rows, sequence.start = rows, state.end
 
 
 def is_row_independent(model: NativeDecoder) -> bool:
@@ -309,11 +321,11 @@ def is_row_independent(model: NativeDecoder) -> bool:
     """
     model = model.excerpt()
     text = [token % model.info.vocabulary for token in range(7, 7 + 12)]
-    cache = model.new_cache(len(text))
-    alone = torch.cat([model.forward([token], cache, last=1) for token in text[:4]])
+    state = model.new_state(len(text))
+    alone = torch.cat([model.forward([token], state, last=1) for token in text[:4]])
     for rows in (4, 12):
-        cache.crop(0)
-        if not torch.equal(model.forward(text[:rows], cache, last=rows)[:4], alone):
+        state.rewind(0)
+        if not torch.equal(model.forward(text[:rows], state, last=rows)[:4], alone):
             return False
     return True
 

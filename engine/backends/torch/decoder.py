@@ -15,10 +15,10 @@ from engine.kernels.cpu.factory import PLAIN, Kernels
 from engine.kernels.formats import FORMATS
 from engine.models.activations import ACTIVATIONS, activation, by_rows
 from engine.models.architecture import Architecture, LayerSpec
-from engine.models.base import Cache, ModelInfo
-from engine.models.cache import KVCache
+from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
 from engine.models.rotation import rotations
+from engine.models.sequence_state import KVCache, SequenceState
 from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
 
 PREFILL_ROWS = 128
@@ -106,7 +106,7 @@ class Decoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_cache(self, context: int, taps: Sequence[Tap] = ()) -> KVCache:
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> KVCache:
         """See ``TappableModel``."""
         features = Features(
             taps,
@@ -139,15 +139,17 @@ class Decoder:
         return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
 
     @torch.inference_mode()
-    def forward(self, tokens: Sequence[int], cache: Cache, *, last: int) -> Tensor:
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
         """See ``Model.forward``. Long inputs run in steps of ``PREFILL_ROWS``."""
-        assert isinstance(cache, KVCache)
+        assert isinstance(state, KVCache)
         ids = torch.tensor(tokens, dtype=torch.long, device=self.device)
         hidden = torch.empty(0, self.architecture.hidden, dtype=self.dtype, device=self.device)
         kept = []
         for part in ids.split(PREFILL_ROWS):
-            hidden = self._step(part, cache)
-            cache.length += len(part)
+            hidden = self._step(part, state)
+            state.append(len(part), final=final)
             kept.append(hidden)
         if not last:
             return torch.empty(0, self.architecture.vocabulary, device=self.device)
@@ -155,11 +157,11 @@ class Decoder:
         return self.logits(self.norm(hidden))
 
     def _step(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """Runs the layers on ``ids (rows,)`` at ``cache.length``; returns hidden (rows, hidden).
+        """Runs the layers on ``ids (rows,)`` at ``cache.end``; returns hidden (rows, hidden).
 
         Writes keys, values and features of these rows.
         """
-        features, start = cache.features, cache.length
+        features, start = cache.features, cache.end
         inputs = [self._attention_inputs(kind, cache, len(ids)) for kind in self.kinds]
         x = self.embedding(ids)
         if self.scale != 1:
@@ -183,7 +185,7 @@ class Decoder:
         return x
 
     def _attention_inputs(self, kind: Kind, cache: KVCache, rows: int) -> AttentionInputs:
-        start, end = cache.length, cache.length + rows
+        start, end = cache.end, cache.end + rows
         first = first_block(start, kind.window)
         keys, _ = cache.blocks(0, end, first)
         group = self.architecture.heads // self.architecture.kv_heads
@@ -195,7 +197,7 @@ class Decoder:
         self, index: int, layer: Layer, x: Tensor, cache: KVCache, inputs: AttentionInputs
     ) -> Tensor:
         """The result for hidden states ``x (rows, hidden)``; stores their keys and values."""
-        a, start, rows = self.architecture, cache.length, x.shape[0]
+        a, start, rows = self.architecture, cache.end, x.shape[0]
         turned = a.heads + a.kv_heads
         qkv = layer.qkv(layer.attention_norm(x)).view(rows, turned + a.kv_heads, a.head_dim)
         qk = qkv[:, :turned]

@@ -44,14 +44,14 @@ def measured(model: Model, clock: Callable[[], float]) -> dict[int, float]:
     past = min(_PAST, model.info.context - max(ROWS))
     if past < 1:
         return {}
-    cache = model.new_cache(past + max(ROWS))
+    state = model.new_state(past + max(ROWS))
     tokens = [index % model.info.vocabulary for index in range(past + max(ROWS))]
     began, first = clock(), min(past, MAX_ROWS)
-    model.forward(tokens[:first], cache, last=0)
+    model.forward(tokens[:first], state, last=0)
     if (clock() - began) * past / first > _LIMIT_S:
         past = first  # so large a model is busy with its weights, and hardly looks back
     elif past > first:
-        model.forward(tokens[first:past], cache, last=0)
+        model.forward(tokens[first:past], state, last=0)
     seconds: dict[int, list[float]] = {rows: [] for rows in ROWS}
     began = clock()
     for repeat in range(_REPEATS + 1):
@@ -60,8 +60,8 @@ def measured(model: Model, clock: Callable[[], float]) -> dict[int, float]:
             break
         for rows in ROWS:
             started = clock()
-            logits = model.forward(tokens[past : past + rows], cache, last=rows)
+            logits = model.forward(tokens[past : past + rows], state, last=rows, final=False)
             float(logits[-1, -1])  # waits for a device that computes on its own
             seconds[rows].append(clock() - started)
-            cache.crop(past)
+            state.commit(())
     return {rows: median(taken[1:] or taken) for rows, taken in seconds.items()}

@@ -60,7 +60,7 @@ def test_it_computes_what_the_widened_weights_do(joined: bool, library: Library)
     }
     text = torch.randint(of.vocabulary, (60,), generator=torch.Generator().manual_seed(6)).tolist()
     found, exact = (
-        model.forward(text, model.new_cache(512), last=60)
+        model.forward(text, model.new_state(512), last=60)
         for model in (decoder(of, stored, library), decoder(of, dict(wide), library))
     )
     assert (found - exact).norm() < 0.1 * exact.norm()
@@ -88,7 +88,7 @@ def test_the_scale_of_scores_adds_no_rounding_to_halves(library: Library) -> Non
     wide = {name: held.float() for name, held in halves.items() if isinstance(held, torch.Tensor)}
     text = list(range(50))
     found, exact = (
-        model.forward(text, model.new_cache(512), last=50)
+        model.forward(text, model.new_state(512), last=50)
         for model in (decoder(of, halves, library), decoder(of, dict(wide), library))
     )
     assert torch.equal(found, exact)

@@ -53,7 +53,7 @@ def tokens(count: int, seed: int = 3) -> list[int]:
 
 
 def logits(model: Model, text: list[int]) -> torch.Tensor:
-    return model.forward(text, model.new_cache(512), last=len(text))
+    return model.forward(text, model.new_state(512), last=len(text))
 
 
 def reference_logits(model: Any, text: list[int]) -> torch.Tensor:
@@ -70,13 +70,13 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     assert isinstance(model, Decoder)
     text = tokens(300)  # across a block of the KV cache
     expected = reference_logits(reference, text)
-    cache = model.new_cache(512)
+    cache = model.new_state(512)
     assert_close(model.forward(text, cache, last=300), expected)
-    cache.crop(270)
+    cache.rewind(270)
     for index in range(270, 280):
         assert_close(model.forward([text[index]], cache, last=1), expected[index : index + 1])
     for start, rows in ((278, 2), (250, 8), (100, 5)):
-        cache.crop(start)
+        cache.rewind(start)
         verified = model.forward(text[start : start + rows], cache, last=rows)
         assert_close(verified, expected[start : start + rows])
 
@@ -237,13 +237,13 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Model) -> No
 
 
 def test_only_the_asked_logits_are_returned(model: Model) -> None:
-    cache = model.new_cache(512)
+    cache = model.new_state(512)
     text = tokens(140)
     assert model.forward(text, cache, last=0).shape == (0, model.info.vocabulary)
     assert cache.length == 140
-    cache.crop(0)
+    cache.rewind(0)
     whole = model.forward(text, cache, last=140)
-    cache.crop(0)
+    cache.rewind(0)
     assert torch.equal(model.forward(text, cache, last=130), whole[10:])
 
 

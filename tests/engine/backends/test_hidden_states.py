@@ -92,7 +92,7 @@ def test_features_are_the_hidden_states_of_transformers(
         *entered, normed = reference(torch.tensor([text]), output_hidden_states=True).hidden_states
     hook.remove()
     last = left[0][0] if isinstance(left[0], tuple) else left[0]
-    cache = model.new_cache(256, TAPS)
+    cache = model.new_state(256, TAPS)
     model.forward(text, cache, last=0)
     assert cache.features is not None
     for tap, expected in zip(TAPS, [*entered, last, normed], strict=True):
@@ -105,7 +105,7 @@ def test_embedding_and_output_head_are_the_models_own(known: tuple[TappableModel
     text = tokens(40)
     table = reference.get_input_embeddings().weight
     assert torch.allclose(model.embed(text), table[text], atol=1e-6)
-    cache = model.new_cache(64, [NORMED])
+    cache = model.new_state(64, [NORMED])
     expected = model.forward(text, cache, last=40)
     assert cache.features is not None
     logits = model.logits(cache.features.at(NORMED)[:40])
@@ -114,20 +114,20 @@ def test_embedding_and_output_head_are_the_models_own(known: tuple[TappableModel
 
 def test_1_to_16_rows_have_the_features_of_single_rows(model: TappableModel) -> None:
     text, start = tokens(266), 250
-    cache = model.new_cache(512, TAPS)
+    cache = model.new_state(512, TAPS)
     model.forward(text[:start], cache, last=0)
     for token in text[start:]:
         model.forward([token], cache, last=1)
     alone = rows(model, cache)
     for count in range(1, 17):
-        cache.crop(start)
+        cache.rewind(start)
         model.forward(text[start : start + count], cache, last=count)
         assert torch.equal(rows(model, cache), alone[:, : start + count]), count
 
 
 def test_no_logit_changes_because_something_is_tapped(model: TappableModel) -> None:
     text = tokens(150)
-    plain, tapped = model.new_cache(256), model.new_cache(256, TAPS)
+    plain, tapped = model.new_state(256), model.new_state(256, TAPS)
     for part in (text[:130], text[130:131], text[131:]):
         expected = model.forward(part, plain, last=len(part))
         assert torch.equal(model.forward(part, tapped, last=len(part)), expected)
@@ -171,7 +171,7 @@ def test_features_beyond_the_cached_tokens_are_refused(model: TappableModel) -> 
 
 
 def test_a_layer_that_is_not_there_cannot_be_tapped(model: TappableModel) -> None:
-    beyond: Callable[[int], object] = lambda layer: model.new_cache(16, entering(layer))  # noqa: E731
+    beyond: Callable[[int], object] = lambda layer: model.new_state(16, entering(layer))  # noqa: E731
     beyond(model.info.layers)
     with pytest.raises(ValueError, match="there is no layer"):
         beyond(model.info.layers + 1)

@@ -71,13 +71,13 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     text = tokens(300)
     with torch.inference_mode():
         expected = reference(torch.tensor([text])).logits[0].float()
-    cache = model.new_cache(512)
+    cache = model.new_state(512)
     assert near(model.forward(text, cache, last=300), expected)
-    cache.crop(270)
+    cache.rewind(270)
     for index in range(270, 280):
         assert near(model.forward([text[index]], cache, last=1), expected[index : index + 1])
     for start in (278, 100):
-        cache.crop(start)
+        cache.rewind(start)
         assert near(
             model.forward(text[start : start + 5], cache, last=5), expected[start : start + 5]
         )
@@ -93,7 +93,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
     write(tmp_path, name, "nf4")
     text = tokens(100)
     exact, *ours = (
-        model.forward(text, model.new_cache(512), last=100)
+        model.forward(text, model.new_state(512), last=100)
         for model in (compiled(tmp_path, kind) for kind in ("fp32", "bf16", "int8", "nf4"))
     )
     for found, most in zip(ours, (0.03, 0.06, 0.6), strict=True):
@@ -145,9 +145,9 @@ def test_rows_of_a_tree_have_the_bits_of_their_branch(model: Model) -> None:
 def test_the_last_rows_are_those_of_all(model: Model) -> None:
     for rows, asked in ((1, (0, 1)), (16, (5, 16)), (17, (0, 16)), (40, (1, 16, 30))):
         text = tokens(rows)
-        everything = model.forward(text, model.new_cache(512), last=rows)
+        everything = model.forward(text, model.new_state(512), last=rows)
         for last in asked:
-            cache = model.new_cache(512)
+            cache = model.new_state(512)
             assert torch.equal(model.forward(text, cache, last=last), everything[rows - last :])
             assert cache.length == rows
 
@@ -155,7 +155,7 @@ def test_the_last_rows_are_those_of_all(model: Model) -> None:
 def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None:
     model = compiled(PIP / "draft", "fp32")
     prompt = tokens(20)
-    one, other = model.new_cache(512), model.new_cache(512)
+    one, other = model.new_state(512), model.new_state(512)
     chosen, likely = model.write_on(prompt, one, 7, model.info.vocabulary)
     new, expected = prompt, []
     for _ in range(7):
@@ -164,13 +164,13 @@ def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None
         expected.append((new[0], float(p[new[0]])))
     assert chosen == [token for token, _ in expected]
     assert likely == pytest.approx([p for _, p in expected], rel=1e-5)
-    assert one.length == other.length
+    assert one.end == other.length
 
 
 def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
     model = compiled(PIP / "draft", "fp32")
     prompt, limit = tokens(20), 3000
-    one, other = model.new_cache(512), model.new_cache(512)
+    one, other = model.new_state(512), model.new_state(512)
     draws = Draws(1.3, tuple(range(50, 59)))
     chosen, likely = model.write_on(prompt, one, 9, limit, draws)
     new, expected, p = prompt, list[int](), list[float]()
@@ -182,7 +182,7 @@ def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
         new = found.tokens
     assert chosen == expected
     assert likely == pytest.approx(p, rel=1e-5)
-    assert one.length == other.length
+    assert one.end == other.length
 
 
 @pytest.mark.parametrize("draws", [None, Draws(2.0, tuple(range(9)))])
@@ -190,7 +190,7 @@ def test_writing_on_keeps_to_the_vocabulary_it_is_told(
     library: Library, draws: Draws | None
 ) -> None:
     model = compiled(PIP / "draft", "fp32")
-    chosen, likely = model.write_on(tokens(20), model.new_cache(512), 9, 100, draws)
+    chosen, likely = model.write_on(tokens(20), model.new_state(512), 9, 100, draws)
     assert max(chosen) < 100 and all(0 < p <= 1 for p in likely)
 
 
@@ -205,7 +205,7 @@ def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
     among = TokenMap.of(frequent, others)
     ids = among.ids(model.info.vocabulary)
     text = tokens(20)
-    one, other = model.new_cache(512), model.new_cache(512)
+    one, other = model.new_state(512), model.new_state(512)
     some = model.forward_among(text, one, among)
     assert torch.equal(some[:, ids], model.forward(text, other, last=1)[:, ids])
     assert one.length == other.length == len(text)
@@ -219,11 +219,11 @@ def test_a_vocabulary_that_ends_within_a_panel_is_chosen_among_to_its_end(tmp_pa
     model = compiled(tmp_path, "fp32")
     among = TokenMap.of(2, {20})
     text = tokens(20)
-    whole = model.forward(text, model.new_cache(64), last=1)
+    whole = model.forward(text, model.new_state(64), last=1)
     kept = [*range(32), *range(320, 330)]
-    some = model.forward_among(text, model.new_cache(64), among)
+    some = model.forward_among(text, model.new_state(64), among)
     assert torch.equal(some[:, kept], whole[:, kept])
-    chosen, _ = model.write_on(text, model.new_cache(64), 1, 330, None, 0.0, among)
+    chosen, _ = model.write_on(text, model.new_state(64), 1, 330, None, 0.0, among)
     assert chosen == [kept[int(whole[0, kept].argmax())]]
 
 
@@ -242,7 +242,7 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
     model = compiled(PIP / "draft", "fp32")
     among = TokenMap.of(40, {64, 65, 70, 200, 255})
     text, expected, p = tokens(20), list[int](), list[float]()
-    one, other = model.new_cache(512), model.new_cache(512)
+    one, other = model.new_state(512), model.new_state(512)
     chosen, likely = model.write_on(text, one, 9, limit, draws, 0.0, among)
     new = text
     for number in range(9):
@@ -257,7 +257,7 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
         p += found.chances([(0, new[0])])
     assert chosen == expected
     assert likely == pytest.approx(p, rel=1e-5)
-    assert one.length == other.length
+    assert one.end == other.length
 
 
 def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +267,7 @@ def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatc
         other = Library(build.build(), threads)
         monkeypatch.setattr("engine.loading.choices.native.ready", lambda _, other=other: other)
         model = compiled(PIP / "target", "fp32")
-        found.append(model.forward(text, model.new_cache(128), last=16))
+        found.append(model.forward(text, model.new_state(128), last=16))
     assert all(torch.equal(one, found[0]) for one in found[1:])
 
 
@@ -279,8 +279,8 @@ def test_weights_stored_in_bf16_give_the_bits_of_wide_ones(
     monkeypatch.setattr("engine.loading.loader.takes_file_dtype", lambda *_: False)
     wide = compiled(PIP / "target", "fp32")
     assert torch.equal(
-        stored.forward(text, stored.new_cache(128), last=100),
-        wide.forward(text, wide.new_cache(128), last=100),
+        stored.forward(text, stored.new_state(128), last=100),
+        wide.forward(text, wide.new_state(128), last=100),
     )
 
 
@@ -323,7 +323,7 @@ def test_turned_off_the_model_is_interpreted() -> None:
     assert isinstance(load_model(PIP / "draft", quantization="fp32", native=False), Decoder)
 
 
-def test_a_cache_is_cropped_to_what_it_holds() -> None:
-    cache = compiled(PIP / "draft", "fp32").new_cache(64)
-    with pytest.raises(ValueError, match="cannot crop"):
-        cache.crop(1)
+def test_a_cache_is_rewound_to_what_it_holds() -> None:
+    cache = compiled(PIP / "draft", "fp32").new_state(64)
+    with pytest.raises(ValueError, match="cannot rewind"):
+        cache.rewind(1)

@@ -33,7 +33,7 @@ TEXT = [index * 7 % VOCABULARY for index in range(40)]
 
 def logits(folder: Path, dtype: str) -> torch.Tensor:
     model = load_model(folder, quantization=dtype)
-    return model.forward(TEXT, model.new_cache(64), last=len(TEXT))
+    return model.forward(TEXT, model.new_state(64), last=len(TEXT))
 
 
 def pack_nf4(folder: Path, *, nested: bool = False, **scheme: object) -> None:

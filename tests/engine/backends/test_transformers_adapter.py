@@ -76,7 +76,7 @@ def tokens(count: int, seed: int = 3) -> list[int]:
 def test_logits_are_those_of_the_plain_forward(model: TransformersModel) -> None:
     """Beyond a sliding window too."""
     text = tokens(150)
-    ours = model.forward(text, model.new_cache(256), last=150)
+    ours = model.forward(text, model.new_state(256), last=150)
     with torch.inference_mode():
         expected = model.model(torch.tensor([text])).logits[0].float()
     assert float((ours - expected).abs().max()) < 1e-4 * max(1.0, float(expected.abs().max()) / 10)
@@ -85,7 +85,7 @@ def test_logits_are_those_of_the_plain_forward(model: TransformersModel) -> None
 def test_experts_are_those_of_transformers(model: TransformersModel) -> None:
     """The plain forward above runs through our own mixture of experts as well."""
     text = tokens(40)
-    ours = model.forward(text, model.new_cache(256), last=40)
+    ours = model.forward(text, model.new_state(256), last=40)
     model.model.set_experts_implementation("eager")
     try:
         with torch.inference_mode():
@@ -97,24 +97,24 @@ def test_experts_are_those_of_transformers(model: TransformersModel) -> None:
 
 def test_1_to_16_rows_give_the_bits_of_single_rows(model: TransformersModel) -> None:
     text = tokens(75)
-    cache = model.new_cache(256)
+    cache = model.new_state(256)
     model.forward(text[:59], cache, last=0)
     alone = torch.cat([model.forward([token], cache, last=1) for token in text[59:]])
     for rows in (1, 2, 3, 5, 6, 8, 15, 16):
-        cache.crop(59)
+        cache.rewind(59)
         together = model.forward(text[59 : 59 + rows], cache, last=rows)
         assert torch.equal(together, alone[:rows]), rows
 
 
 def test_rejected_tokens_leave_no_trace(model: TransformersModel) -> None:
     text = tokens(90)
-    used, fresh = model.new_cache(256), model.new_cache(256)
+    used, fresh = model.new_state(256), model.new_state(256)
     model.forward(text[:40], used, last=0)
     for seed in range(3):
         start = used.length
         model.forward([text[start], *tokens(15, seed)], used, last=16)
-        used.crop(start + 1)
-    used.crop(30)
+        used.rewind(start + 1)
+    used.rewind(30)
     model.forward(text[30:70], used, last=0)
     model.forward(text[:70], fresh, last=0)
     assert torch.equal(
@@ -127,7 +127,7 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Transformers
     text = tokens(120)
     expected = None
     for size in (7, WINDOW, 50, 110):
-        cache = model.new_cache(256)
+        cache = model.new_state(256)
         for at in range(0, 110, size):
             model.forward(text[at : min(at + size, 110)], cache, last=0)
         last = model.forward(text[110:], cache, last=10)
@@ -135,21 +135,21 @@ def test_a_prompt_prefilled_in_any_parts_gives_the_same_bits(model: Transformers
         assert torch.equal(last, expected), size
 
 
-def test_a_call_that_fails_inside_leaves_a_cache_that_can_be_cropped(
+def test_a_call_that_fails_inside_leaves_a_cache_that_can_be_rewound(
     model: TransformersModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Some layers had taken the new positions up, others not."""
     text = tokens(60)
-    cache = model.new_cache(256)
+    cache = model.new_state(256)
     expected = model.forward(text, cache, last=60)
-    cache.crop(0)
+    cache.rewind(0)
     model.forward(text[:40], cache, last=0)
     layers = [module for module in model.model.modules() if isinstance(module, torch.nn.Linear)]
     handle = layers[-2].register_forward_pre_hook(lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         model.forward(text[40:], cache, last=20)
     handle.remove()
-    cache.crop(40)
+    cache.rewind(40)
     assert torch.equal(model.forward(text[40:], cache, last=20), expected[40:])
 
 

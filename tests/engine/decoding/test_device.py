@@ -94,16 +94,15 @@ class Device:
 
 
 class Counted(SameVocabulary):
-    """A draft whose cache is counted by the device above."""
+    """A draft whose tokens are counted by the device above."""
 
     def __init__(self, device: Device, context: int) -> None:
         super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context))
         self.device = device
 
     def set_tokens(self, tokens: Sequence[int]) -> None:
-        self.tokens = list(tokens)
-        self._known = len(tokens)
-        self.cache.tokens[:] = tokens  # type: ignore[attr-defined]
+        self.state.tokens[:] = tokens  # type: ignore[attr-defined]
+        super().set_tokens(tokens)
         self.device.valid = len(tokens)
 
     def prepare(self, context: Context) -> Any:
@@ -138,8 +137,8 @@ class There(Target):
         return self.device
 
     def advance(self, tokens: Sequence[int]) -> None:
-        self.tokens.extend(tokens)
-        self.cache.tokens[:] = self.tokens  # type: ignore[attr-defined]
+        self.state.tokens[:] = [*self.tokens, *tokens]  # type: ignore[attr-defined]
+        super().advance(tokens)
 
 
 class Wanting:
@@ -209,7 +208,7 @@ def test_rounds_say_the_text_and_no_more(
         expected = expected[: expected.index(EOS) + 1]
     assert said == (expected if stop_after is None else expected[: len(said)])
     assert context.tokens == [*text[:prompt], *said]
-    assert target.tokens == context.tokens[:-1] and target.cache.length == target.length
+    assert target.tokens == context.tokens[:-1] and target.state.length == target.length
     assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
     assert device.launched - len(rounds) <= (0 if who == "host" else 1)
     assert controller.seen in (len(rounds), len(rounds) - 1)  # closed before or behind the last

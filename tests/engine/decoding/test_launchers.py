@@ -127,7 +127,7 @@ class Pair:
             if stop_after == len(rounds):
                 loop.close()
         assert target.tokens == context.tokens[:-1]
-        assert target.cache.tokens == target.tokens  # type: ignore[attr-defined]
+        assert target.state.tokens == target.tokens  # type: ignore[attr-defined]
         if target.runs_rounds:
             runner = target.round_runner(None)
             assert isinstance(runner, TableRounds)

@@ -243,7 +243,7 @@ def test_no_tree_whatsoever_changes_the_output(
     alone = generate("none", sampling=sampling, limit=limit, eos=eos)
     drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
     assert drafted.output == alone.output
-    assert drafted.target.cache.length == len(drafted.target.tokens)
+    assert drafted.target.state.length == len(drafted.target.tokens)
 
 
 @pytest.mark.parametrize("wrong", range(4))
@@ -285,7 +285,7 @@ def test_between_two_rounds_cache_and_context_agree(
 ) -> None:
     run = generate(Scripted(contrary if wrong else oracle), depth=depth, stop_after=stop_after)
     assert run.target.tokens == run.context.tokens[:-1]
-    assert run.target.cache.length == len(run.target.tokens)
+    assert run.target.state.length == len(run.target.tokens)
 
 
 def test_rounds_joined_are_the_output() -> None:
@@ -324,9 +324,9 @@ def test_the_context_is_filled_to_its_end_and_never_beyond(name: str) -> None:
     class Strict(TableModel):
         """Refuses positions behind the context, as a static cache would."""
 
-        def forward(self, tokens, cache, *, last):  # type: ignore[no-untyped-def]
-            assert cache.length + len(tokens) <= self.info.context
-            return super().forward(tokens, cache, last=last)
+        def forward(self, tokens, state, **wanted):  # type: ignore[no-untyped-def]
+            assert state.end + len(tokens) <= self.info.context
+            return super().forward(tokens, state, **wanted)
 
     room = 24 - len(PROMPT)
     target, resources = loaded(Strict, 24, 16)

@@ -20,7 +20,7 @@ from engine.kernels.cpu.attention import (
     first_block,
     padded_rows,
 )
-from engine.models.cache import KVCache
+from engine.models.sequence_state import KVCache
 from tests.support.pairwise import all_pairs
 
 DTYPES = [torch.float32, torch.bfloat16]

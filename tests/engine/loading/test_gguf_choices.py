@@ -112,6 +112,6 @@ def test_the_compiled_step_runs_the_file(file: Path, folder: Path) -> None:
     text = [token % 300 for token in range(7, 47)]
     model, plain = load_model(file), load_model(folder, quantization="fp32")
     assert isinstance(model, NativeDecoder) and model.info.quantization == "stored"
-    ours = model.forward(text, model.new_cache(64), last=40)
-    theirs = plain.forward(text, plain.new_cache(64), last=40)
+    ours = model.forward(text, model.new_state(64), last=40)
+    theirs = plain.forward(text, plain.new_state(64), last=40)
     assert torch.cosine_similarity(ours, theirs).min() > 0.99

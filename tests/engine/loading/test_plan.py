@@ -148,6 +148,6 @@ def test_a_large_draft_alone_is_rounded_further(
     assert plan.draft.rounded == DRAFTING
     wide, narrow = (load_planned(each) for each in (small.draft, plan.draft))
     tokens = list(range(8))
-    ours, theirs = (m.forward(tokens, m.new_cache(8), last=8) for m in (narrow, wide))
+    ours, theirs = (m.forward(tokens, m.new_state(8), last=8) for m in (narrow, wide))
     assert 0 < torch.linalg.norm(ours - theirs) < 0.5 * torch.linalg.norm(theirs)
     assert plan.footprint["draft"] < before

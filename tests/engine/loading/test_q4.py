@@ -62,7 +62,7 @@ def test_it_computes_nearly_what_the_floats_do_each_row_as_alone(folder: Path) -
     model, other, plain = (load_model(folder, quantization=kind) for kind in ("q4", "nf4", "fp32"))
     assert isinstance(model, NativeDecoder) and model.info.quantization == "q4"
     ours, theirs, exact = (
-        each.forward(text, each.new_cache(64), last=60) for each in (model, other, plain)
+        each.forward(text, each.new_state(64), last=60) for each in (model, other, plain)
     )
     assert (ours - exact).norm() < (theirs - exact).norm() < exact.norm()
     check_rows(model, text, 40)

@@ -89,7 +89,7 @@ def assert_same(folder: Path, reference: Any) -> None:
     model = load_model(folder, quantization="fp32")
     assert isinstance(model, Decoder)
     text = tokens(120)
-    ours = model.forward(text, model.new_cache(128), last=120)
+    ours = model.forward(text, model.new_state(128), last=120)
     assert float((ours - logits(reference, text)).abs().max()) < 1e-4
 
 
@@ -164,7 +164,7 @@ def test_longrope_for_a_short_context_is_that_of_short_texts(tmp_path: Path) -> 
     reference: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
     text = tokens(16)
     model = load_model(tmp_path, quantization="fp32", context=16)
-    ours = model.forward(text, model.new_cache(16), last=16)
+    ours = model.forward(text, model.new_state(16), last=16)
     assert float((ours - logits(reference, text)).abs().max()) < 1e-4
 
 

@@ -100,7 +100,7 @@ def draft(head: BlockHead, model: TappableModel, text: list[int]) -> list[int]:
 def reading(model: TappableModel, trainer: BlockTrainer, tokens: list[int]) -> Window:
     """All of a text, as its target sees it."""
     taps = with_normed(trainer.taps)
-    cache = model.new_cache(512, taps)
+    cache = model.new_state(512, taps)
     model.forward(tokens, cache, last=0)
     assert cache.features is not None
     features = {tap: cache.features.at(tap)[None, : len(tokens)].float() for tap in taps}

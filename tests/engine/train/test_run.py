@@ -64,7 +64,7 @@ def test_what_is_recorded_is_what_the_target_computes(target: Path, tmp_path: Pa
     for kept in recording.replies:
         tokens = recording.tokens(kept).tolist()
         assert 1 <= kept.start < len(tokens) <= kept.start + 40
-        cache = model.new_cache(512, taps)
+        cache = model.new_state(512, taps)
         logits = model.forward(tokens[:-1], cache, last=len(tokens) - 1)
         found = recording.features(taps[0], kept)[:-1].float()
         assert torch.allclose(model.logits(found), logits, atol=0.05)
@@ -223,7 +223,7 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     assert isinstance(head, MedusaHead)
     (kept,) = recording.replies
     tokens = recording.tokens(kept).tolist()
-    cache = model.new_cache(512, with_normed(()))
+    cache = model.new_state(512, with_normed(()))
     model.forward(tokens, cache, last=0)
     assert cache.features is not None
     right = [

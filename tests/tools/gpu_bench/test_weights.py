@@ -62,7 +62,7 @@ def test_a_model_says_the_circle_in_every_format(sizes: shapes.Sizes, kind: str)
     circle = Circle.random(sizes.shape.vocabulary, 3)
     model = engines.make(sizes, RandomWeights(sizes.architecture, circle, 3, CPU), kind, 64)
     text = circle.after(7, 40)
-    logits = model.forward(text[:-1], model.new_cache(64), last=39)
+    logits = model.forward(text[:-1], model.new_state(64), last=39)
     assert logits.argmax(-1).tolist() == text[1:]
 
 

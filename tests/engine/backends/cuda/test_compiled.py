@@ -71,7 +71,7 @@ def test_a_whole_round_compiles_and_fits(
 ) -> None:  # fmt: skip
     monkeypatch.setattr("engine.kernels.cuda.dispatch.runs_kernels", lambda device: True)
     target, draft = model(quantization, cached), model("int8")
-    round = DeviceRound(target, target.new_cache(4096), draft, draft.new_cache(4096))
+    round = DeviceRound(target, target.new_state(4096), draft, draft.new_state(4096))
     with ptx.compiling(capability, *KERNELS) as found:
         round.run(Mode(2, rule, drafts=True))
     assert {one.name for one in found} >= {"turn_and_store", "attend_splits", "accept_kernel"}

@@ -49,7 +49,7 @@ def test_logits_are_those_of_the_torch_decoder(folder: Path, dtype: str) -> None
     """A prompt, then some rows behind it; with graphs the same kernels run."""
     text = tokens(9)
     model, reference = load(folder, dtype), load_reference(folder)
-    ours, theirs = model.new_cache(64), reference.new_cache(64)
+    ours, theirs = model.new_state(64), reference.new_state(64)
     for part in (text[:5], text[5:6], text[6:]):
         found = model.forward(part, ours, last=len(part))
         assert distance(found, reference.forward(part, theirs, last=len(part))) < APART[dtype]
@@ -63,8 +63,8 @@ def test_every_feature_of_a_family_is_there(name: str, tmp_path: Path) -> None:
     write_family(tmp_path, name, **layers)
     text = tokens(30)[:6] if INTERPRETED else tokens(60)
     model, reference = load(tmp_path), load_reference(tmp_path)
-    found = model.forward(text, model.new_cache(64), last=len(text))
-    expected = reference.forward(text, reference.new_cache(64), last=len(text))
+    found = model.forward(text, model.new_state(64), last=len(text))
+    expected = reference.forward(text, reference.new_state(64), last=len(text))
     assert distance(found, expected) < APART["bf16"]
 
 
@@ -74,24 +74,24 @@ def test_a_row_has_the_same_bits_beside_any_others(folder: Path, dtype: str) -> 
     start, counts, single = 4, range(2, 16), range(16)
     if INTERPRETED:
         start, counts, single = 3, (2, 7), (0, 1, 6, 15)
-    cache = model.new_cache(64)
+    cache = model.new_state(64)
     model.forward(text[:start], cache, last=0)
     behind = text[start : start + 16]
     together = model.forward(behind, cache, last=16)
     for row in reversed(single):  # behind what was there beside it
-        cache.crop(start + row)
+        cache.rewind(start + row)
         alone = model.forward(behind[row : row + 1], cache, last=1)
         assert torch.equal(alone[0], together[row]), row
     for rows in counts:
-        cache.crop(start)
+        cache.rewind(start)
         assert torch.equal(model.forward(behind[:rows], cache, last=rows), together[:rows]), rows
 
 
 def test_what_was_rejected_leaves_no_trace(folder: Path) -> None:
     model, text = load(folder), tokens(8)
-    used, fresh = model.new_cache(64), model.new_cache(64)
+    used, fresh = model.new_state(64), model.new_state(64)
     model.forward([*text[:3], 7, 8, 9, 10], used, last=0)
-    used.crop(3)
+    used.rewind(3)
     model.forward(text[:3], fresh, last=0)
     assert torch.equal(
         model.forward(text[3:], used, last=5), model.forward(text[3:], fresh, last=5)
@@ -105,12 +105,12 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
     """Two parts of many rows, attention in smaller ones; what follows sees nearly the same text."""
     text = tokens(14)
     streamed = load(folder, dtype)
-    expected = streamed.forward(text, streamed.new_cache(64), last=4).cpu()
+    expected = streamed.forward(text, streamed.new_state(64), last=4).cpu()
     monkeypatch.setattr(module, "PREFILL_ROWS", 6)
     monkeypatch.setattr(module, "STREAMED_ROWS", 4)
     monkeypatch.setattr("engine.kernels.cuda.dispatch.STREAMED_ROWS", 4)
     model = load(folder, dtype)
-    cache = model.new_cache(64)
+    cache = model.new_state(64)
     model.forward(text[:10], cache, last=0)
     assert distance(model.forward(text[10:], cache, last=4), expected) < 0.06
 
@@ -119,7 +119,7 @@ def test_heads_read_the_hidden_states_of_the_torch_decoder(folder: Path) -> None
     """And the output head on the normed ones gives the very logits of the step."""
     taps, text = (Tap(0), Tap(1), NORMED), tokens(6)
     model, reference = load(folder), load_reference(folder)
-    ours, theirs = model.new_cache(64, taps), reference.new_cache(64, taps)
+    ours, theirs = model.new_state(64, taps), reference.new_state(64, taps)
     for part in (text[:4], text[4:]):
         logits = model.forward(part, ours, last=len(part))
         reference.forward(part, theirs, last=0)

@@ -10,8 +10,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.backends.cuda.cache import DeviceCache
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.cuda.state import DeviceState
 from engine.decoding.text import TextCodec
 from engine.drafting.draft_reader import SameVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
@@ -56,7 +56,7 @@ def test_logits_are_near_those_over_a_cache_in_bf16(
     folders: tuple[Path, Path], model: CudaDecoder
 ) -> None:
     wide, text = load(folders[0]), tokens(9)
-    ours, theirs = model.new_cache(64), wide.new_cache(64)
+    ours, theirs = model.new_state(64), wide.new_state(64)
     assert ours.static.keys.dtype == ours.static.values.dtype == FP8
     assert ours.static.nbytes < theirs.static.nbytes
     for part in (text[:5], text[5:6], text[6:]):
@@ -68,23 +68,23 @@ def test_logits_are_near_those_over_a_cache_in_bf16(
 
 def test_a_row_has_the_same_bits_beside_any_others(model: CudaDecoder) -> None:
     text, start, most = tokens(20), 3, 8 if INTERPRETED else 16
-    cache = model.new_cache(64)
+    cache = model.new_state(64)
     model.forward(text[:start], cache, last=0)
     behind = text[start : start + most]
     alone = torch.cat([model.forward([token], cache, last=1) for token in behind])
     for rows in (2, most) if INTERPRETED else range(2, most + 1):
-        cache.crop(start)
+        cache.rewind(start)
         assert torch.equal(model.forward(behind[:rows], cache, last=rows), alone[:rows]), rows
 
 
 def test_what_was_rejected_leaves_no_trace(model: CudaDecoder) -> None:
     """Nor do its scales, whatever they were."""
     text = tokens(8)
-    used, fresh = model.new_cache(64), model.new_cache(64)
+    used, fresh = model.new_state(64), model.new_state(64)
     model.forward([*text[:3], 7, 8, 9, 10], used, last=0)
     assert used.static.scales is not None
     used.static.scales[:, :, :, 3:] *= 1e4
-    used.crop(3)
+    used.rewind(3)
     model.forward(text[:3], fresh, last=0)
     assert torch.equal(
         model.forward(text[3:], used, last=5), model.forward(text[3:], fresh, last=5)
@@ -127,12 +127,12 @@ def test_only_the_targets_cache_is_narrow(
     assert loaded.kv_cache_dtype == "fp8"
     assert engine._pair is not None
     session = engine._pair.session
-    assert isinstance(session.target.cache, DeviceCache)
-    assert session.target.cache.static.keys.dtype == FP8
+    assert isinstance(session.target.state, DeviceState)
+    assert session.target.state.static.keys.dtype == FP8
     words(session, draft(1), max_tokens=1)
     _, proposer = session._lanes.first._proposers["draft"]
     assert isinstance(proposer, DraftModelProposer)
     assert isinstance(proposer.reader, SameVocabulary)
-    assert isinstance(proposer.reader.cache, DeviceCache)
-    assert proposer.reader.cache.static.keys.dtype == torch.bfloat16
+    assert isinstance(proposer.reader.state, DeviceState)
+    assert proposer.reader.state.static.keys.dtype == torch.bfloat16
     assert engine.load(request_for(*pair, quantization="bf16")).kv_cache_dtype == "bf16"

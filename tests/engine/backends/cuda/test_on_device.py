@@ -100,8 +100,8 @@ def test_layers_of_real_shapes(shape: str, dtype: str) -> None:
     model = model_of(architecture, dtype)
     reference = Decoder(architecture, Names(), random_tensors(architecture), info(architecture))
     text = tokens(320)
-    found = model.forward(text, model.new_cache(CONTEXT), last=8)
-    expected = reference.forward(text, reference.new_cache(CONTEXT), last=8)
+    found = model.forward(text, model.new_state(CONTEXT), last=8)
+    expected = reference.forward(text, reference.new_state(CONTEXT), last=8)
     apart = {"bf16": 0.05, "int8": 0.1, "nf4": 0.5}[dtype]
     assert float((found - expected).norm() / expected.norm()) < apart
     check_rows(model, text, 250)
@@ -121,15 +121,15 @@ def test_a_cache_in_fp8_gives_every_row_its_bits(shape: str) -> None:
     architecture = SHAPES[shape]
     model, wide = model_of(architecture, "bf16", FP8), model_of(architecture, "bf16")
     text = tokens(320)
-    found = model.forward(text, model.new_cache(CONTEXT), last=8)
-    expected = wide.forward(text, wide.new_cache(CONTEXT), last=8)
+    found = model.forward(text, model.new_state(CONTEXT), last=8)
+    expected = wide.forward(text, wide.new_state(CONTEXT), last=8)
     assert float((found - expected).norm() / expected.norm()) < 0.1
     del wide
     check_rows(model, text, 250)
     check_rollback(model, text[:60], [tokens(15, seed=seed) for seed in (1, 2)])
     results = []
     for captures in (False, True):
-        cache, text = model.new_cache(CONTEXT), tokens(40)
+        cache, text = model.new_state(CONTEXT), tokens(40)
         model.forward(text[:-1], cache, last=0)
         runner = Runner(DeviceRound(model, cache), captures)
         runner.begin(Sampling(), AcceptanceRule.GREEDY, 5, text, len(text))
@@ -158,7 +158,7 @@ def test_a_captured_round_gives_the_bits_of_one_that_is_not(
     )
     results = []
     for captures in (False, True):
-        caches = [model.new_cache(CONTEXT) for model in models]
+        caches = [model.new_state(CONTEXT) for model in models]
         text = tokens(40)
         for model, cache in zip(models, caches, strict=True):
             model.forward(text[:-1], cache, last=0)
@@ -174,7 +174,7 @@ def test_a_round_asks_the_device_nothing() -> None:
     """torch raises at whatever would make the host wait."""
     architecture = SHAPES["Llama 3.2 1B"]
     model = model_of(architecture, "bf16")
-    caches = model.new_cache(64), model.new_cache(64)
+    caches = model.new_state(64), model.new_state(64)
     round = DeviceRound(model, caches[0], model, caches[1])
     round.begin(Sampling(temperature=1.0), 1, tokens(4), 4)
     mode = Mode(3, Rule.COUPLED, drafts=True)
@@ -208,7 +208,7 @@ def test_words_are_those_of_none_with_graphs_and_without(captures: bool, tmp_pat
 
 def test_running_out_of_memory_is_survived() -> None:
     model = model_of(SHAPES["Llama 3.2 1B"], "bf16")
-    cache, text = model.new_cache(64), tokens(20)
+    cache, text = model.new_state(64), tokens(20)
     before = model.forward(text, cache, last=3)
     total = torch.cuda.get_device_properties(DEVICE).total_memory
     taken = []
@@ -216,11 +216,11 @@ def test_running_out_of_memory_is_survived() -> None:
     try:
         with pytest.raises(torch.OutOfMemoryError):
             for _ in range(10_000):
-                taken.append(model.new_cache(CONTEXT))
+                taken.append(model.new_state(CONTEXT))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
         taken.clear()
-    cache.crop(0)
+    cache.rewind(0)
     assert torch.equal(model.forward(text, cache, last=3), before)
 
 

@@ -166,7 +166,7 @@ def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
     _, first = run(session, draft(2), max_tokens=3)
     text = [*PROMPT, *first.token_ids]
     assert session.target.tokens == text[:-1]
-    assert session.target.cache.length == len(text) - 1
+    assert session.target.state.length == len(text) - 1
     longer: Sequence[int] = (*text, 11, 12)
     follow = {"token_ids": longer, "reuse_cache": True, "max_tokens": 2}
     assert words(session, draft(2), **follow) == words(session, NONE, **follow)
@@ -193,7 +193,7 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
     """A head's q, put on the device: a token that q is sure of stands as often as p has it."""
     model = session.target.model
     assert isinstance(model, CudaDecoder)
-    cache, text = model.new_cache(CONTEXT), list(PROMPT)
+    cache, text = model.new_state(CONTEXT), list(PROMPT)
     model.forward(text[:-1], cache, last=0)
     runner = Runner(DeviceRound(model, cache), captures=False)
     q = torch.zeros(2, model.info.vocabulary)

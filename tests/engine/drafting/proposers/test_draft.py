@@ -22,7 +22,7 @@ from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.noise import Stream
 from engine.request import AcceptanceRule, Sampling
-from tests.support.fakes import FakeCache, TableModel
+from tests.support.fakes import FakeState, TableModel
 
 VOCABULARY = 6
 PROMPT = [3, 1, 4, 1, 5]
@@ -79,9 +79,9 @@ def test_after_every_pattern_of_acceptance_the_draft_is_that_of_a_fresh_start(
     context = Context(PROMPT)
     proposer = begin(model, context, rule)
     play(proposer, context, rounds)
-    assert isinstance(proposer.reader.cache, FakeCache)
+    assert isinstance(proposer.reader.state, FakeState)
     assert (
-        proposer.reader.cache.tokens
+        proposer.reader.state.tokens
         == proposer.reader.tokens
         == context.tokens[: len(proposer.reader.tokens)]
     )
@@ -144,7 +144,7 @@ def test_another_text_keeps_only_the_common_beginning() -> None:
     other = Context([*PROMPT[:3], 0, 0, 0])
     proposer.begin(other, sampler(other))
     assert proposer.reader.tokens == PROMPT[:3]
-    assert proposer.reader.cache.length == 3
+    assert proposer.reader.state.length == 3
 
 
 def test_nothing_is_drafted_beyond_the_drafts_context() -> None:
@@ -157,7 +157,7 @@ def test_nothing_is_drafted_beyond_the_drafts_context() -> None:
     proposer.observe(Acceptance((), 1, Origin.BONUS))
     context.tokens.append(1)
     assert proposer.propose(context, Budget(4, 4)).tree.tokens == ()
-    assert proposer.reader.cache.length <= 8
+    assert proposer.reader.state.length <= 8
 
 
 def test_near_its_end_the_draft_is_as_deep_as_there_is_room() -> None:

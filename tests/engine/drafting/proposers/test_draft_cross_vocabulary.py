@@ -26,7 +26,7 @@ from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
 from tests.support.checkpoints import open_session, write_tokenizer
-from tests.support.fakes import FakeCache, TableModel
+from tests.support.fakes import FakeState, TableModel
 from tests.support.vocabularies import write_sentencepiece
 
 ROWS, DRAFT_ROWS = 320, 360
@@ -113,9 +113,9 @@ def test_after_every_pattern_of_acceptance_the_draft_is_that_of_a_fresh_start(
     context = Context(target.encode("The lamp told 😀 tales"))
     proposer = begin(model(), both, context, way, rule)
     play(proposer, context, rounds)
-    cache = reader(proposer).cache
-    assert isinstance(cache, FakeCache)
-    assert cache.tokens == reader(proposer).tokens
+    state = reader(proposer).state
+    assert isinstance(state, FakeState)
+    assert state.tokens == reader(proposer).tokens
     fresh = begin(model(), both, context, way, rule)
     assert_same(proposer.propose(context, Budget(5, 5)), fresh.propose(context, Budget(5, 5)))
 
@@ -241,7 +241,7 @@ def test_nothing_is_drafted_beyond_the_drafts_own_context(
     proposer = begin(draft, both, context, way)
     assert bool(list(proposer.prepare(context))) == (room > 0)
     assert len(proposer.propose(context, Budget(9, 9)).tree) <= room
-    assert reader(proposer).cache.length <= len(text) + room
+    assert reader(proposer).state.end <= len(text) + room
 
 
 def test_nothing_is_drafted_in_a_character_that_the_draft_cannot_finish(

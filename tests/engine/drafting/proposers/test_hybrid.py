@@ -112,7 +112,7 @@ def test_after_rounds_of_either_the_neural_draft_is_that_of_a_fresh_start(
         assert isinstance(neural, DraftModelProposer)
         reader = neural.reader
         assert isinstance(reader, SameVocabulary)
-        assert reader.cache.length == len(reader.tokens)  # type: ignore[attr-defined]
+        assert reader.state.length == len(reader.tokens)  # type: ignore[attr-defined]
         assert reader.tokens == context.tokens[: len(reader.tokens)]
     fresh = begin(Context(context.tokens), rule)
     again, expected = (p.neural.propose(context, Budget(4, 4)) for p in (proposer, fresh))

@@ -34,7 +34,7 @@ def test_a_reply_ends_at_max_tokens_or_where_the_context_ends(
         )
         assert len(finished.token_ids) == got
         assert finished.reason is FinishReason.LENGTH
-        assert session.target.cache.length <= model.info.context
+        assert session.target.state.length <= model.info.context
 
 
 def test_an_end_of_sequence_token_stops_the_reply_and_shows_as_nothing(

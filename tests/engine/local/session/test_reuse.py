@@ -9,7 +9,7 @@ import pytest
 from engine.drafting import proposers
 from engine.events import FinishReason
 from engine.local.session import Session
-from engine.models.cache import KVCache
+from engine.models.sequence_state import KVCache
 from engine.request import Request, Speculation
 from tests.engine.local.session.conftest import (
     PROMPT,
@@ -79,8 +79,8 @@ def test_after_a_cancelled_reply_the_chat_goes_on_as_if_fresh(
     events, finished = answered(session, follow_up)
     assert prefilled(events).reused >= len(PROMPT) + len(cut.token_ids) - 1
     assert finished.token_ids == fresh_reply(pair, follow_up)
-    assert isinstance(session.target.cache, KVCache)
-    session.target.cache.check()
+    assert isinstance(session.target.state, KVCache)
+    session.target.state.check()
 
 
 def test_after_a_stopped_reply_the_chat_goes_on_as_if_fresh(

@@ -131,7 +131,7 @@ def test_logits_in_a_shared_pass_are_those_of_a_pass_alone(together: Session) ->
         original(self, logits, began)
         if compared < 30 and self.tree.is_chain:
             text = [*self.target.tokens, self.pending, *self.tree.tokens]
-            fresh = model.new_cache(len(text))
+            fresh = model.new_state(len(text))
             assert torch.equal(logits, model.forward(text, fresh, last=self.rows))
             compared += 1
 

@@ -42,7 +42,7 @@ TEXT = torch.randint(300, (100,), generator=torch.Generator().manual_seed(3)).to
 
 def logits(path: Path, quantization: str = "fp32") -> torch.Tensor:
     model = load_model(path, quantization=quantization, native=False)
-    return model.forward(TEXT, model.new_cache(len(TEXT)), last=len(TEXT))
+    return model.forward(TEXT, model.new_state(len(TEXT)), last=len(TEXT))
 
 
 @pytest.mark.parametrize("name", sorted(MODELS.keys() - LEFT_OUT))

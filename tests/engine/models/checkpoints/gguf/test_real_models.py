@@ -33,7 +33,7 @@ def test_the_smallest_says_the_words_of_its_widened_weights() -> None:
 
 
 def greedy(model: Model, prompt: list[int], count: int) -> list[int]:
-    cache, text = model.new_cache(256), list(prompt)
+    cache, text = model.new_state(256), list(prompt)
     text.append(int(model.forward(prompt, cache, last=1).argmax()))
     while len(text) < len(prompt) + count and text[-1] not in model.info.eos:
         text.append(int(model.forward(text[-1:], cache, last=1).argmax()))

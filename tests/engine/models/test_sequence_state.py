@@ -1,4 +1,4 @@
-"""The static KV cache: what is written is read back, across blocks, and cropping forgets."""
+"""A sequence's state: what is committed is read back, across blocks; what is not, is forgotten."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.kernels.cpu.attention import KV_BLOCK
-from engine.models.cache import KVCache
+from engine.models.sequence_state import KVCache, SequenceState
 
 LAYERS, KV_HEADS, WIDTH = 2, 3, 4
 
@@ -35,7 +35,7 @@ def append(cache: KVCache, count: int) -> None:
         cache.write(
             layer, cache.length, rows(count, cache.length) + layer, -rows(count, cache.length)
         )
-    cache.length += count
+    cache.append(count, final=True)
 
 
 def flat(blocks: torch.Tensor) -> torch.Tensor:
@@ -45,11 +45,11 @@ def flat(blocks: torch.Tensor) -> torch.Tensor:
 
 @settings(max_examples=40, deadline=None)
 @given(steps=st.lists(st.tuples(st.integers(1, 300), st.integers(0, 40)), min_size=1, max_size=5))
-def test_what_was_appended_and_not_cropped_is_read_back(steps: list[tuple[int, int]]) -> None:
+def test_what_was_appended_and_not_rewound_is_read_back(steps: list[tuple[int, int]]) -> None:
     cache = new_cache(context=2000)
     for count, dropped in steps:
         append(cache, count)
-        cache.crop(max(cache.length - dropped, 0))
+        cache.rewind(max(cache.length - dropped, 0))
         cache.check()
         for layer in range(LAYERS):
             keys, values = cache.blocks(layer, cache.length)
@@ -72,12 +72,58 @@ def test_blocks_are_views_not_copies() -> None:
 
 
 @pytest.mark.parametrize("length", [-1, 11])
-def test_a_cache_is_never_cropped_to_more_than_it_holds(length: int) -> None:
+def test_a_state_is_never_rewound_to_more_than_it_holds(length: int) -> None:
     cache = new_cache()
     append(cache, 10)
-    with pytest.raises(ValueError, match=f"10 positions to {length}"):
-        cache.crop(length)
+    with pytest.raises(ValueError, match=f"10 tokens to {length}"):
+        cache.rewind(length)
     assert cache.length == 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(
+        st.one_of(
+            st.tuples(st.just("final"), st.integers(1, 9)),
+            st.tuples(st.just("pending"), st.integers(1, 9)),
+            st.tuples(st.just("commit"), st.integers(0, 20)),
+            st.tuples(st.just("rewind"), st.integers(0, 20)),
+        ),
+        max_size=20,
+    )
+)
+def test_committed_tokens_stay_and_pending_ones_wait(steps: list[tuple[str, int]]) -> None:
+    """As of lists, one of the committed tokens and one of those that wait."""
+    state, committed, pending = SequenceState(200), 0, 0
+    for step, count in steps:
+        if step == "final" and not pending:
+            state.append(count, final=True)
+            committed += count
+        elif step == "pending":
+            state.append(count, final=False)
+            pending += count
+        elif step == "commit":
+            if count > pending:
+                with pytest.raises(ValueError, match="no beginning"):
+                    state.commit(range(count))
+            else:
+                state.commit(range(count))
+                committed, pending = committed + count, 0
+        elif step == "rewind":
+            left = state.reachable(committed - count if count < committed else 0)
+            state.rewind(left)
+            committed, pending = left, 0
+        assert (state.length, state.pending, state.end) == (committed, pending, committed + pending)
+
+
+def test_rows_of_a_chain_stay_from_the_first_on() -> None:
+    state = SequenceState(20)
+    state.append(5, final=False)
+    for rows in ([1], [0, 2], [0, 0]):
+        with pytest.raises(ValueError, match="no beginning"):
+            state.commit(rows)
+    state.commit([0, 1])
+    assert (state.length, state.pending) == (2, 0)
 
 
 def test_check_finds_a_length_beyond_the_context_and_a_value_that_is_not_finite() -> None:

@@ -1,4 +1,4 @@
-"""The compiled step's cache: keys, values and tapped states of one sequence."""
+"""The compiled step's state: keys, values and tapped hidden states of one sequence."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.machine.zeros import zeros
 from engine.models.architecture import Architecture
-from engine.models.cache import Positions
 from engine.models.hidden_states import Features, Tap
+from engine.models.sequence_state import SequenceState
 
 
-class NativeCache(Positions):
+class NativeState(SequenceState):
     """Keys and values of one sequence, as attention.h reads them.
 
     keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads, groups * 16, head_dim),
@@ -33,6 +33,7 @@ class NativeCache(Positions):
         outer = len(architecture.layers), architecture.kv_heads
         self.keys = zeros((*outer, groups, architecture.head_dim, native.LANES), dtype)
         self.values = zeros((*outer, groups * native.LANES, architecture.head_dim), dtype)
+        self._tree: Sequence[int] | None = None  # parents of the pending rows
         taps = [] if features is None else [_tap(features, tap) for tap in features.taps]
         self.taps = (structures.Tap * len(taps))(*taps)
         self.view = structures.Cache(
@@ -44,25 +45,43 @@ class NativeCache(Positions):
             groups * native.LANES,
         )
 
-    def commit(self, rows: Sequence[int]) -> None:
-        """Appends these rows of the last tree, from the root down."""
-        for row in rows:
-            group, lane = divmod(self.length, native.LANES)
-            self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
-            self.values[:, :, self.length] = self.values[:, :, row - native.ROWS]
-            self.length += 1
-        if self.features is not None:
-            self.features.keep(self.length - len(rows), rows)
+    def append_tree(self, parents: Sequence[int]) -> None:
+        """Note that the step has computed a tree's rows in the last group, behind no pending ones."""
+        assert not self.pending
+        self.pending, self._tree = len(parents), parents
 
-    def borrow(self, other: NativeCache, length: int) -> None:
-        """See ``Lending``. Of the last group more is copied, which counts for nothing."""
+    def commit(self, rows: Sequence[int]) -> None:
+        """See ``SequenceState``."""
+        tree = self._tree
+        if tree is None or not rows:
+            super().commit(rows)
+            return
+        if [tree[row] for row in rows] != [-1, *rows[:-1]]:
+            raise ValueError(f"{list(rows)} is no path from the root of a tree of {len(tree)}")
+        for at, row in enumerate(rows, self.length):
+            group, lane = divmod(at, native.LANES)
+            self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
+            self.values[:, :, at] = self.values[:, :, row - native.ROWS]
+        if self.features is not None:
+            self.features.keep(self.length, rows)
+        self.settle(self.length + len(rows))
+
+    def settle(self, length: int) -> None:
+        """See ``SequenceState``."""
+        super().settle(length)
+        self._tree = None
+
+    def copy_prefix(self, other: SequenceState, length: int) -> int:
+        """See ``SequenceState``. Of the last group more is copied, which counts for nothing."""
+        assert isinstance(other, NativeState) and length <= other.length
         groups = slice(self.length // native.LANES, -(-length // native.LANES))
         rows = slice(self.length, length)
         self.keys[:, :, groups] = other.keys[:, :, groups]
         self.values[:, :, rows] = other.values[:, :, rows]
         if self.features is not None and other.features is not None:
             self.features.rows[:, rows] = other.features.rows[:, rows]
-        self.length = length
+        self.settle(length)
+        return length
 
 
 def _tap(features: Features, tap: Tap) -> structures.Tap:

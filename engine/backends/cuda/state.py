@@ -1,0 +1,34 @@
+"""A sequence's state whose length both sides know: the host that feeds it and the device."""
+
+from __future__ import annotations
+
+from engine.kernels.cuda.kv_cache import StaticKVCache
+from engine.machine.failures import device_errors
+from engine.models.hidden_states import Features
+from engine.models.sequence_state import SequenceState
+
+
+class DeviceState(SequenceState):
+    """The host's view of a ``StaticKVCache``. Never waits for the device.
+
+    ``features`` have one row more than positions: there goes what a round computes beyond the last.
+    """
+
+    def __init__(self, static: StaticKVCache, features: Features | None = None) -> None:
+        super().__init__(static.capacity, features)
+        self.static = static
+
+    def append(self, rows: int, *, final: bool) -> None:
+        """See ``SequenceState``."""
+        super().append(rows, final=final)
+        self._tell()
+
+    def settle(self, length: int) -> None:
+        """See ``SequenceState``. Rounds on the device may have gone beyond the host's length."""
+        super().settle(length)
+        self._tell()
+
+    def _tell(self) -> None:
+        """Tell the device where the next row goes."""
+        with device_errors(self.static.length.device):
+            self.static.set_length(self.end)
