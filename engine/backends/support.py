@@ -8,6 +8,15 @@ from dataclasses import dataclass
 from engine.kernels.formats import AS_STORED
 from engine.models.architecture import Architecture, features
 
+ATTENTION = frozenset(
+    {
+        "layers.mixer=Attention", "layers.mixer.rope", "layers.mixer.rope.magnitude",
+        "layers.mixer.window", "tied", "qkv_bias", "output_bias", "mlp_bias", "joined", "qk_norm",
+        "centred_norms", "sandwich_norms", "embedding_scale", "score_cap", "logit_cap",
+    }
+)  # fmt: skip
+"""What every executor computes of decoders that attend in each layer, beside their activations."""
+
 
 @dataclass(frozen=True, slots=True)
 class Support:

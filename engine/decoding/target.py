@@ -151,6 +151,10 @@ class Target:
         length = self.state.copy_prefix(other.state, length)
         self.tokens.extend(other.tokens[self.length : length])
 
+    def save_checkpoint(self) -> None:
+        """Make the tokens that are here reachable for other texts that begin with them."""
+        self.state.save_checkpoint()
+
     def clear(self) -> None:
         """Empty the state."""
         self.rewind(0)

@@ -161,6 +161,7 @@ class SameVocabulary(_Draft):
         for chunk in chunks(missing, beside_others=self.model.info.compiled):
             yield
             self.feed(chunk, last=0)
+        self.state.save_checkpoint()
 
     def room(self, context: Context) -> int:
         return self.model.info.context - len(context.tokens)

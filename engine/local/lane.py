@@ -85,6 +85,7 @@ class Lane:
             self._read(known[reused:], cancelled)
         else:
             reused = yield from self._read_beside(known, lend if reuse else None, cancelled)
+        self.target.save_checkpoint()
         if prepares:
             for _ in proposer.prepare(context):
                 if cancelled():

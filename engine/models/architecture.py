@@ -26,16 +26,46 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True)
-class LayerSpec:
-    """What tells layers of one model apart. ``window``: positions a row sees, itself included."""
+class Attention:
+    """Grouped-query attention. ``window``: positions a row sees, itself included."""
 
     rope: Rope | None  # None: the layer knows no positions (NoPE)
     window: int | None = None  # None: all of the past
 
 
 @dataclass(frozen=True, slots=True)
+class GatedDeltaNet:
+    """A linear attention whose state forgets and corrects itself (Yang, Kautz, Hatamizadeh 2024, arXiv
+    2412.06464), behind a causal convolution over ``kernel`` positions, as Qwen3-Next and 3.5 have it.
+
+    Each key head serves ``value_heads / key_heads`` value heads that stand next to each other.
+    """
+
+    key_heads: int
+    value_heads: int
+    key_dim: int
+    value_dim: int
+    kernel: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSpec:
+    """What tells layers of one model apart: the mixer, which lets a row see rows before it. A gated
+    feed-forward follows."""
+
+    mixer: Attention | GatedDeltaNet
+
+    @property
+    def attention(self) -> Attention:
+        """The mixer of a layer that is known to attend. Raises TypeError for another."""
+        if not isinstance(self.mixer, Attention):
+            raise TypeError(f"a layer has {type(self.mixer).__name__}, no attention")
+        return self.mixer
+
+
+@dataclass(frozen=True, slots=True)
 class Architecture:
-    """A pre-norm decoder with gated feed-forward layers and grouped-query attention."""
+    """A pre-norm decoder: layers of a mixer and a gated feed-forward. Its attention is grouped-query."""
 
     layers: tuple[LayerSpec, ...]
     vocabulary: int
@@ -72,7 +102,9 @@ class Architecture:
 SIZES = frozenset(
     {
         "layers", "vocabulary", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "epsilon",
-        "query_scale", "layers.rope.frequencies",
+        "query_scale", "layers.mixer.rope.frequencies", "layers.mixer.key_heads",
+        "layers.mixer.value_heads", "layers.mixer.key_dim", "layers.mixer.value_dim",
+        "layers.mixer.kernel",
     }
 )  # fmt: skip
 """Numbers of every decoder, by ``features``' names. Which of them it takes, a backend says itself."""
@@ -81,8 +113,9 @@ SIZES = frozenset(
 def features(architecture: Architecture) -> frozenset[str]:
     """What the model needs beyond sizes: the fields that are not as their defaults have them.
 
-    A name is the path of the field, as ``layers.window``; of a field that names a function or kind, its
-    value follows, as ``activation=silu``. A field without a default is needed unless it is None or False.
+    A name is the path of the field, as ``layers.mixer.window``; of a field that names a function or kind,
+    its value follows, as ``activation=silu`` and ``layers.mixer=GatedDeltaNet``. A field without a
+    default is needed unless it is None or False.
     """
     return frozenset(_features(architecture, ""))
 
@@ -91,7 +124,9 @@ def _features(value: object, prefix: str) -> Iterator[str]:
     for field in fields(value):  # type: ignore[arg-type]  # a dataclass
         name, held = prefix + field.name, getattr(value, field.name)
         neutral = (None, False) if field.default is MISSING else (field.default,)
-        if name not in SIZES and held not in neutral:
+        if name == "layers.mixer":
+            yield f"{name}={type(held).__name__}"
+        elif name not in SIZES and held not in neutral:
             yield f"{name}={held}" if isinstance(held, str) else name
         for part in held if isinstance(held, tuple) else (held,):
             if is_dataclass(part):

@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.kernels.blocks import Blocks, Stacked, Weight, stack
 from engine.kernels.cpu.factory import Kernels
 from engine.kernels.cpu.linear import Biased, Linear
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec, Rope
 from engine.models.rotation import side_by_side
 
 TensorSource = Callable[[str], Tensor]
@@ -77,18 +77,47 @@ class RmsNorm:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """One layer's weights. None for what the model lacks."""
+class AttentionWeights:
+    """Of ``Attention``. None for what the model lacks."""
 
-    attention_norm: RmsNorm
     qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
     output: Linear
-    attention_after: RmsNorm | None
+
+
+@dataclass(frozen=True, slots=True)
+class GatedDeltaWeights:
+    """Of ``GatedDeltaNet``; keys and queries are ``key_heads * key_dim`` wide, values
+    ``value_heads * value_dim``, and what is convolved is queries, keys and values, the channels."""
+
+    qkv: Linear  # hidden -> channels
+    gate: Linear  # hidden -> values
+    alpha_beta: Linear  # hidden -> 2 * value_heads
+    convolution: Tensor  # (channels, kernel), float32
+    decay: Tensor  # (value_heads,), float32: -exp(A_log)
+    decay_bias: Tensor  # (value_heads,), float32
+    norm: Tensor  # (value_dim,), float32
+    output: Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer's weights. None for what the model lacks."""
+
+    mixer_norm: RmsNorm
+    mixer: AttentionWeights | GatedDeltaWeights
+    mixer_after: RmsNorm | None
     mlp_norm: RmsNorm
     gate_up: Linear  # hidden -> 2 * intermediate
     down: Linear
     mlp_after: RmsNorm | None
+
+    @property
+    def attention(self) -> AttentionWeights:
+        """The mixer of a layer that is known to attend. Raises TypeError for another."""
+        if not isinstance(self.mixer, AttentionWeights):
+            raise TypeError(f"a layer has {type(self.mixer).__name__}, no attention")
+        return self.mixer
 
 
 def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
@@ -150,16 +179,48 @@ def load_layer(
     def norm(name: str) -> RmsNorm:
         return make_norm(a, _numbers(at(f"{name}.weight")))
 
+    mixer = _gated_delta if isinstance(spec.mixer, GatedDeltaNet) else _attention
     return Layer(
-        attention_norm=norm("input_layernorm"),
-        qkv=product(partial(_qkv, a, spec, at), a.qkv_bias),
-        qk_norm=_qk_norm(a, spec, at) if a.qk_norm else None,
-        output=product(lambda kind: at(f"self_attn.o_proj.{kind}"), a.output_bias),
-        attention_after=norm(after) if a.sandwich_norms else None,
+        mixer_norm=norm("input_layernorm"),
+        mixer=mixer(a, spec, at, kernels),
+        mixer_after=norm(after) if a.sandwich_norms else None,
         mlp_norm=norm(before if a.sandwich_norms else after),
         gate_up=product(partial(_gate_up, a, at), a.mlp_bias),
         down=product(lambda kind: at(f"mlp.down_proj.{kind}"), a.mlp_bias),
         mlp_after=norm("post_feedforward_layernorm") if a.sandwich_norms else None,
+    )
+
+
+def _attention(
+    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
+) -> AttentionWeights:
+    return AttentionWeights(
+        qkv=_product(kernels, partial(_qkv, a, spec.attention, at), a.qkv_bias),
+        qk_norm=_qk_norm(a, spec.attention, at) if a.qk_norm else None,
+        output=_product(kernels, lambda kind: at(f"self_attn.o_proj.{kind}"), a.output_bias),
+    )
+
+
+def _gated_delta(
+    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
+) -> GatedDeltaWeights:
+    """Names are those of transformers' Qwen3.5."""
+
+    def vector(name: str) -> Tensor:
+        return _numbers(at(f"linear_attn.{name}")).float()
+
+    def weight(name: str) -> Weight:
+        return at(f"linear_attn.{name}.weight")
+
+    return GatedDeltaWeights(
+        qkv=kernels.linear(weight("in_proj_qkv")),
+        gate=kernels.linear(weight("in_proj_z")),
+        alpha_beta=kernels.linear(stack(weight("in_proj_a"), weight("in_proj_b"))),
+        convolution=vector("conv1d.weight").flatten(1),
+        decay=-vector("A_log").exp(),
+        decay_bias=vector("dt_bias"),
+        norm=vector("norm.weight"),
+        output=kernels.linear(weight("out_proj")),
     )
 
 
@@ -183,7 +244,7 @@ def _numbers(found: Stacked) -> Tensor:
     return found
 
 
-def _qkv(a: Architecture, spec: LayerSpec, at: WeightSource, kind: str) -> Stacked:
+def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stacked:
     """Queries, keys and values below each other; the first two in the order that turns quickly."""
     sizes = [heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)]
     if a.joined:
@@ -205,7 +266,7 @@ def _turned(weight: Weight, heads: int, rope: Rope | None) -> Weight:
     return weight.rows(order.flatten())
 
 
-def _qk_norm(a: Architecture, spec: LayerSpec, at: WeightSource) -> Tensor:
+def _qk_norm(a: Architecture, spec: Attention, at: WeightSource) -> Tensor:
     """What multiplies the normalised heads: (heads + kv_heads, head_dim), float32."""
     query, key = (
         side_by_side(_numbers(at(f"self_attn.{name}_norm.weight")).float(), 1, spec.rope)

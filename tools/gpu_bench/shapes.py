@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.errors import InvalidRequest
 from engine.kernels.cpu.nf4 import GROUP
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.weights import Names, tensor_shapes
 from tools.peers.shapes import LLAMA_1B, Shape
 
@@ -35,7 +35,7 @@ class Sizes:
         s = self.shape
         turns = tuple(ROPE_THETA ** (-2 * pair / s.head_dim) for pair in range(s.head_dim // 2))
         return Architecture(
-            layers=(LayerSpec(Rope(turns)),) * s.layers,
+            layers=(LayerSpec(Attention(Rope(turns))),) * s.layers,
             vocabulary=s.vocabulary,
             hidden=s.hidden,
             intermediate=s.intermediate,

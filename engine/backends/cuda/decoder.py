@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.state import DeviceState
-from engine.backends.support import Support
+from engine.backends.support import ATTENTION, Support
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.dispatch import DTYPE, STREAMED_ROWS, embedding_of, hold, make_product
 from engine.kernels.cuda.fusion import Norm
@@ -41,13 +41,7 @@ WIDEST_HEAD = 256
 
 SUPPORT = Support(
     "The kernels for CUDA",
-    frozenset(
-        {
-            "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
-            "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
-            "score_cap", "logit_cap", *(f"activation={name}" for name in ACTIVATIONS),
-        }
-    ),
+    ATTENTION | {f"activation={name}" for name in ACTIVATIONS},
     ("bf16", *QUANTISED),
 )  # fmt: skip
 
@@ -98,7 +92,7 @@ class CudaDecoder:
                 spec,
                 partial(_at, tensor, names.layer(index)),
                 quantization,
-                None if spec.rope is None else turns[spec.rope],
+                None if spec.attention.rope is None else turns[spec.attention.rope],
             )
             for index, spec in enumerate(architecture.layers)
         ]
@@ -109,7 +103,11 @@ class CudaDecoder:
 
     def _turns(self) -> dict[Rope, Tensor]:
         """Cosines and sines of every rope there is, on the device."""
-        ropes = {spec.rope for spec in self.architecture.layers if spec.rope is not None}
+        ropes = {
+            spec.attention.rope
+            for spec in self.architecture.layers
+            if spec.attention.rope is not None
+        }
         width, context = self.architecture.head_dim, self._info.context
         return {rope: cosines(rope, width, context).to(self.device) for rope in ropes}
 

@@ -71,12 +71,12 @@ def _fused(
 ) -> CudaLayer:
     fused = architecture.activation == FUSED_GATE
     return CudaLayer(
-        qkv=_product(layer.qkv, layer.attention_norm),
-        qk_norm=layer.qk_norm,
+        qkv=_product(layer.attention.qkv, layer.mixer_norm),
+        qk_norm=layer.attention.qk_norm,
         rotation=rotation,
-        window=spec.window,
-        output=_product(layer.output),
-        attention_after=norm_of(layer.attention_after),
+        window=spec.attention.window,
+        output=_product(layer.attention.output),
+        attention_after=norm_of(layer.mixer_after),
         gate_up=_product(layer.gate_up, layer.mlp_norm, gated=fused),
         gate=None if fused else _gate(activation(architecture.activation)),
         down=_product(layer.down),

@@ -21,7 +21,7 @@ from engine.backends.native.narrowed import Narrowed
 from engine.backends.native.state import NativeState
 from engine.kernels.blocks import Weight
 from engine.kernels.cpu.factory import Kernels, plain_embedding
-from engine.kernels.cpu.linear import Biased
+from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
@@ -85,7 +85,7 @@ class NativeDecoder:
         norm = make_norm(architecture, last)
         turns = {
             rope: cosines(rope, architecture.head_dim, info.context)
-            for rope in {spec.rope for spec in architecture.layers}
+            for rope in {spec.attention.rope for spec in architecture.layers}
             if rope is not None
         }
         parts = [
@@ -345,28 +345,33 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
 
 
 def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> structures.Layer:
-    for linear in (layer.qkv, layer.output, layer.gate_up, layer.down):
+    for linear in _linears(layer):
         if isinstance(linear, Biased):
             assert isinstance(linear.linear, Matrix)
             linear.linear.set_bias(linear.bias)
     qkv, output, gate_up, down = (matrix.pointer for matrix in _matrices(layer))
+    attention, rope = layer.attention, spec.attention.rope
     return structures.Layer(
         qkv=qkv,
         output=output,
         gate_up=gate_up,
         down=down,
-        attention_norm=layer.attention_norm.weight.data_ptr(),
-        attention_after=layer.attention_after and layer.attention_after.weight.data_ptr(),
+        attention_norm=layer.mixer_norm.weight.data_ptr(),
+        attention_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
         mlp_norm=layer.mlp_norm.weight.data_ptr(),
         mlp_after=layer.mlp_after and layer.mlp_after.weight.data_ptr(),
-        qk_norm=None if layer.qk_norm is None else layer.qk_norm.data_ptr(),
-        rotation=None if spec.rope is None else turns[spec.rope].data_ptr(),
-        window=spec.window or 0,
+        qk_norm=None if attention.qk_norm is None else attention.qk_norm.data_ptr(),
+        rotation=None if rope is None else turns[rope].data_ptr(),
+        window=spec.attention.window or 0,
     )
 
 
+def _linears(layer: Layer) -> tuple[Linear, Linear, Linear, Linear]:
+    return layer.attention.qkv, layer.attention.output, layer.gate_up, layer.down
+
+
 def _matrices(layer: Layer) -> Iterator[Matrix]:
-    for linear in (layer.qkv, layer.output, layer.gate_up, layer.down):
+    for linear in _linears(layer):
         inner = linear.linear if isinstance(linear, Biased) else linear
         assert isinstance(inner, Matrix)
         yield inner

@@ -4,21 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from engine.backends.support import Support
+from engine.backends.support import ATTENTION, Support
 from engine.kernels.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture
-
-FEATURES = frozenset(
-    {
-        "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
-        "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
-        "score_cap", "logit_cap",
-    }
-)  # fmt: skip
-"""Beside the gates that decoder.h knows."""
 
 
 def support(library: Library | None) -> Support:
@@ -28,7 +19,7 @@ def support(library: Library | None) -> Support:
     if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
         formats = (*formats, *IN_BLOCKS)
     return Support(
-        "The compiled step", FEATURES | gates, formats, frozenset(MULTIPLIED), frozenset(ROUNDED)
+        "The compiled step", ATTENTION | gates, formats, frozenset(MULTIPLIED), frozenset(ROUNDED)
     )
 
 

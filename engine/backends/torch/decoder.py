@@ -9,30 +9,35 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.backends.support import Support
+from engine.backends.support import ATTENTION, Support
+from engine.backends.torch import gated_delta
+from engine.backends.torch.state import TorchState
 from engine.kernels.cpu.attention import causal_bias, choose_attend, first_block
 from engine.kernels.cpu.factory import PLAIN, Kernels
 from engine.kernels.formats import FORMATS
 from engine.models.activations import ACTIVATIONS, activation, by_rows
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, Features, Tap
 from engine.models.rotation import rotations
 from engine.models.sequence_state import KVCache, SequenceState
-from engine.models.weights import Layer, Names, TensorSource, load_layer, make_norm
+from engine.models.weights import (
+    AttentionWeights,
+    Layer,
+    Names,
+    TensorSource,
+    load_layer,
+    make_norm,
+)
 
 PREFILL_ROWS = 128
 """Rows of one prefill step: enough to be limited by arithmetic, few enough for small buffers."""
 
 SUPPORT = Support(
     "The own decoder",
-    frozenset(
-        {
-            "layers.rope", "layers.rope.magnitude", "layers.window", "tied", "qkv_bias", "output_bias",
-            "mlp_bias", "joined", "qk_norm", "centred_norms", "sandwich_norms", "embedding_scale",
-            "score_cap", "logit_cap", *(f"activation={name}" for name in ACTIVATIONS),
-        }
-    ),
+    ATTENTION
+    | {"layers.mixer=GatedDeltaNet"}
+    | {f"activation={name}" for name in ACTIVATIONS},
     FORMATS,
 )  # fmt: skip
 """What it computes, in any size."""
@@ -42,13 +47,14 @@ SUPPORT = Support(
 class Kind:
     """What layers with the same ``LayerSpec`` share."""
 
-    rotation: Tensor | None  # (context, head_dim / 2), complex
-    window: int | None
+    attends: bool = False
+    rotation: Tensor | None = None  # (context, head_dim / 2), complex
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionInputs:
-    """What the rows of one step see in all layers of a kind."""
+    """What the rows of one step see in all layers of a kind that attends."""
 
     rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
     first: int  # block of the cache
@@ -94,10 +100,13 @@ class Decoder:
         )
 
     def _kind(self, spec: LayerSpec) -> Kind:
-        if spec.rope is None:
-            return Kind(None, spec.window)
-        table = rotations(spec.rope, self.architecture.head_dim, self._info.context)
-        return Kind(table.to(self.device), spec.window)
+        if not isinstance(spec.mixer, Attention):
+            return Kind()
+        rope, window = spec.mixer.rope, spec.mixer.window
+        if rope is None:
+            return Kind(True, None, window)
+        table = rotations(rope, self.architecture.head_dim, self._info.context)
+        return Kind(True, table.to(self.device), window)
 
     def _load(self, prefix: str, spec: LayerSpec, tensor: TensorSource, kernels: Kernels) -> Layer:
         return load_layer(self.architecture, spec, lambda name: tensor(prefix + name), kernels)
@@ -106,7 +115,7 @@ class Decoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> KVCache:
+    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> TorchState:
         """See ``TappableModel``."""
         features = Features(
             taps,
@@ -116,14 +125,8 @@ class Decoder:
             dtype=self.dtype,
             device=self.device,
         )
-        return KVCache(
-            layers=len(self.layers),
-            kv_heads=self.architecture.kv_heads,
-            head_dim=self.architecture.head_dim,
-            context=context,
-            dtype=self.dtype,
-            device=self.device,
-            features=features if taps else None,
+        return TorchState(
+            self.architecture, context, self.dtype, self.device, features if taps else None
         )
 
     @torch.inference_mode()
@@ -143,12 +146,12 @@ class Decoder:
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
         """See ``Model.forward``. Long inputs run in steps of ``PREFILL_ROWS``."""
-        assert isinstance(state, KVCache)
+        assert isinstance(state, TorchState)
         ids = torch.tensor(tokens, dtype=torch.long, device=self.device)
         hidden = torch.empty(0, self.architecture.hidden, dtype=self.dtype, device=self.device)
         kept = []
         for part in ids.split(PREFILL_ROWS):
-            hidden = self._step(part, state)
+            hidden = self._step(part, state, final=final)
             state.append(len(part), final=final)
             kept.append(hidden)
         if not last:
@@ -156,22 +159,22 @@ class Decoder:
         hidden = (hidden if last <= len(hidden) else torch.cat(kept))[-last:]
         return self.logits(self.norm(hidden))
 
-    def _step(self, ids: Tensor, cache: KVCache) -> Tensor:
-        """Runs the layers on ``ids (rows,)`` at ``cache.end``; returns hidden (rows, hidden).
+    def _step(self, ids: Tensor, state: TorchState, *, final: bool = True) -> Tensor:
+        """Run the layers on ``ids (rows,)`` at ``state.end``; return hidden (rows, hidden).
 
-        Writes keys, values and features of these rows.
+        Writes what these rows leave in the state, but not how many they are.
         """
-        features, start = cache.features, cache.end
-        inputs = [self._attention_inputs(kind, cache, len(ids)) for kind in self.kinds]
+        features, start = state.features, state.end
+        inputs = [self._attention_inputs(kind, state, len(ids)) for kind in self.kinds]
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
         for index, (kind, layer) in enumerate(self.layers):
             if features is not None:
                 features.write(Tap(index), start, x)
-            mixed = self._attention(index, layer, x, cache, inputs[kind])
-            if layer.attention_after is not None:
-                mixed = layer.attention_after(mixed)
+            mixed = self._mix(index, layer, layer.mixer_norm(x), state, inputs[kind], final)
+            if layer.mixer_after is not None:
+                mixed = layer.mixer_after(mixed)
             x = x + mixed
             gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
             mixed = layer.down(self.activation(gate) * up)
@@ -184,30 +187,56 @@ class Decoder:
                 features.write(NORMED, start, self.norm(x))
         return x
 
-    def _attention_inputs(self, kind: Kind, cache: KVCache, rows: int) -> AttentionInputs:
-        start, end = cache.end, cache.end + rows
+    def _attention_inputs(self, kind: Kind, state: KVCache, rows: int) -> AttentionInputs | None:
+        if not kind.attends:
+            return None
+        start, end = state.end, state.end + rows
         first = first_block(start, kind.window)
-        keys, _ = cache.blocks(0, end, first)
+        keys, _ = state.blocks(0, end, first)
         group = self.architecture.heads // self.architecture.kv_heads
         bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=kind.window)
         rotation = None if kind.rotation is None else kind.rotation[start:end, None, :]
         return AttentionInputs(rotation, first, bias)
 
-    def _attention(
-        self, index: int, layer: Layer, x: Tensor, cache: KVCache, inputs: AttentionInputs
+    def _mix(
+        self,
+        index: int,
+        layer: Layer,
+        x: Tensor,
+        state: TorchState,
+        inputs: AttentionInputs | None,
+        final: bool,
     ) -> Tensor:
-        """The result for hidden states ``x (rows, hidden)``; stores their keys and values."""
+        """The mixer's result for normed ``x (rows, hidden)``; leaves in the state what it keeps of it."""
+        spec = self.architecture.layers[index].mixer
+        if isinstance(layer.mixer, AttentionWeights):
+            assert inputs is not None
+            return self._attention(layer.mixer, x, state, state.slots[index], inputs)
+        assert isinstance(spec, GatedDeltaNet)
+        memory, epsilon = state.memories[index], self.architecture.epsilon
+        return gated_delta.mix(layer.mixer, spec, x, memory, epsilon, final=final)
+
+    def _attention(
+        self,
+        weights: AttentionWeights,
+        x: Tensor,
+        cache: KVCache,
+        slot: int,
+        inputs: AttentionInputs,
+    ) -> Tensor:
         a, start, rows = self.architecture, cache.end, x.shape[0]
         turned = a.heads + a.kv_heads
-        qkv = layer.qkv(layer.attention_norm(x)).view(rows, turned + a.kv_heads, a.head_dim)
+        qkv = weights.qkv(x).view(rows, turned + a.kv_heads, a.head_dim)
         qk = qkv[:, :turned]
-        if layer.qk_norm is not None:
-            qk = F.rms_norm(qk.float(), (a.head_dim,), None, a.epsilon) * layer.qk_norm
+        if weights.qk_norm is not None:
+            qk = F.rms_norm(qk.float(), (a.head_dim,), None, a.epsilon) * weights.qk_norm
         if inputs.rotation is not None:
             pairs = qk.float().view(rows, turned, a.head_dim // 2, 2)
             qk = torch.view_as_real(torch.view_as_complex(pairs) * inputs.rotation)
             qk = qk.view(rows, turned, a.head_dim)
         query, key = qk.to(x.dtype).split((a.heads, a.kv_heads), dim=1)
-        cache.write(index, start, key, qkv[:, turned:])
-        keys, values = cache.blocks(index, start + rows, inputs.first)
-        return layer.output(self.attend(query.contiguous(), keys, values, inputs.bias, a.score_cap))
+        cache.write(slot, start, key, qkv[:, turned:])
+        keys, values = cache.blocks(slot, start + rows, inputs.first)
+        return weights.output(
+            self.attend(query.contiguous(), keys, values, inputs.bias, a.score_cap)
+        )

@@ -139,7 +139,7 @@ class BlockHead:
         """
         x = ops.embed(None, block, 0, rows)
         for number, layer in enumerate(self.layers):
-            normed = norm(ops, layer.attention_norm, x)
+            normed = norm(ops, layer.mixer_norm, x)
             x = decoder_layer(
                 ops, self.shape.architecture, layer, normed, x, memory, number, rows, causal=False
             )
@@ -248,13 +248,13 @@ def _tensor(stored: Stored, products: Products, layer: int, name: str) -> Tensor
 
 def _keys_values(a: Architecture, at: TensorSource, kind: str) -> Tensor:
     """Both in one tensor, keys in the order that turns quickly."""
-    key = side_by_side(at(f"self_attn.k_proj.{kind}"), a.kv_heads, a.layers[0].rope)
+    key = side_by_side(at(f"self_attn.k_proj.{kind}"), a.kv_heads, a.layers[0].attention.rope)
     return torch.cat([key, at(f"self_attn.v_proj.{kind}")])
 
 
 def _key_norm(a: Architecture, layer: Layer) -> Tensor:
-    assert layer.qk_norm is not None
-    return layer.qk_norm[a.heads :]
+    assert layer.attention.qk_norm is not None
+    return layer.attention.qk_norm[a.heads :]
 
 
 def _markov(stored: Stored, products: Products) -> MarkovHead:

@@ -26,9 +26,9 @@ def decoder_layer(
 
     ``number`` is its place in ``memory``. ``causal``: rows do not see the ones behind them.
     """
-    qkv = ops.product(layer.qkv, x)
-    attended = ops.attend(qkv, memory, number, layer.qk_norm, rows, causal=causal)
-    residual = ops.add(residual, ops.product(layer.output, attended))
+    qkv = ops.product(layer.attention.qkv, x)
+    attended = ops.attend(qkv, memory, number, layer.attention.qk_norm, rows, causal=causal)
+    residual = ops.add(residual, ops.product(layer.attention.output, attended))
     gates = ops.product(layer.gate_up, norm(ops, layer.mlp_norm, residual))
     gate, up = gates.chunk(2, dim=1)
     active = ops.activate(architecture.activation, gate, times=up)

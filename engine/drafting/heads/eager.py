@@ -160,7 +160,7 @@ class EagerMemory:
         more = torch.zeros(len(a.layers), a.kv_heads, room - held, a.head_dim, device=self._device)
         self.keys = torch.cat([self.keys, more], dim=2)
         self.values = torch.cat([self.values, more], dim=2)
-        rope = a.layers[0].rope
+        rope = a.layers[0].attention.rope
         assert rope is not None
         self.turns = rotations(rope, a.head_dim, room)[:, None].to(self._device)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, LayerSpec
 from engine.models.rope import read_rope
 
 _EPSILON = 1e-6
@@ -54,7 +54,7 @@ def read_layers(
     rope = read_rope(_Positions(stored.folder, config, longest, head_dim), longest)
     biased = bool(config.get("attention_bias", False))
     return Architecture(
-        layers=(LayerSpec(rope),) * count,
+        layers=(LayerSpec(Attention(rope)),) * count,
         vocabulary=vocabulary,
         hidden=hidden,
         intermediate=stored.matrix(f"{prefix}mlp.gate_proj.weight")[0],

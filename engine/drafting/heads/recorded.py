@@ -132,7 +132,7 @@ class RecordedMemory:
         keys = torch.zeros(*outer, more // LANES, a.head_dim, LANES)
         self.keys = torch.cat([self.keys, keys], dim=2)
         self.values = torch.cat([self.values, torch.zeros(*outer, more, a.head_dim)], dim=2)
-        rope = a.layers[0].rope
+        rope = a.layers[0].attention.rope
         assert rope is not None
         self.turns = cosines(rope, a.head_dim, room)
         for cache, keys, values in zip(self.caches, self.keys, self.values, strict=True):

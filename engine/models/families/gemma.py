@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture, sliding_layers, window_of
 from engine.models.rope import read_rope, rope_settings
@@ -15,7 +15,7 @@ def gemma2(checkpoint: Checkpoint, context: int) -> Architecture:
     """Every second layer is global; scores and logits are capped."""
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
     sliding = sliding_layers(checkpoint, lambda index: index % 2 == 0)
-    layers = [LayerSpec(rope, window if slides else None) for slides in sliding]
+    layers = [LayerSpec(Attention(rope, window if slides else None)) for slides in sliding]
     config = checkpoint.text_config
     return _gemma(
         checkpoint,
@@ -45,7 +45,10 @@ def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
     window = window_of(checkpoint)
     every = int(config.get("sliding_window_pattern") or 6)
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % every != 0)
-    layers = [LayerSpec(near, window) if slides else LayerSpec(far) for slides in sliding]
+    layers = [
+        LayerSpec(Attention(near, window)) if slides else LayerSpec(Attention(far))
+        for slides in sliding
+    ]
     cap = config.get("final_logit_softcapping")
     return _gemma(checkpoint, layers, qk_norm=True, logit_cap=cap)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture
 from engine.models.rope import read_rope
@@ -11,7 +11,7 @@ from engine.models.rope import read_rope
 def llama(checkpoint: Checkpoint, context: int) -> Architecture:
     """All layers alike: the whole past, one rope."""
     config = checkpoint.text_config
-    layer = LayerSpec(read_rope(checkpoint, context))
+    layer = LayerSpec(Attention(read_rope(checkpoint, context)))
     return architecture(
         checkpoint,
         [layer] * checkpoint.layers,

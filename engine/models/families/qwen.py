@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture, sliding_layers, window_of
 from engine.models.rope import read_rope
@@ -26,4 +26,4 @@ def _layers(checkpoint: Checkpoint, context: int) -> list[LayerSpec]:
     window = window_of(checkpoint) if config.get("use_sliding_window") else None
     first = int(config.get("max_window_layers", 28))
     sliding = sliding_layers(checkpoint, lambda index: index >= first)
-    return [LayerSpec(rope, window if slides else None) for slides in sliding]
+    return [LayerSpec(Attention(rope, window if slides else None)) for slides in sliding]

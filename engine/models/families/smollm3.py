@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture, sliding_layers, window_of
 from engine.models.rope import read_rope
@@ -30,6 +30,6 @@ def _layers(checkpoint: Checkpoint, context: int) -> list[LayerSpec]:
     window = window_of(checkpoint) if config.get("use_sliding_window") else None
     sliding = sliding_layers(checkpoint, lambda index: not turned[index])
     return [
-        LayerSpec(rope if turns else None, window if slides else None)
+        LayerSpec(Attention(rope if turns else None, window if slides else None))
         for turns, slides in zip(turned, sliding, strict=False)
     ]

@@ -13,12 +13,13 @@ from engine.backends.support import Support
 from engine.backends.torch import decoder as interpreted
 from engine.kernels.formats import FORMATS
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, LayerSpec, Rope, features
+from engine.models.architecture import Architecture, Attention, LayerSpec, Rope, features
 
 ROPE = Rope((1.0, 0.5))
 PLAIN = Architecture(
-    layers=(LayerSpec(ROPE), LayerSpec(None)), vocabulary=8, hidden=64, intermediate=64, heads=2,
-    kv_heads=1, head_dim=64, epsilon=1e-6, tied=False, activation="silu", query_scale=0.125,
+    layers=(LayerSpec(Attention(ROPE)), LayerSpec(Attention(None))), vocabulary=8, hidden=64,
+    intermediate=64, heads=2, kv_heads=1, head_dim=64, epsilon=1e-6, tied=False, activation="silu",
+    query_scale=0.125,
 )  # fmt: skip
 
 
@@ -45,13 +46,15 @@ def widened(**new: int) -> Architecture:
 
 NEW = {
     "sinks": widened(sinks=4),
-    "layers.chunk": replace(PLAIN, layers=(LayerSpec(ROPE), WiderLayer(ROPE, chunk=8))),
-    "layers.rope.turned_back": replace(
-        PLAIN, layers=(LayerSpec(WiderRope((1.0,), turned_back=True)),)
+    "layers.chunk": replace(PLAIN, layers=(WiderLayer(Attention(ROPE), chunk=8),)),
+    "layers.mixer.rope.turned_back": replace(
+        PLAIN, layers=(LayerSpec(Attention(WiderRope((1.0,), turned_back=True))),)
     ),
     "activation=xielu": replace(PLAIN, activation="xielu"),
 }
 """Models with what nobody computes, by its name."""
+
+DENSE = {"layers.mixer=Attention", "layers.mixer.rope", "activation=silu"}
 
 WhyNot = Callable[[Architecture, str], str | None]
 
@@ -76,7 +79,7 @@ def test_a_new_field_is_refused_by_name_until_a_backend_lists_it(
 
 
 def test_a_new_field_that_nobody_sets_changes_nothing(why_not: WhyNot) -> None:
-    assert features(widened()) == features(PLAIN) == {"layers.rope", "activation=silu"}
+    assert features(widened()) == features(PLAIN) == DENSE
     assert why_not(widened(), "int8") is None
 
 
@@ -100,7 +103,8 @@ def test_what_is_not_listed_is_not_computed() -> None:
     nothing = Support("It", frozenset(), FORMATS)
     reason = nothing.why_not(replace(PLAIN, tied=True, score_cap=50.0), "bf16")
     assert reason == (
-        "It cannot compute activation=silu, layers.rope, score_cap, tied, which the model needs."
+        "It cannot compute activation=silu, layers.mixer.rope, layers.mixer=Attention, score_cap, tied, "
+        "which the model needs."
     )
 
 

@@ -148,8 +148,8 @@ def test_what_gemma_leaves_out_of_its_configuration(tmp_path: Path) -> None:
     found = inspect(tmp_path)
     assert (found.heads, found.kv_heads, found.head_dim, found.context) == (8, 4, 256, 131_072)
     architecture = FAMILIES[found.architecture](found, found.context)
-    assert [layer.window for layer in architecture.layers] == [4096] * 5 + [None, 4096]
-    near, far = architecture.layers[0].rope, architecture.layers[5].rope
+    assert [layer.attention.window for layer in architecture.layers] == [4096] * 5 + [None, 4096]
+    near, far = (architecture.layers[at].attention.rope for at in (0, 5))
     assert near is not None and far is not None
     assert near.frequencies[64] == pytest.approx(1e4**-0.5)
     assert far.frequencies[64] == pytest.approx(1e6**-0.5)

@@ -232,10 +232,12 @@ def test_drafting_costs_the_drafts_time(
         drafted = 0
         alone = model.write_on
 
-        def counted(tokens: object, cache: object, depth: int, *rest: object) -> object:
+        def counted(
+            tokens: object, state: object, depth: int, *rest: object, **options: object
+        ) -> object:
             nonlocal drafted
             drafted += depth
-            return alone(tokens, cache, depth, *rest)
+            return alone(tokens, state, depth, *rest, **options)
 
         monkeypatch.setattr(model, "write_on", counted)
         simulated.answer(prompts[0], 20)

@@ -22,7 +22,7 @@ from engine.kernels.cuda import (
 )
 from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.kernels.cuda.kv_cache import FP8
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 from tests.engine.kernels.cuda.where import INTERPRETED
@@ -38,7 +38,7 @@ KERNELS = (
 )
 META = torch.device("meta")
 LLAMA_8B = Architecture(
-    layers=(LayerSpec(Rope((1.0,) * 64)),),
+    layers=(LayerSpec(Attention(Rope((1.0,) * 64))),),
     vocabulary=128256, hidden=4096, intermediate=14336, heads=32, kv_heads=8, head_dim=128,
     epsilon=1e-5, tied=False, activation="silu", query_scale=128**-0.5,
 )  # fmt: skip

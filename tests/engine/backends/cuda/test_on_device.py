@@ -26,7 +26,7 @@ from engine.kernels.cuda.kv_cache import FP8
 from engine.local.session import Session
 from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.rounds import RoundResult
 from engine.models.weights import Names, tensor_shapes
@@ -53,7 +53,7 @@ def llama(
 ) -> Architecture:
     """Two layers of it, a whole vocabulary."""
     return Architecture(
-        layers=(LayerSpec(ROPE if width == 128 else NARROW),) * 2,
+        layers=(LayerSpec(Attention(ROPE if width == 128 else NARROW)),) * 2,
         vocabulary=128256, hidden=hidden, intermediate=inner, heads=heads, kv_heads=kv_heads,
         head_dim=width, epsilon=1e-5, tied=tied, activation="silu", query_scale=width**-0.5,
         qk_norm=normed,

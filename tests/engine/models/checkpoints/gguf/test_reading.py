@@ -61,7 +61,7 @@ def test_the_factors_of_llama_3_come_from_their_tensor(tmp_path: Path) -> None:
     width, theta = 8, LLAMA3["rope_theta"]
     plain = [theta ** (-i / width) for i in range(0, width, 2)]
     model = load_model(tmp_path / "folder", quantization="fp32", native=False)
-    stretched = model.architecture.layers[0].rope.frequencies  # type: ignore[attr-defined]
+    stretched = model.architecture.layers[0].attention.rope.frequencies  # type: ignore[attr-defined]
     factors = np.array(plain) / np.array(stretched)
 
     def add(tensors: dict[str, np.ndarray]) -> None:

@@ -1,0 +1,145 @@
+"""The gated delta net as torch's operations: one formula for prompts, decoding and verification.
+
+Yang, Kautz, Hatamizadeh 2024 (arXiv 2412.06464), with the convolution and the gated norm of Qwen3-Next
+and Qwen3.5. A state S (value_heads, key_dim, value_dim) takes in one row after the other:
+
+    S <- exp(g) S;  S <- S + k (beta (v - S^T k))^T;  output = S^T q
+
+Each row is computed in the shapes of one row, so its bits depend on nothing beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.models.architecture import GatedDeltaNet
+from engine.models.weights import GatedDeltaWeights
+
+_L2_EPSILON = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What one row does to the state, float32: enough to do it again from another state."""
+
+    inputs: Tensor  # (channels,): what the convolution of later rows sees of it
+    key: Tensor  # (value_heads, key_dim)
+    value: Tensor  # (value_heads, value_dim)
+    decay: Tensor  # (value_heads,)
+    beta: Tensor  # (value_heads,)
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """The state behind some rows. ``past`` (channels, kernel - 1): the convolution's last inputs."""
+
+    past: Tensor
+    state: Tensor  # (value_heads, key_dim, value_dim)
+
+    @classmethod
+    def empty(cls, spec: GatedDeltaNet, device: torch.device) -> Memory:
+        channels = 2 * spec.key_heads * spec.key_dim + spec.value_heads * spec.value_dim
+        return cls(
+            torch.zeros(channels, spec.kernel - 1, device=device),
+            torch.zeros(spec.value_heads, spec.key_dim, spec.value_dim, device=device),
+        )
+
+    @property
+    def bytes(self) -> int:
+        return self.past.nbytes + self.state.nbytes
+
+    def after(self, row: Factors) -> Memory:
+        """Return the memory behind one more row."""
+        decayed = self.state * row.decay[:, None, None]
+        known = (decayed * row.key[:, :, None]).sum(1)
+        delta = (row.value - known) * row.beta[:, None]
+        state = decayed + row.key[:, :, None] * delta[:, None, :]
+        return Memory(torch.cat([self.past[:, 1:], row.inputs[:, None]], 1), state)
+
+
+class DeltaState:
+    """The memory behind committed rows, and behind those that are pending."""
+
+    def __init__(self, spec: GatedDeltaNet, device: torch.device) -> None:
+        self.committed = self.tip = self._empty = Memory.empty(spec, device)
+        self._pending: list[Factors] = []
+
+    def append(self, row: Factors, *, final: bool) -> None:
+        """Take in a row at the tip."""
+        self.tip = self.tip.after(row)
+        if final:
+            self.committed = self.tip
+        else:
+            self._pending.append(row)
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """Keep these of the pending rows; what they do is done again where others go."""
+        if len(rows) == len(self._pending):
+            self.committed = self.tip
+        else:
+            for row in rows:
+                self.committed = self.committed.after(self._pending[row])
+        self.tip = self.committed
+        self._pending = []
+
+    def restore(self, memory: Memory | None) -> None:
+        """Go back to a memory that was committed once; None: before the first row."""
+        self.committed = self.tip = self._empty if memory is None else memory
+        self._pending = []
+
+
+def mix(
+    weights: GatedDeltaWeights,
+    spec: GatedDeltaNet,
+    x: Tensor,
+    state: DeltaState,
+    epsilon: float,
+    *,
+    final: bool,
+) -> Tensor:
+    """Return the mixer's result (rows, hidden) for normed ``x``; ``state`` takes its rows in."""
+    inputs, gates = weights.qkv(x).float(), weights.gate(x).float()
+    rates = weights.alpha_beta(x).float()
+    mixed = []
+    for row in range(len(x)):
+        alpha, beta = rates[row].chunk(2)
+        query, factors = _factors(weights, spec, inputs[row], alpha, beta, state.tip.past)
+        state.append(factors, final=final)
+        found = (state.tip.state * query[:, :, None]).sum(1)  # (value_heads, value_dim)
+        gate = gates[row].view_as(found)
+        found = F.rms_norm(found, found.shape[-1:], weights.norm, epsilon) * F.silu(gate)
+        mixed.append(found.flatten())
+    return weights.output(torch.stack(mixed).to(x.dtype))
+
+
+def _factors(
+    weights: GatedDeltaWeights,
+    spec: GatedDeltaNet,
+    inputs: Tensor,
+    alpha: Tensor,
+    beta: Tensor,
+    past: Tensor,
+) -> tuple[Tensor, Factors]:
+    """Return the scaled query (value_heads, key_dim) and the factors of one row."""
+    seen = torch.cat([past, inputs[:, None]], 1)  # (channels, kernel)
+    convolved = F.silu((seen * weights.convolution).sum(1))
+    keys = spec.key_heads * spec.key_dim
+    query, key, value = convolved.split([keys, keys, spec.value_heads * spec.value_dim])
+    served = spec.value_heads // spec.key_heads
+    query, key = (
+        _unit(each.view(spec.key_heads, spec.key_dim)).repeat_interleave(served, 0)
+        for each in (query, key)
+    )
+    decay = (weights.decay * F.softplus(alpha + weights.decay_bias)).exp()
+    values = value.view(spec.value_heads, spec.value_dim)
+    return query * spec.key_dim**-0.5, Factors(inputs, key, values, decay, beta.sigmoid())
+
+
+def _unit(x: Tensor) -> Tensor:
+    """Return heads ``(heads, width)`` of length one."""
+    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + _L2_EPSILON)

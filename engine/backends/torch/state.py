@@ -1,0 +1,85 @@
+"""The state of a sequence in the torch executor: a KV cache, and a memory for each recurrent layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from engine.backends.torch.gated_delta import DeltaState, Memory
+from engine.models.architecture import Architecture, Attention, GatedDeltaNet
+from engine.models.hidden_states import Features
+from engine.models.sequence_state import KVCache
+
+CHECKPOINT_BYTES = 256 << 20
+"""What the checkpoints of one sequence may take together; the oldest goes first."""
+
+
+class TorchState(KVCache):
+    """Keys and values of the layers that attend, one slot each, in order; memories of the others.
+
+    A memory cannot go back but to where it was: a sequence with such layers reaches what is committed,
+    its checkpoints, and the beginning.
+    """
+
+    def __init__(
+        self,
+        architecture: Architecture,
+        context: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        features: Features | None,
+    ) -> None:
+        mixers = [spec.mixer for spec in architecture.layers]
+        attending = [at for at, mixer in enumerate(mixers) if isinstance(mixer, Attention)]
+        super().__init__(
+            layers=len(attending),
+            kv_heads=architecture.kv_heads,
+            head_dim=architecture.head_dim,
+            context=context,
+            dtype=dtype,
+            device=device,
+            features=features,
+        )
+        self.slots = {layer: slot for slot, layer in enumerate(attending)}
+        self.memories = {
+            layer: DeltaState(mixer, device)
+            for layer, mixer in enumerate(mixers)
+            if isinstance(mixer, GatedDeltaNet)
+        }
+        self._checkpoints: dict[int, Sequence[Memory]] = {}  # by length, the oldest first
+
+    def commit(self, rows: Sequence[int]) -> None:
+        """See ``SequenceState``."""
+        super().commit(rows)
+        for memory in self.memories.values():
+            memory.commit(rows)
+
+    def reachable(self, length: int) -> int:
+        """See ``SequenceState``."""
+        length = super().reachable(length)
+        if not self.memories or length == self.length:
+            return length
+        return max((at for at in self._checkpoints if at <= length), default=0)
+
+    def rewind(self, length: int) -> None:
+        """See ``SequenceState``."""
+        before = self.length
+        super().rewind(length)
+        kept: Sequence[Memory | None] = self._checkpoints.get(length, [None] * len(self.memories))
+        for memory, checkpoint in zip(self.memories.values(), kept, strict=True):
+            if length == before:
+                memory.commit(())
+            else:
+                memory.restore(checkpoint)
+        self._checkpoints = {at: kept for at, kept in self._checkpoints.items() if at <= length}
+
+    def save_checkpoint(self) -> None:
+        """See ``SequenceState``."""
+        if not self.memories or not self.length:
+            return
+        self._checkpoints.pop(self.length, None)
+        self._checkpoints[self.length] = [each.committed for each in self.memories.values()]
+        size = sum(each.committed.bytes for each in self.memories.values())
+        while len(self._checkpoints) * size > CHECKPOINT_BYTES:
+            del self._checkpoints[next(iter(self._checkpoints))]
