@@ -43,8 +43,8 @@ __all__ = [
     "Loaded",
     "OptionInfo",
     "ProposerInfo",
+    "Unavailable",
     "Watcher",
-    "Withheld",
     "check_drafting",
     "check_offered",
     "keeps_words",
@@ -93,7 +93,7 @@ class ProposerInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Withheld:
+class Unavailable:
     """A way to draft that the engine knows and this pair lacks. ``reason`` is a sentence for people."""
 
     name: str
@@ -126,7 +126,7 @@ class Capabilities:
     grammars: bool = False
     calls: CallStyle | None = None
     parallel: int = 1
-    withheld: tuple[Withheld, ...] = ()
+    withheld: tuple[Unavailable, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:

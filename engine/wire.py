@@ -12,12 +12,12 @@ from contextvars import ContextVar
 from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
-from engine.api import Capabilities, OptionInfo, ProposerInfo, Withheld
+from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
 from engine.request import AcceptanceRule, Control, Sampling
 from engine.tool_calls.styles import CallStyle
 
 Json = dict[str, Any]
-Value = TypeVar("Value", CallStyle, Withheld)
+Value = TypeVar("Value", CallStyle, Unavailable)
 
 VIA = "Via"
 """The header of RFC 9110 in which each server that hands a request on adds its name."""
@@ -74,7 +74,7 @@ def capabilities_from_json(told: Json) -> Capabilities:
         calls=None
         if calls is None
         else _known(CallStyle, {**calls, "control": tuple(calls["control"])}),
-        withheld=tuple(_known(Withheld, each) for each in told["withheld"]),
+        withheld=tuple(_known(Unavailable, each) for each in told["withheld"]),
         parallel=int(told["parallel"]),
         **{flag: bool(told[flag]) for flag in _FLAGS},
     )

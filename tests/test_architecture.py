@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.decoding",),
     ("engine.drafting",),
     ("engine.loading",),
-    ("engine.api", "engine.turns", "engine.wire"),
+    ("engine.api", "engine.scheduler", "engine.wire"),
     ("engine.local", "engine.remote"),
     ("engine.switching",),
     ("engine.train", "engine.bench", "engine.plan"),

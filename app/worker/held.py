@@ -1,6 +1,6 @@
 """What the engine's caches hold, told as changes in blocks of tokens: by these a router knows its worker.
 
-The engine keeps a text in each cache (``engine/local/lanes.py``): while a prompt is brought in, what it
+The engine keeps a text in each cache (``engine/local/slots.py``): while a prompt is brought in, what it
 has in common with that; in the end the prompt and the reply, but for the last token, which was never
 computed. Whole blocks are told, and only what is certain.
 """

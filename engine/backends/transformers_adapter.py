@@ -21,7 +21,7 @@ from transformers import DynamicCache, PreTrainedModel
 
 from engine.backends import experts
 from engine.models.base import ModelInfo
-from engine.models.hidden_states import NORMED, Features, Tap
+from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
 from engine.request import MAX_ROWS
 
@@ -39,7 +39,7 @@ def cache_argument(model: PreTrainedModel) -> str:
 class AdapterState(SequenceState):
     """The tokens themselves and transformers' KV of all complete windows (and perhaps more)."""
 
-    def __init__(self, context: int, features: Features | None = None) -> None:
+    def __init__(self, context: int, features: AuxHiddenStates | None = None) -> None:
         super().__init__(context, features)
         self.tokens: list[int] = []  # committed or pending; more are stale
         self.cache = DynamicCache()
@@ -58,12 +58,12 @@ class TransformersModel:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> AdapterState:
+    def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> AdapterState:
         """See ``TappableModel``."""
-        if not taps:
+        if not aux_layers:
             return AdapterState(context)
-        features = Features(
-            taps,
+        features = AuxHiddenStates(
+            aux_layers,
             layers=self._info.layers,
             hidden=self._info.hidden,
             context=context + -context % WINDOW,  # windows are computed whole
@@ -127,17 +127,17 @@ class TransformersModel:
         if state.features is not None:
             *entered, normed = output.hidden_states
             for index, states in enumerate((*entered, *left)):
-                state.features.write(Tap(index), start, states[0])
+                state.features.write(AuxLayer(index), start, states[0])
             state.features.write(NORMED, start, normed[0])
         logits: Tensor = output.logits[0].float()
         return logits
 
     @contextlib.contextmanager
-    def _last_layer(self, features: Features | None) -> Iterator[list[Tensor]]:
+    def _last_layer(self, features: AuxHiddenStates | None) -> Iterator[list[Tensor]]:
         """Fills the list with what leaves the last layer, which transformers gives normed only."""
         left: list[Tensor] = []
         count = self._info.layers
-        if features is None or not features.has(Tap(count)):
+        if features is None or not features.has(AuxLayer(count)):
             yield left
             return
 

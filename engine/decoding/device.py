@@ -13,12 +13,12 @@ from time import perf_counter
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.constraint import Constraint
 from engine.decoding.context import Context
-from engine.decoding.judge import Judgement
 from engine.decoding.loop import Verified
 from engine.decoding.proposer import DraftProposal, Proposer, RoundDraft, RoundProposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.waiting import Wait
+from engine.decoding.verifier import VerifierOutput
+from engine.decoding.work import WorkItem
 from engine.events import Budget, Origin, Timing, Tree
 from engine.models.rounds import PendingRound, RoundResult, RoundRunner
 
@@ -84,7 +84,7 @@ class DeviceLauncher:
         return True
 
     @property
-    def waits(self) -> Wait | None:
+    def waits(self) -> WorkItem | None:
         return None  # nobody can compute it but the device, for one sequence at a time
 
     def read(self) -> Verified:
@@ -96,7 +96,7 @@ class DeviceLauncher:
     def commit(self, verified: Verified) -> Timing:
         running, result = self._read
         self.drafter.commit(result.tokens[:-1], running.depth)
-        self.proposer.observe(verified.judgement.acceptance)
+        self.proposer.observe(verified.output.acceptance)
         drafting_s = running.proposed_s + result.draft_s
         verifying_s = result.total_s - result.draft_s
         return Timing(drafting_s, verifying_s, running.proposed_s + result.total_s)
@@ -124,7 +124,7 @@ def _verified(running: _Running, result: RoundResult) -> Verified:
     origin = Origin.BONUS if accepted == running.depth else Origin.CORRECTION
     acceptance = Acceptance(tuple(range(accepted)), result.tokens[-1], origin)
     p = tuple(p if node <= accepted else None for node, p in enumerate(result.p))
-    return Verified(running.budget, proposal, Judgement(acceptance, p, result.next_p))
+    return Verified(running.budget, proposal, VerifierOutput(acceptance, p, result.next_p))
 
 
 class _Drafter:

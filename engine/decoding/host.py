@@ -5,11 +5,11 @@ from __future__ import annotations
 from time import perf_counter
 
 from engine.decoding.context import Context
-from engine.decoding.judge import Judge, ancestries
 from engine.decoding.loop import Verified
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
-from engine.decoding.waiting import Verification, Wait
+from engine.decoding.verifier import Verifier, ancestries
+from engine.decoding.work import VerifyWork, WorkItem
 from engine.events import Budget, Timing
 
 
@@ -23,12 +23,17 @@ class HostLauncher:
         context: Context,
         target: Target,
         proposer: Proposer,
-        judge: Judge,
+        verifier: Verifier,
         *,
         shares: bool = False,
     ) -> None:
         """``shares``: whether others may verify in one pass with it."""
-        self.context, self.target, self.proposer, self.judge = context, target, proposer, judge
+        self.context, self.target, self.proposer, self.verifier = (
+            context,
+            target,
+            proposer,
+            verifier,
+        )
         self._shares = shares
         self._ended: float | None = None  # of the last round, if others took part in it
 
@@ -36,25 +41,25 @@ class HostLauncher:
         self._budget = budget
         self._proposal = self.proposer.propose(self.context, budget)
         drafted = perf_counter()
-        if (mask := self.judge.sampler.mask) is not None:
+        if (mask := self.verifier.sampler.mask) is not None:
             mask.foresee(ancestries(self._proposal.tree))
-        self._wanted = Verification(self.target, self.context.tokens[-1], self._proposal.tree)
+        self._wanted = VerifyWork(self.target, self.context.tokens[-1], self._proposal.tree)
         self._times = started, drafted
         return True
 
     @property
-    def waits(self) -> Wait | None:
+    def waits(self) -> WorkItem | None:
         return self._wanted if self._shares else None
 
     def read(self) -> Verified:
         logits = self._wanted.logits()
         self._verified = perf_counter()
         return Verified(
-            self._budget, self._proposal, self.judge(logits, self._proposal, self.context)
+            self._budget, self._proposal, self.verifier(logits, self._proposal, self.context)
         )
 
     def commit(self, verified: Verified) -> Timing:
-        acceptance = verified.judgement.acceptance
+        acceptance = verified.output.acceptance
         self.target.commit(acceptance.path)
         self.proposer.observe(acceptance)
         (started, drafted), passed, now = self._times, self._wanted.began, perf_counter()

@@ -10,14 +10,14 @@ from typing import Protocol, cast
 
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
-from engine.decoding.judge import Judgement
 from engine.decoding.proposer import DraftProposal
-from engine.decoding.waiting import Wait
+from engine.decoding.verifier import VerifierOutput
+from engine.decoding.work import WorkItem
 from engine.events import Budget, Round, Timing
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class StoppingCriteria:
     """What ends a generation: a token of ``eos``, or ``limit`` new tokens."""
 
     limit: int
@@ -30,7 +30,7 @@ class Verified:
 
     budget: Budget
     proposal: DraftProposal
-    judgement: Judgement
+    output: VerifierOutput
 
 
 class Launcher(Protocol):
@@ -50,7 +50,7 @@ class Launcher(Protocol):
         """
 
     @property
-    def waits(self) -> Wait | None:
+    def waits(self) -> WorkItem | None:
         """What the oldest round launched waits for that others may compute, before it is read."""
 
     def read(self) -> Verified:
@@ -64,7 +64,11 @@ class Launcher(Protocol):
 
 
 def decode(
-    context: Context, launcher: Launcher, controller: Controller, ending: Ending, name: str
+    context: Context,
+    launcher: Launcher,
+    controller: Controller,
+    ending: StoppingCriteria,
+    name: str,
 ) -> Generator[Round]:
     """The rounds of ``decode_beside``, with a launcher that waits for nobody."""
     rounds = decode_beside(context, launcher, controller, ending, name)
@@ -72,8 +76,12 @@ def decode(
 
 
 def decode_beside(
-    context: Context, launcher: Launcher, controller: Controller, ending: Ending, name: str
-) -> Generator[Round | Wait]:
+    context: Context,
+    launcher: Launcher,
+    controller: Controller,
+    ending: StoppingCriteria,
+    name: str,
+) -> Generator[Round | WorkItem]:
     """Yields rounds until ``ending``; each appends its tokens to ``context``.
 
     Before a round may come what it waits for: it is to be computed, by whoever can, before the next is
@@ -99,8 +107,8 @@ def decode_beside(
             verified = launcher.read()
             unread -= 1
             timing = launcher.commit(verified)
-            proposal, judgement = verified.proposal, verified.judgement
-            acceptance, drafted = judgement.acceptance, proposal.tree.tokens
+            proposal, output = verified.proposal, verified.output
+            acceptance, drafted = output.acceptance, proposal.tree.tokens
             tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
             emitted, ended = up_to_end(tokens[:room], ending.eos)
             context.tokens.extend(tokens[:emitted])
@@ -112,13 +120,13 @@ def decode_beside(
                 accepted_path=acceptance.path,
                 next_token=acceptance.next_token,
                 origin=acceptance.origin,
-                p=judgement.p,
+                p=output.p,
                 q=proposal.chosen_q,
-                next_p=judgement.next_p,
+                next_p=output.next_p,
                 timing=timing,
                 emitted=emitted,
-                likeliest=judgement.likeliest,
-                alternatives=judgement.alternatives,
+                likeliest=output.likeliest,
+                alternatives=output.alternatives,
             )
             controller.observe(round)
             yield round

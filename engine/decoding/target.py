@@ -13,18 +13,20 @@ from torch import Tensor
 from engine.decoding.prefix import common_prefix
 from engine.decoding.proposer import RoundDraft
 from engine.events import Tree
-from engine.models.base import CompiledModel, Model, Part, TappableModel, TreeModel
-from engine.models.hidden_states import EmbeddingAndHead, Tap
+from engine.models.base import CompiledModel, Entry, HiddenStateModel, Model, TreeModel
+from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.rounds import RoundModel, RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.request import MAX_DEPTH
 
 
 class Target:
-    """A model, its state, and the tokens that are in it. Tapped, it is the ``Backbone`` of heads."""
+    """A model, its state, and the tokens in that state. It is the ``Backbone`` that heads read."""
 
-    def __init__(self, model: Model, taps: Sequence[Tap] = (), *, captures: bool = True) -> None:
-        """``taps``: which hidden states are kept with the state, for a ``TappableModel``.
+    def __init__(
+        self, model: Model, aux_layers: Sequence[AuxLayer] = (), *, captures: bool = True
+    ) -> None:
+        """``aux_layers``: which hidden states are kept with the state, for a ``HiddenStateModel``.
 
         ``captures``: as in ``RoundModel.round_runner``.
         """
@@ -36,7 +38,11 @@ class Target:
             model.embedding_and_head if isinstance(model, CompiledModel) else None
         )
         context = model.info.context
-        self.state = _tappable(model).new_state(context, taps) if taps else model.new_state(context)
+        self.state = (
+            _with_hidden_states(model).new_state(context, aux_layers)
+            if aux_layers
+            else model.new_state(context)
+        )
         self.tokens: list[int] = []
         self._unverified: list[int] = []
         self._runner: tuple[RoundRunner, SequenceState | None] | None = None  # its draft's state
@@ -50,17 +56,17 @@ class Target:
         """See ``Backbone``."""
         return len(self.tokens)
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
-        """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+        """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
         if not 0 <= start <= end <= self.length:
             raise ValueError(f"tokens {start} to {end} of {self.length} have no features")
-        return self.tapped(tap)[start:end].float()
+        return self.aux_states(aux_layer)[start:end].float()
 
-    def tapped(self, tap: Tap) -> Tensor:
-        """See ``Backbone``. Raises KeyError for a tap that was not asked for."""
+    def aux_states(self, aux_layer: AuxLayer) -> Tensor:
+        """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
         if self.state.features is None:
-            raise KeyError(tap)
-        return self.state.features.at(tap)
+            raise KeyError(aux_layer)
+        return self.state.features.at(aux_layer)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:
@@ -69,11 +75,11 @@ class Target:
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""
-        return _tappable(self.model).embed(tokens)
+        return _with_hidden_states(self.model).embed(tokens)
 
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``."""
-        return _tappable(self.model).logits(normed)
+        return _with_hidden_states(self.model).logits(normed)
 
     def reuse(self, tokens: Sequence[int]) -> int:
         """Forget what differs from ``tokens``; return how many of them the state holds then."""
@@ -103,15 +109,15 @@ class Target:
         assert self._trees is not None
         return self._trees.forward_tree(part.tokens, part.parents, self.state)
 
-    def verifying(self, pending: int, tree: Tree) -> Part:
+    def verifying(self, pending: int, tree: Tree) -> Entry:
         """What ``verify`` computes, for a pass that others share. Raises as it does."""
         self.state.commit(())  # an abandoned verification may have left rows
         self._unverified = [pending, *tree.tokens]
         if tree.is_chain:
-            return Part(self._unverified, self.state)
+            return Entry(self._unverified, self.state)
         if len(tree) > self.tree_nodes:
             raise ValueError(f"this target verifies trees of {self.tree_nodes} nodes at most")
-        return Part(self._unverified, self.state, [-1, *(parent + 1 for parent in tree.parents)])
+        return Entry(self._unverified, self.state, [-1, *(parent + 1 for parent in tree.parents)])
 
     def commit(self, path: Sequence[int]) -> None:
         """Keep the pending token and the nodes on ``path``, forget the rest."""
@@ -169,7 +175,7 @@ class Target:
         return length
 
 
-def _tappable(model: Model) -> TappableModel:
-    if not isinstance(model, TappableModel):
+def _with_hidden_states(model: Model) -> HiddenStateModel:
+    if not isinstance(model, HiddenStateModel):
         raise TypeError(f"{type(model).__name__} shows no hidden states")
     return model

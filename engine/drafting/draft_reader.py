@@ -25,11 +25,11 @@ from torch import Tensor
 from engine.decoding.context import Context
 from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.sampling import Sampler
-from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
+from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, respelled
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
-from engine.drafting.kept_tokens import KeptTokens, kept_of
+from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, kept_of
 from engine.models.base import Model, WritingModel
-from engine.models.token_map import TokenMap
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 
 _STEPS = 4
@@ -92,8 +92,8 @@ class _Draft:
         self.writing = model if isinstance(model, WritingModel) else None
         frequent = kept_of(model.info.vocabulary)
         cut = self.writing is not None and frequent is not None
-        self.kept = KeptTokens(frequent, model.info.eos) if cut and frequent else None
-        self.among: TokenMap | None = None  # what is chosen among; None: all tokens
+        self.kept = VocabularyTrimmer(frequent, model.info.eos) if cut and frequent else None
+        self.among: TrimmedVocabulary | None = None  # what is chosen among; None: all tokens
 
     def look_at(self, text: Sequence[int]) -> None:
         """Before a draft: chooses what to draft from behind ``text``, in the draft's tokens."""
@@ -208,7 +208,7 @@ class OtherVocabulary(_Draft):
         self.begin(Context(()))
 
     def begin(self, context: Context) -> None:
-        self.transcript = Transcript(self.vocabularies)
+        self.retokenized = RetokenizedText(self.vocabularies)
         self._read = 0  # tokens of the target that the transcript holds
         self._agreed = 0  # settled tokens that the state is known to hold
         if self.kept is not None:
@@ -225,10 +225,10 @@ class OtherVocabulary(_Draft):
 
     def room(self, context: Context) -> int:
         self._take_in(context)
-        unsettled = self.transcript.unsettled()
+        unsettled = self.retokenized.unsettled()
         if unsettled is None:
             return 0  # until the character is finished
-        held = len(self.transcript.settled) + len(unsettled)
+        held = len(self.retokenized.settled) + len(unsettled)
         return self.model.info.context - held if held else 0
 
     def writes_on(self, sampler: Sampler) -> bool:
@@ -244,7 +244,7 @@ class OtherVocabulary(_Draft):
         most = min(_STEPS * (depth + 1), self.room(context))
         spelled, eos = self.vocabularies.draft.spelled, self.vocabularies.draft.eos
         new, written, drafted, end = self._missing(), list[int](), list[int](), None
-        self.look_at(self.transcript.settled)
+        self.look_at(self.retokenized.settled)
         while end is None and len(drafted) < depth and len(written) < most:
             count = min(depth + 1 - len(drafted), most - len(written))
             more = self._greedily(new, count, final=not written)
@@ -287,16 +287,16 @@ class OtherVocabulary(_Draft):
         return chosen
 
     def _take_in(self, context: Context) -> None:
-        self.transcript.extend(context.tokens[self._read :])
+        self.retokenized.extend(context.tokens[self._read :])
         self._read = len(context.tokens)
 
     def _text(self, context: Context) -> list[int]:
         self._take_in(context)
-        return [*self.transcript.settled, *(self.transcript.unsettled() or ())]
+        return [*self.retokenized.settled, *(self.retokenized.unsettled() or ())]
 
     def _missing(self) -> list[int]:
         """Cut the state to what it shares with the text; return the rest, at least one token."""
-        settled, unsettled = self.transcript.settled, self.transcript.unsettled() or []
+        settled, unsettled = self.retokenized.settled, self.retokenized.unsettled() or []
         start = min(self._agreed, len(self.tokens), len(settled) + len(unsettled) - 1)
         wanted = [*settled[start:], *unsettled]
         shared = min(common_prefix(self.tokens[start:], wanted), len(wanted) - 1)

@@ -10,7 +10,7 @@ from typing import TypeVar
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import Head
 from engine.models.base import Model
-from engine.models.hidden_states import Backbone, Tap, joined
+from engine.models.hidden_states import AuxLayer, Backbone, joined
 
 DRAFT = "draft"
 """The need of a proposer that runs a draft model."""
@@ -23,7 +23,7 @@ class Resources:
     """What a loaded pair offers to proposers.
 
     ``vocabularies`` says what the draft's tokens are in the target's vocabulary; None: the same.
-    ``heads`` by their kind; ``backbone`` is the target as they see it, tapped at ``taps``.
+    ``heads`` by their kind; ``backbone`` is the target as they see it, with its aux hidden states.
     ``remembered`` is a folder for what they learn about this target; without one they forget it.
     """
 
@@ -34,9 +34,9 @@ class Resources:
     backbone: Backbone | None = None
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         """The hidden states of the target that the heads read."""
-        return joined(tap for head in self.heads.values() for tap in head.taps)
+        return joined(aux_layer for head in self.heads.values() for aux_layer in head.aux_layers)
 
     @property
     def loaded(self) -> frozenset[str]:

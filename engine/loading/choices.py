@@ -17,7 +17,7 @@ from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.fit import QUANTISED_WIDTHS
 from engine.machine import processor
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import (
     AUTO,
@@ -45,7 +45,7 @@ class Backend(StrEnum):
     TRANSFORMERS = "transformers"
 
 
-def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
+def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
     """Resolves ``auto`` to what suits model and machine: as the files have the weights where
     those are quantised, else unquantised.
 
@@ -77,7 +77,7 @@ def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Place)
     return _unquantised(checkpoint, place)
 
 
-def choose_backend(checkpoint: Checkpoint, quantization: str, place: Place) -> Backend:
+def choose_backend(checkpoint: Checkpoint, quantization: str, place: Device) -> Backend:
     """What runs the model with this quantization: the quickest that can, of what is built by now."""
     if checkpoint.architecture not in FAMILIES:
         return Backend.TRANSFORMERS
@@ -89,12 +89,12 @@ def choose_backend(checkpoint: Checkpoint, quantization: str, place: Place) -> B
     return Backend.NATIVE if _compiled(checkpoint, quantization, place) else Backend.TORCH
 
 
-def compiled_step(place: Place) -> Library | None:
+def compiled_step(place: Device) -> Library | None:
     """The compiled step, where it is built and may be used."""
     return native.ready(place.threads) if _may_be_compiled(place) else None
 
 
-def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:
+def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
     """Whether the compiled step would run the model with this quantization: as it is built, or as it
     may be once it is."""
     architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
@@ -104,12 +104,12 @@ def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Place) -
     )
 
 
-def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
+def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
     """What is computed in, and cached, between the products of ``quantization``: fp32 or bf16."""
     return quantization if quantization in UNQUANTISED else _interpreted(checkpoint, place)
 
 
-def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) -> str:
+def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
     """The draft's, beside a target in ``quantization``: the same, or int8 or unquantised where that
     cannot be.
 
@@ -131,7 +131,7 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Place) 
     return quantization
 
 
-def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Place) -> str | None:
+def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
     """What the wider weights of a draft in ``quantization`` are rounded to as the compiled step packs
     them; None: nothing.
 
@@ -142,7 +142,7 @@ def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Place) -> s
     return DRAFTING if large and _compiled(checkpoint, quantization, place) else None
 
 
-def quantization_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
+def quantization_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
     """What this machine makes of ``quantization``, where that is worth telling people."""
     said = [_stored_note(quantization, checkpoint), _place_note(quantization, checkpoint, place)]
     return " ".join(note for note in said if note) or None
@@ -162,7 +162,7 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
     return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
 
 
-def _place_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
+def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
     if place.device.type == "cuda":
         return _gpu_note(quantization, checkpoint, place)
     if quantization == Q4:
@@ -186,7 +186,7 @@ def _place_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str 
     return None
 
 
-def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | None:
+def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
     """Why a GPU that runs the kernels does not run this model through them."""
     if not place.kernels or checkpoint.architecture not in FAMILIES:
         return None
@@ -196,7 +196,7 @@ def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Place) -> str | 
     )
 
 
-def why_not_quantised(checkpoint: Checkpoint, place: Place) -> str | None:
+def why_not_quantised(checkpoint: Checkpoint, place: Device) -> str | None:
     """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
@@ -216,14 +216,14 @@ def _why_adapted(checkpoint: Checkpoint) -> str:
     )
 
 
-def why_not_q4(checkpoint: Checkpoint, place: Place) -> str | None:
+def why_not_q4(checkpoint: Checkpoint, place: Device) -> str | None:
     """Why this model's matrices cannot be rounded to blocks of four bits here; None where they can."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
     return _why_no_blocks(checkpoint, Q4, place)
 
 
-def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
+def why_not_stored(checkpoint: Checkpoint, place: Device) -> str | None:
     """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
     if not checkpoint.block_formats:
         return (
@@ -233,7 +233,7 @@ def why_not_stored(checkpoint: Checkpoint, place: Place) -> str | None:
     return _why_no_blocks(checkpoint, AS_STORED, place)
 
 
-def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Place) -> str | None:
+def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
     if compiled_step(place) is None:
         return (
             "only the compiled step of a CPU multiplies weights in blocks of codes, and it is not "
@@ -246,7 +246,7 @@ def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Place) -> s
     return reason and f"the compiled step cannot run this model. {reason} Choose int8."
 
 
-def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Place) -> str:
+def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Device) -> str:
     """``wanted`` if the model, in ``quantization``, can have its KV cache so. Raises InvalidRequest."""
     if wanted not in KV_CACHE_DTYPES:
         raise InvalidRequest(
@@ -259,7 +259,7 @@ def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place
     return wanted
 
 
-def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Place) -> str | None:
+def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
     """Why the model, in ``quantization``, cannot keep its KV cache in fp8 here; None where it can."""
     remedy = "Choose auto, which keeps it as the model computes."
     if not place.kernels:
@@ -282,12 +282,12 @@ def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Place) ->
     return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
 
 
-def packs(checkpoint: Checkpoint, place: Place) -> bool:
+def packs(checkpoint: Checkpoint, place: Device) -> bool:
     """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
     return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
-def quantizations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
+def quantizations(checkpoint: Checkpoint, place: Device) -> tuple[str, ...]:
     """What this model can be shrunk to on this machine, from wide to narrow.
 
     Where blocks of a GGUF file can stay as they are, only what saves a third of them is worth rounding
@@ -303,12 +303,12 @@ def quantizations(checkpoint: Checkpoint, place: Place) -> tuple[str, ...]:
     return ("bf16", AS_STORED, *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes))
 
 
-def _unquantised(checkpoint: Checkpoint, place: Place) -> str:
+def _unquantised(checkpoint: Checkpoint, place: Device) -> str:
     """The faster of fp32 and bf16 here."""
     return "bf16" if _compiled_in_bf16(checkpoint, place) else _interpreted(checkpoint, place)
 
 
-def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
+def _interpreted(checkpoint: Checkpoint, place: Device) -> str:
     """The faster of fp32 and bf16 where no step is compiled for the processor."""
     if place.device.type == "cuda":
         return "bf16" if place.bf16 else "fp32"
@@ -316,7 +316,7 @@ def _interpreted(checkpoint: Checkpoint, place: Place) -> str:
     return "bf16" if quick else "fp32"
 
 
-def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
+def _compiled_in_bf16(checkpoint: Checkpoint, place: Device) -> bool:
     """Whether the weights come in bf16, and the compiled step multiplies twice as many of such: the one
     that is built, or will be, for a first start takes the same weights as every later one."""
     dtypes = {dtype for _, _, dtype in checkpoint.tensors.values()}
@@ -328,20 +328,20 @@ def _compiled_in_bf16(checkpoint: Checkpoint, place: Place) -> bool:
     return PAIRS in processor.instructions() and bool(compilers.found())
 
 
-def _compiled(checkpoint: Checkpoint, quantization: str, place: Place) -> bool:
+def _compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
     """Whether the compiled step is built and would run the model in ``quantization``."""
     return compiled_step(place) is not None and could_be_compiled(checkpoint, quantization, place)
 
 
 def _why_not_compiled(
-    checkpoint: Checkpoint, architecture: Architecture, quantization: str, place: Place
+    checkpoint: Checkpoint, architecture: Architecture, quantization: str, place: Device
 ) -> str | None:
     """Why the compiled step, as it is built or may be once it is, cannot run the model so."""
     library = compiled_step(place)
     return native_step.why_not(architecture, quantization, library, checkpoint.block_formats)
 
 
-def _may_be_compiled(place: Place) -> bool:
+def _may_be_compiled(place: Device) -> bool:
     return place.native and place.device.type == "cpu"
 
 

@@ -28,7 +28,7 @@ from engine.loading.choices import (
 )
 from engine.loading.watching import LoadWatch
 from engine.machine import devices
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.machine.failures import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
@@ -64,7 +64,7 @@ class ModelPlan:
     """
 
     checkpoint: Checkpoint
-    place: Place
+    place: Device
     backend: Backend
     quantization: str
     compute: str
@@ -105,7 +105,7 @@ class FailedTrial(Exception):
 
 def plan_model(
     checkpoint: Checkpoint,
-    place: Place,
+    place: Device,
     quantization: str = AUTO,
     *,
     context: int | None = None,

@@ -30,7 +30,7 @@ from engine.loading.request import LoadRequest
 from engine.loading.sizes import PairSizes
 from engine.loading.specs import ModelSpec
 from engine.machine import device_memory, devices
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
 
 TARGET, DRAFT = "target", "draft"
@@ -51,7 +51,7 @@ class LoadPlan:
     """
 
     files: PairFiles
-    place: Place
+    place: Device
     target: ModelPlan
     draft: ModelPlan | None
     vocabularies: VocabularyMap | None
@@ -115,7 +115,7 @@ class Survey:
     those of them that are taken for granted. ``free``: a GPU's bytes; None for the machine's.
     """
 
-    place: Place
+    place: Device
     compatible: Compatibility
     asked_for: ModelPlan
     suited: ModelPlan
@@ -263,7 +263,7 @@ def plan_after(
     return plan_loading(plan.files, request, earlier, plan.interpreted | {role})
 
 
-def _plan_draft(draft: Checkpoint, place: Place, quantization: str, context: int) -> ModelPlan:
+def _plan_draft(draft: Checkpoint, place: Device, quantization: str, context: int) -> ModelPlan:
     """Beside a target in ``quantization``."""
     own = draft_quantization(draft, quantization, place)
     planned = plan_model(draft, place, own, context=context)
@@ -271,7 +271,7 @@ def _plan_draft(draft: Checkpoint, place: Place, quantization: str, context: int
 
 
 def _plan_target(
-    target: Checkpoint, place: Place, preferred: ModelSpec, request: LoadRequest
+    target: Checkpoint, place: Device, preferred: ModelSpec, request: LoadRequest
 ) -> ModelPlan:
     """As asked for, else as the catalog prefers, its KV cache only where that can be."""
     quantization = request.quantization if request.quantization != AUTO else preferred.quantization

@@ -17,7 +17,7 @@ from engine.loading.choices import (
     packs,
     quantizations,
 )
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import joined
@@ -35,8 +35,8 @@ class PairSizes:
     draft: Checkpoint | None
     heads: Sequence[HeadPlan]
     products: Products
-    place: Place
-    draft_place: Place
+    place: Device
+    draft_place: Device
 
     def fit(
         self, quantization: str, cached: str, context: int, free: int | None
@@ -73,9 +73,9 @@ class PairSizes:
             size = self._size(draft, held)
             rounded = draft_rounding(draft, held, self.draft_place)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
-        taps = joined(tap for head in self.heads for tap in head.taps)
+        aux_layers = joined(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
-            self._size(self.target, quantization), features=len(taps) * self.target.hidden
+            self._size(self.target, quantization), features=len(aux_layers) * self.target.hidden
         )
         if cached == FP8:
             target = replace(target, cache=memory.FLOAT8)

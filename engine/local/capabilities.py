@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import get_type_hints
 
-from engine.api import Capabilities, OptionInfo, ProposerInfo, Withheld
+from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.request import AcceptanceRule, Sampling
@@ -32,7 +32,7 @@ def capabilities(
         calls=calls,
         parallel=parallel,
         withheld=tuple(
-            Withheld(name, why, proposers.entry_of(name).about)
+            Unavailable(name, why, proposers.entry_of(name).about)
             for name in proposers.names()
             if (why := proposers.why_not(name, resources)) is not None
         ),

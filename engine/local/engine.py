@@ -27,10 +27,10 @@ from engine.loading.watching import LoadWatch, Stage
 from engine.machine import device_memory
 from engine.machine.interpreter import importing
 from engine.request import Request
-from engine.turns import Publish, Turns
+from engine.scheduler import Publish, Scheduler
 
 if TYPE_CHECKING:
-    from engine.decoding.waiting import Wait
+    from engine.decoding.work import WorkItem
     from engine.loading.plan import LoadPlan
     from engine.local.pair import LoadedPair
     from engine.local.session import Prepared
@@ -71,7 +71,7 @@ class LocalEngine:
         self._grammars = grammars
         self._pair: LoadedPair | None = None
         self._cache_listener: CacheListener | None = None
-        self._turns = Turns("engine", self._room, self._serve)
+        self._scheduler = Scheduler("engine", self._room, self._serve)
 
     @property
     def loaded(self) -> Loaded | None:
@@ -81,7 +81,7 @@ class LocalEngine:
     @property
     def busy(self) -> bool:
         """Whether anything runs or waits, loading included."""
-        return self._turns.busy
+        return self._scheduler.busy
 
     @property
     def footprint(self) -> dict[str, int]:
@@ -109,24 +109,24 @@ class LocalEngine:
             watch = LoadWatch(watcher.on_loading, lambda: watcher.cancelled)
         _compile_first(files, request, watch)
         watch.begin(Stage.WAITING if self.busy else Stage.CHECKING)
-        plan, loaded = self._turns.call(lambda: self._load(files, request, watch))
+        plan, loaded = self._scheduler.call(lambda: self._load(files, request, watch))
         if plan.waits_for_native:
             self._compile_behind(plan, loaded)
         return loaded
 
     def unload(self) -> None:
         """Frees the models' memory, after the requests that wait."""
-        self._turns.call(self._unload)
+        self._scheduler.call(self._unload)
 
     def generate(self, request: Request) -> Generation:
         """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
         pair = self._pair
         if pair is None:
-            self._turns.check_open()
+            self._scheduler.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
         check_offered(request, pair.loaded.capabilities)
         asked = _Asked(pair, pair.session.prepared(request))
-        return self._turns.generate(
+        return self._scheduler.generate(
             request, lambda generation, publish: self._answer(asked, generation, publish)
         )
 
@@ -138,7 +138,9 @@ class LocalEngine:
         def work() -> tuple[Candidate, ...]:
             return self._need_pair().session.likeliest(request, reply, count)
 
-        return self._turns.call(lambda: device_memory.within_memory(work, self._ran_out_replying))
+        return self._scheduler.call(
+            lambda: device_memory.within_memory(work, self._ran_out_replying)
+        )
 
     def tokens(self, request: Request) -> list[int]:
         """The request's prompt in tokens. Raises NotLoaded, InvalidRequest or ContextExceeded."""
@@ -146,15 +148,15 @@ class LocalEngine:
 
     def measure(self, work: Callable[[Model], T]) -> T:
         """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""
-        return self._turns.call(lambda: work(self._need_pair().session.target.model))
+        return self._scheduler.call(lambda: work(self._need_pair().session.target.model))
 
     def follow_caches(self, listener: CacheListener) -> None:
         """Has ``listener``, and nobody else, told what caches hold, of this pair and of later ones."""
-        self._turns.call(lambda: self._follow_caches(listener))
+        self._scheduler.call(lambda: self._follow_caches(listener))
 
     def close(self) -> None:
         """Cancels everything and frees the models' memory."""
-        self._turns.close(self._unload)
+        self._scheduler.close(self._unload)
 
     def _need_pair(self) -> LoadedPair:
         if self._pair is None:
@@ -166,27 +168,29 @@ class LocalEngine:
         pair = self._pair
         return 1 if pair is None else pair.session.parallel
 
-    def _serve(self, waits: Sequence[Wait]) -> None:
+    def _serve(self, waits: Sequence[WorkItem]) -> None:
         self._need_pair().session.serve(waits)
 
-    def _answer(self, asked: _Asked, generation: Generation, publish: Publish) -> Iterator[Wait]:
+    def _answer(
+        self, asked: _Asked, generation: Generation, publish: Publish
+    ) -> Iterator[WorkItem]:
         pair = self._pair
         if pair is None:
             raise NotLoaded("The model was unloaded while this request waited.")
         prepared = asked.prepared_for(pair)
-        from engine.decoding.waiting import Wait
+        from engine.decoding.work import WorkItem
 
         request = generation.request
         steps = pair.session.steps(
             request, lambda: generation.cancelled, prepared, beside=not request.alone
         )
         while (step := self._step_of(steps)) is not None:
-            if isinstance(step, Wait):
+            if isinstance(step, WorkItem):
                 yield step
             else:
                 publish(step)
 
-    def _step_of(self, steps: Iterator[Event | Wait]) -> Event | Wait | None:
+    def _step_of(self, steps: Iterator[Event | WorkItem]) -> Event | WorkItem | None:
         return device_memory.within_memory(lambda: next(steps, None), self._ran_out_replying)
 
     def _ran_out_replying(self) -> str:
@@ -258,7 +262,7 @@ class LocalEngine:
 
         def swap() -> None:
             try:
-                self._turns.call(lambda: self._exchange(plan, loaded))
+                self._scheduler.call(lambda: self._exchange(plan, loaded))
             except ForetokenError as error:  # closed, or no room for both: nothing is lost
                 log.info("The step was compiled, and what is loaded stays as it is: %s", error)
 

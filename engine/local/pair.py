@@ -12,7 +12,7 @@ import torch
 from engine.api import NO_TEMPLATE, Loaded, LoadRequest
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
-from engine.drafting import kept_tokens
+from engine.drafting import vocabulary_trimmer
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
@@ -105,7 +105,11 @@ def _way(plan: LoadPlan, model: Model) -> str:
 
 def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:
     yield from plan.notes
-    cut = None if draft is None or plan.vocabularies is not None else kept_tokens.note_on(draft)
+    cut = (
+        None
+        if draft is None or plan.vocabularies is not None
+        else vocabulary_trimmer.note_on(draft)
+    )
     if cut is not None:
         yield cut
     if not codec.has_template:

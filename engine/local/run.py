@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from engine.decoding.loop import Ending
+from engine.decoding.loop import StoppingCriteria
 from engine.grammar.compiler import Compiled
 from engine.models.base import ModelInfo
 from engine.request import (
@@ -32,7 +32,7 @@ class Run:
     rule: AcceptanceRule
     seed: int
     speculation: Speculation
-    ending: Ending
+    ending: StoppingCriteria
     stop: tuple[str, ...]
     reuse_cache: bool
     predicted: str
@@ -66,7 +66,7 @@ class Run:
             rule=resolve_rule(request.speculation.acceptance, sampling.temperature),
             seed=secrets.randbits(53) if sampling.seed is None else sampling.seed,
             speculation=request.speculation,
-            ending=Ending(limit, eos),
+            ending=StoppingCriteria(limit, eos),
             stop=request.stop,
             reuse_cache=request.reuse_cache,
             predicted=request.predicted,

@@ -21,19 +21,19 @@ from engine.decoding.constraint import Constrained, Constraint, Forcing
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
 from engine.decoding.likeliest import likeliest
 from engine.decoding.loop import Launcher, decode_beside
-from engine.decoding.narrator import Narrator
+from engine.decoding.output_processor import OutputProcessor
 from engine.decoding.proposer import Proposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
-from engine.decoding.waiting import Wait
+from engine.decoding.verifier import Verifier
+from engine.decoding.work import WorkItem
 from engine.drafting import proposers
+from engine.drafting.controllers.batch import BatchMember
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.learning import Learning
-from engine.drafting.controllers.together import Beside
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
@@ -41,11 +41,11 @@ from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Emitted, Event, Finished, FinishReason, Started
 from engine.grammar.compiler import Compiled, Grammars
 from engine.kernels.native import library as native
-from engine.local.lane import Lane
-from engine.local.lanes import Lanes
-from engine.local.passes import Passes
+from engine.local.batcher import Batcher
 from engine.local.run import Run
-from engine.machine.devices import Place
+from engine.local.slot import Slot
+from engine.local.slots import Slots
+from engine.machine.devices import Device
 from engine.machine.failures import device_errors
 from engine.models.base import Model, SharedModel
 from engine.request import Control, Grammar, GrammarKind, Request
@@ -73,7 +73,7 @@ class Session:
         model: Model,
         codec: TextCodec,
         resources: Resources,
-        place: Place | None = None,
+        place: Device | None = None,
         parallel: int = 1,
         kept: KeptTimes | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Session:
         # Asked once: a step that is built later is for the pair that is loaded then.
         self.native = (place is None or place.native) and native.ready() is not None
         graphs = place is None or place.cuda_graphs
-        self._lanes = Lanes(lambda: Lane(model, resources, captures=graphs), parallel)
+        self._slots = Slots(lambda: Slot(model, resources, captures=graphs), parallel)
         self._kept = kept
         self.codec = codec
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
@@ -94,22 +94,22 @@ class Session:
         self.learning = Learning(stops_early=not self.target.runs_rounds)
         self._passes = None
         if isinstance(model, SharedModel):
-            self._passes = Passes(model, self.learning.together)
+            self._passes = Batcher(model, self.learning.batch)
 
     @property
     def parallel(self) -> int:
         """How many requests may run at once."""
-        return self._lanes.most
+        return self._slots.most
 
     @property
     def target(self) -> Target:
         """That of the first lane."""
-        return self._lanes.first.target
+        return self._slots.first.target
 
     @property
     def resources(self) -> Resources:
         """Those of the first lane."""
-        return self._lanes.first.resources
+        return self._slots.first.resources
 
     def prepare(self, request: Request) -> list[int]:
         """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
@@ -196,7 +196,7 @@ class Session:
         *,
         beside: bool = True,
         kept: Callable[[Target], None] = lambda _: None,
-    ) -> Iterator[Event | Wait]:
+    ) -> Iterator[Event | WorkItem]:
         """As ``run``, one of up to ``parallel`` at once if ``beside``: between events it yields what it
         waits for, and is asked for more once that is ready.
 
@@ -212,28 +212,30 @@ class Session:
                 shown[mark] = token
         free = request.grammar is None  # of a reply by a schema JSON calls nothing
         offered = [tool.name for tool in request.tools if free]
-        narrator = Narrator(self.codec, run.prompt, run.stop, run.ending, shown, calls, offered)
-        narrator.go_on(run.begun)
+        processor = OutputProcessor(
+            self.codec, run.prompt, run.stop, run.ending, shown, calls, offered
+        )
+        processor.go_on(run.begun)
         # What a grammar masks from its first token on is no thought.
         thinking = (
             free and not request.tool_choice.must and self._opens_thought(request, run.prompt)
         )
         beside = beside and self.parallel > 1
-        joined = self.learning.together.joined() if beside else contextlib.nullcontext()
-        with device_errors(torch.device(info.device)), self._lanes.taken(run) as lane, joined:
-            yield from self._run(lane, run, cancelled, narrator, beside, thinking)
-            kept(lane.target)
+        joined = self.learning.batch.joined() if beside else contextlib.nullcontext()
+        with device_errors(torch.device(info.device)), self._slots.taken(run) as slot, joined:
+            yield from self._run(slot, run, cancelled, processor, beside, thinking)
+            kept(slot.target)
 
     def _run(
         self,
-        lane: Lane,
+        slot: Slot,
         run: Run,
         cancelled: Callable[[], bool],
-        narrator: Narrator,
+        processor: OutputProcessor,
         beside: bool,
         thinking: bool,
-    ) -> Iterator[Event | Wait]:
-        info, wanted, target = lane.target.model.info, run.speculation, lane.target
+    ) -> Iterator[Event | WorkItem]:
+        info, wanted, target = slot.target.model.info, run.speculation, slot.target
         if wanted.control is Control.AUTO:
             self._warm_up()
         yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed, thinking)
@@ -242,11 +244,11 @@ class Session:
         context.tokens.extend(run.begun)
         constraint = self._constraint(run, context)
         sampler = self._sampler(run, context, constraint)
-        proposer = self._begun(lane.proposer(wanted), run, context, sampler)
+        proposer = self._begun(slot.proposer(wanted), run, context, sampler)
         member = self.learning.beside(wanted, proposer, sampler) if beside else None
-        lend = partial(self._lanes.lend, lane) if beside else None
+        lend = partial(self._slots.lend, slot) if beside else None
         prepares = member is None or member.reads_at_once
-        prefill = lane.prefill(
+        prefill = slot.prefill(
             context, proposer, run.reuse_cache, cancelled, lend, prepares=prepares
         )
         yield (yield from prefill)
@@ -260,11 +262,11 @@ class Session:
         launcher = _launcher(context, target, proposer, sampler, constraint, run, shares=beside)
         rounds = decode_beside(context, launcher, controller, run.ending, wanted.proposer)
         with contextlib.closing(rounds):
-            steps = narrator.narrate_beside(rounds, cancelled)
+            steps = processor.process_beside(rounds, cancelled)
             yield from steps if member is None else _read_on(steps, member, proposer, context)
         # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
         # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
-        target.reuse([*run.prompt, *narrator.tokens][:-1])
+        target.reuse([*run.prompt, *processor.tokens][:-1])
 
     def _opens_thought(self, request: Request, prompt: Sequence[int]) -> bool:
         """Return whether the template left the reply to a chat to begin inside a thought."""
@@ -282,7 +284,7 @@ class Session:
         proposer.begin(context, sampler)
         return proposer
 
-    def serve(self, waits: Sequence[Wait]) -> None:
+    def serve(self, waits: Sequence[WorkItem]) -> None:
         """Makes at least one of these ready, which ``steps`` have yielded."""
         assert self._passes is not None
         self._passes.serve(waits)
@@ -302,7 +304,7 @@ class Session:
         with device_errors(torch.device(info.device)):
             self.target.clear()
             found = likeliest(self.target, sampler, context, count)
-            self._lanes.tell(self._lanes.first)
+            self._slots.tell(self._slots.first)
         return tuple(
             Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
         )
@@ -326,11 +328,11 @@ class Session:
 
     def follow_caches(self, listener: CacheListener) -> None:
         """Has ``listener`` told what each lane's cache holds, from the next change on."""
-        self._lanes.listener = listener
+        self._slots.listener = listener
 
     def close(self) -> None:
         """Releases the proposers' memory, and ends what tries grammars."""
-        self._lanes.close()
+        self._slots.close()
         self.grammars.close()
 
     def _warm_up(self) -> None:
@@ -338,7 +340,7 @@ class Session:
 
         On a device the first round tells, and all depths are taken to cost the same until tried.
         """
-        verify = self.learning.experience.verify
+        verify = self.learning.statistics.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, kept=self._kept)
 
@@ -360,12 +362,14 @@ def _launcher(
     """
     if target.runs_rounds:
         return DeviceLauncher(context, target, proposer, sampler, constraint)
-    return HostLauncher(context, target, proposer, Judge(sampler, run.alternatives), shares=shares)
+    return HostLauncher(
+        context, target, proposer, Verifier(sampler, run.alternatives), shares=shares
+    )
 
 
 def _read_on(
-    steps: Iterator[Event | Wait], member: Beside, proposer: Proposer, context: Context
-) -> Iterator[Event | Wait]:
+    steps: Iterator[Event | WorkItem], member: BatchMember, proposer: Proposer, context: Context
+) -> Iterator[Event | WorkItem]:
     """``steps``, and behind each round, where the proposer is to read the prompt yet, a part of that."""
     unread: Iterator[None] | None = None
     member.begin(len(context.tokens))

@@ -52,7 +52,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Device:
     """Where models run. ``notes`` are sentences for people.
 
     ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
@@ -77,15 +77,15 @@ def choose(
     native: bool = True,
     cuda_graphs: bool = True,
     threads: int | None = None,
-) -> Place:
-    """The place for ``wanted``: auto, cpu or cuda. The others as in ``Place``.
+) -> Device:
+    """The place for ``wanted``: auto, cpu or cuda. The others as in ``Device``.
 
     Raises InvalidRequest for an unknown one, and for cuda where there is none, with the reason.
     """
     import torch
 
     cpu = check(wanted) == "cpu"
-    place = Place(torch.device("cpu")) if cpu else decide(wanted, look())
+    place = Device(torch.device("cpu")) if cpu else decide(wanted, look())
     return replace(place, native=native, cuda_graphs=cuda_graphs, threads=threads)
 
 
@@ -153,7 +153,7 @@ def why_no_gpu() -> str | None:
     return _why_no_gpu(look())
 
 
-def decide(wanted: str, facts: Facts) -> Place:
+def decide(wanted: str, facts: Facts) -> Device:
     """The place for ``wanted`` (auto or cuda) by the facts. Raises InvalidRequest as ``choose``."""
     import torch
 
@@ -163,7 +163,7 @@ def decide(wanted: str, facts: Facts) -> Place:
         lacks = _what_lacks(facts)
         notes = (*_which(facts), lacks) if lacks else _which(facts)
         has = facts.capability
-        return Place(
+        return Device(
             torch.device("cuda"),
             kernels=not lacks,
             bf16=has >= LEAST_CAPABILITY,
@@ -175,7 +175,7 @@ def decide(wanted: str, facts: Facts) -> Place:
             "device", f"device is 'cuda', but {reason[0].lower()}{reason[1:]} Or choose 'cpu'."
         )
     worth_telling = facts.has_driver or facts.lost
-    return Place(torch.device("cpu"), notes=(reason,) if worth_telling else ())
+    return Device(torch.device("cpu"), notes=(reason,) if worth_telling else ())
 
 
 def _why_no_gpu(facts: Facts) -> str | None:

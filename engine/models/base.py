@@ -12,9 +12,9 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
-from engine.models.hidden_states import EmbeddingAndHead, Tap
+from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.sequence_state import SequenceState
-from engine.models.token_map import TokenMap
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 
 
@@ -59,14 +59,14 @@ class Model(Protocol):
 
 
 @runtime_checkable
-class TappableModel(Model, Protocol):
+class HiddenStateModel(Model, Protocol):
     """A model that heads can draft for: it shows its hidden states, embedding and output head."""
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> SequenceState:
-        """As of ``Model``; ``forward`` then fills the state's features at ``taps`` too.
+    def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> SequenceState:
+        """As of ``Model``; ``forward`` then fills the state's features at ``aux_layers`` too.
 
         A feature's bits are as independent of its neighbours as a logit's; no logit's bits depend on
-        ``taps``. Raises ValueError for a tap that the model lacks.
+        ``aux_layers``. Raises ValueError for a layer that the model lacks.
         """
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
@@ -81,7 +81,12 @@ class WritingModel(Model, Protocol):
     """A model that writes on by itself, without a call for each token, among some if asked."""
 
     def forward_among(
-        self, tokens: Sequence[int], state: SequenceState, among: TokenMap, *, final: bool = True
+        self,
+        tokens: Sequence[int],
+        state: SequenceState,
+        among: TrimmedVocabulary,
+        *,
+        final: bool = True,
     ) -> Tensor:
         """As ``forward`` with ``last=1``; only logits of ``among`` are computed, others are -inf."""
 
@@ -93,7 +98,7 @@ class WritingModel(Model, Protocol):
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
-        among: TokenMap | None = None,
+        among: TrimmedVocabulary | None = None,
         *,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
@@ -122,7 +127,7 @@ class TreeModel(Model, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class Entry:
     """Rows of one sequence in a pass that several share: ``tokens`` behind ``state``.
 
     ``parents`` as in ``TreeModel.forward_tree``; None where they follow one another. ``final``: rows of
@@ -144,7 +149,7 @@ class SharedModel(TreeModel, Protocol):
     def shared_rows(self) -> int:
         """The most rows that all parts of a pass may have together."""
 
-    def forward_together(self, parts: Sequence[Part]) -> list[Tensor]:
+    def forward_together(self, parts: Sequence[Entry]) -> list[Tensor]:
         """Logits float32 ``(rows, vocabulary)`` of each part, ``(0, vocabulary)`` where none are wanted.
 
         Each row has the bits it has in ``forward`` or ``forward_tree``, whoever the others belong to. No

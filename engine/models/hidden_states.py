@@ -19,7 +19,7 @@ from engine.machine.zeros import zeros
 
 
 @dataclass(frozen=True, slots=True)
-class Tap:
+class AuxLayer:
     """Where a hidden state is read.
 
     ``layer`` i is the residual stream that enters decoder layer i: 0 is the embedding, the number of
@@ -33,25 +33,25 @@ class Tap:
     layer: int | None
 
 
-NORMED = Tap(None)
+NORMED = AuxLayer(None)
 
 
-def entering(*layers: int) -> tuple[Tap, ...]:
-    """The taps of what enters these layers."""
-    return tuple(Tap(layer) for layer in layers)
+def entering(*layers: int) -> tuple[AuxLayer, ...]:
+    """Return the aux layers that show what enters these layers."""
+    return tuple(AuxLayer(layer) for layer in layers)
 
 
-def joined(taps: Iterable[Tap]) -> tuple[Tap, ...]:
-    """Each tap once, in the order they first come in."""
-    return tuple(dict.fromkeys(taps))
+def joined(aux_layers: Iterable[AuxLayer]) -> tuple[AuxLayer, ...]:
+    """Return each aux layer once, in the order they first come in."""
+    return tuple(dict.fromkeys(aux_layers))
 
 
-class Features:
-    """What was read at ``taps``: ``rows`` (taps, context, hidden), allocated once."""
+class AuxHiddenStates:
+    """What was read at ``aux_layers``: ``rows`` (aux layers, context, hidden), allocated once."""
 
     def __init__(
         self,
-        taps: Sequence[Tap],
+        aux_layers: Sequence[AuxLayer],
         *,
         layers: int,
         hidden: int,
@@ -59,33 +59,33 @@ class Features:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        """Raises ValueError for a tap behind the last of ``layers``."""
-        for tap in taps:
-            if tap.layer is not None and not 0 <= tap.layer <= layers:
-                raise ValueError(f"there is no layer {tap.layer} among {layers} to tap")
-        self._places = {tap: place for place, tap in enumerate(taps)}
-        self.rows = zeros((len(taps), context, hidden), dtype, device)
+        """Raises ValueError for a layer behind the last of ``layers``."""
+        for aux_layer in aux_layers:
+            if aux_layer.layer is not None and not 0 <= aux_layer.layer <= layers:
+                raise ValueError(f"there is no layer {aux_layer.layer} among {layers} to read at")
+        self._places = {aux_layer: place for place, aux_layer in enumerate(aux_layers)}
+        self.rows = zeros((len(aux_layers), context, hidden), dtype, device)
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return tuple(self._places)
 
-    def at(self, tap: Tap) -> Tensor:
-        """The rows of one tap (context, hidden), as a view. Raises KeyError where it is not tapped."""
-        return self.rows[self._places[tap]]
+    def at(self, aux_layer: AuxLayer) -> Tensor:
+        """Return the rows of one layer (context, hidden), a view. Raises KeyError if it is not kept."""
+        return self.rows[self._places[aux_layer]]
 
-    def has(self, tap: Tap) -> bool:
-        return tap in self._places
+    def has(self, aux_layer: AuxLayer) -> bool:
+        return aux_layer in self._places
 
-    def write_at(self, tap: Tap, positions: Tensor, states: Tensor) -> None:
+    def write_at(self, aux_layer: AuxLayer, positions: Tensor, states: Tensor) -> None:
         """As ``write``, where only the device knows the ``positions (rows,)`` int64."""
-        place = self._places.get(tap)
+        place = self._places.get(aux_layer)
         if place is not None:
             self.rows[place].index_copy_(0, positions, states.to(self.rows.dtype))
 
-    def write(self, tap: Tap, start: int, states: Tensor) -> None:
-        """Stores ``states (rows, hidden)`` of the tokens from ``start`` on, if ``tap`` is tapped."""
-        place = self._places.get(tap)
+    def write(self, aux_layer: AuxLayer, start: int, states: Tensor) -> None:
+        """Stores ``states (rows, hidden)`` of the tokens from ``start`` on, if the layer is kept."""
+        place = self._places.get(aux_layer)
         if place is not None:
             self.rows[place, start : start + len(states)] = states
 
@@ -116,7 +116,7 @@ class Backbone(Protocol):
     def tree_nodes(self) -> int:
         """How many tokens a drafted tree with branches may have; 0 where only chains are verified."""
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         """float32 (end - start, hidden) of the tokens ``start`` .. ``end - 1``, with end <= length.
 
         Valid until the target's next step: keep a copy, not the result.
@@ -128,8 +128,8 @@ class Backbone(Protocol):
     def logits(self, normed: Tensor) -> Tensor:
         """float32 (rows, vocabulary): the output head on ``normed`` float32 (rows, hidden)."""
 
-    def tapped(self, tap: Tap) -> Tensor:
-        """All rows of a tap (context, hidden) as they are kept; where they lie never changes.
+    def aux_states(self, aux_layer: AuxLayer) -> Tensor:
+        """All rows of a layer (context, hidden) as they are kept; where they lie never changes.
 
         Those below ``length`` are valid.
         """

@@ -17,13 +17,13 @@ from torch import Tensor
 
 from engine.kernels.cpu.attention import KV_BLOCK
 from engine.machine.zeros import zeros
-from engine.models.hidden_states import Features
+from engine.models.hidden_states import AuxHiddenStates
 
 
 class SequenceState:
     """``length`` committed tokens, and ``pending`` rows computed behind them."""
 
-    def __init__(self, context: int, features: Features | None = None) -> None:
+    def __init__(self, context: int, features: AuxHiddenStates | None = None) -> None:
         """``context``: the most rows. ``features``: hidden states of these rows, where somebody reads
         them; they are committed and rewound with the rest."""
         self.context = context
@@ -97,7 +97,7 @@ class KVCache(SequenceState):
         context: int,
         dtype: torch.dtype,
         device: torch.device,
-        features: Features | None = None,
+        features: AuxHiddenStates | None = None,
     ) -> None:
         super().__init__(context, features)
         blocks = -(-context // KV_BLOCK)

@@ -56,7 +56,7 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GpuGroup:
     """The GPUs that compute a network together: ``tensor`` of them, each with a part of every layer."""
 
     gpu: GpuKind
@@ -113,7 +113,7 @@ def of_model(facts: ModelFacts) -> Network:
 
 
 def seconds(
-    network: Network, place: Place, rows: int, sequences: int, context: int, kv_width: float
+    network: Network, place: GpuGroup, rows: int, sequences: int, context: int, kv_width: float
 ) -> float:
     """One pass over ``rows`` tokens of ``sequences`` texts that have ``context`` tokens each."""
     gpu, parts = place.gpu, place.tensor

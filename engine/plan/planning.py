@@ -21,7 +21,7 @@ from engine.plan.layout import Layout, layouts
 from engine.plan.memory import Memory, memory_of
 from engine.plan.methods import NONE, Needs
 from engine.plan.model import ModelFacts
-from engine.plan.network import Network, Place, of_model
+from engine.plan.network import GpuGroup, Network, of_model
 from engine.plan.plan import Plan
 from engine.plan.request import PlanRequest
 from engine.plan.speed import Setup, estimate, schedule
@@ -149,7 +149,7 @@ class _Parts:
         return Setup(
             self.network,
             self.drafter,
-            Place(self.request.gpus.kind, layout.tensor),
+            GpuGroup(self.request.gpus.kind, layout.tensor),
             layout,
             self.depth,
             self.request.of_method.acceptance if acceptance is None else acceptance,

@@ -13,7 +13,7 @@ from engine.plan import assumptions
 from engine.plan.drafters import Drafter
 from engine.plan.formats import flops
 from engine.plan.layout import Layout
-from engine.plan.network import Network, Place, seconds
+from engine.plan.network import GpuGroup, Network, seconds
 from engine.stats import expected_tokens
 
 
@@ -23,7 +23,7 @@ class Setup:
 
     network: Network
     drafter: Drafter
-    place: Place
+    place: GpuGroup
     layout: Layout
     depth: int
     acceptance: float
@@ -48,11 +48,11 @@ class Setup:
         network = self.drafter.network
         if network is None:
             return 0.0
-        place = self.place if self.drafter.split else Place(self.place.gpu, 1)
+        place = self.place if self.drafter.split else GpuGroup(self.place.gpu, 1)
         passes = min(self.drafter.passes, depth)
         return passes * self._pass(network, place, users * self.drafter.rows, users)
 
-    def _pass(self, network: Network, place: Place, rows: int, users: int) -> float:
+    def _pass(self, network: Network, place: GpuGroup, rows: int, users: int) -> float:
         return seconds(network, place, rows, users, self.context, self.kv_width)
 
     def tokens_a_second(self, users: int, depth: int) -> float:

@@ -17,9 +17,9 @@ from engine.decoding.text import TextCodec
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import ContextExceeded
 from engine.local.session import Session
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.base import Model, SharedModel
-from engine.models.hidden_states import Tap
+from engine.models.hidden_states import AuxLayer
 from engine.reply import ReplyState
 from engine.request import MAX_ROWS, Control, Request, Sampling, Speculation
 from engine.train.beside import replies
@@ -51,8 +51,8 @@ class _Listener:
 
     kind: ClassVar[str] = "recording"
 
-    def __init__(self, taps: Sequence[Tap]) -> None:
-        self.taps = tuple(taps)
+    def __init__(self, aux_layers: Sequence[AuxLayer]) -> None:
+        self.aux_layers = tuple(aux_layers)
 
 
 def record(
@@ -63,7 +63,7 @@ def record(
     recording: Recording,
     seed: int,
     progress: ProgressFile | None = None,
-    place: Place | None = None,
+    place: Device | None = None,
     drafting: Resources | None = None,
 ) -> None:
     """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
@@ -73,7 +73,7 @@ def record(
     ``drafting`` may hold a model that drafts for them, and without one past text does. Raises
     RecordingError when the disk is full.
     """
-    heads: dict[str, Any] = {_Listener.kind: _Listener(recording.taps)}
+    heads: dict[str, Any] = {_Listener.kind: _Listener(recording.aux_layers)}
     resources = replace(drafting or Resources(), heads=heads)
     together = at_once(model)
     session = Session(model, codec, resources, place, AT_ONCE if together else 1)
@@ -113,7 +113,7 @@ def _answers(
                 return report(_OVER.format(stage.minutes))
             yield request
 
-    take, told = partial(_answer, recording.taps), Timer(TOLD_MINUTES)
+    take, told = partial(_answer, recording.aux_layers), Timer(TOLD_MINUTES)
     if progress is not None:
         progress.write(Phase.RECORDING, done=before, of=of)
     for number, answer in enumerate(replies(session, allowable(), take), 1):
@@ -159,10 +159,10 @@ def _fits(session: Session, request: Request) -> bool:
 
 
 def _answer(
-    taps: Sequence[Tap], request: Request, reply: ReplyState, target: Target
+    aux_layers: Sequence[AuxLayer], request: Request, reply: ReplyState, target: Target
 ) -> tuple[RecordedReply, Tensor]:
-    """The reply, and its hidden states (taps, tokens - 1, hidden)."""
+    """The reply, and its hidden states (aux layers, tokens - 1, hidden)."""
     tokens = (*reply.prompt, *(reply.token_ids or ()))
-    states = [target.features(tap, 0, len(tokens) - 1) for tap in taps]
+    states = [target.features(aux_layer, 0, len(tokens) - 1) for aux_layer in aux_layers]
     recorded = RecordedReply(tokens, len(reply.prompt), request.sampling.temperature)
     return recorded, torch.stack(states)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from engine.decoding.target import Target
-from engine.decoding.waiting import Wait
+from engine.decoding.work import WorkItem
 from engine.local.session import Session
 from engine.reply import ReplyState
 from engine.request import Request
@@ -49,7 +49,7 @@ class _Going(Generic[T]):
 
     def __init__(self, session: Session, request: Request, take: Take[T]) -> None:
         self.made: list[T] = []
-        self.wait: Wait | None = None
+        self.wait: WorkItem | None = None
         self.done = False
         self._request, self._take, self._state = request, take, ReplyState()
         self._steps = session.steps(request, lambda: False, kept=self._keep)
@@ -60,7 +60,7 @@ class _Going(Generic[T]):
             return
         self.wait = None
         for step in self._steps:
-            if isinstance(step, Wait):
+            if isinstance(step, WorkItem):
                 self.wait = step
                 return
             self._state.add(step)

@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.block_network import AnchoredBlocks, BlockNetwork
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
@@ -83,10 +83,10 @@ class BlockTrainer:
         return 0 if self._shape.markov_rank else 1
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         last = self._origin.info.layers
         layers = (layer + 1 for layer in self._shape.target_layer_ids)
-        return tuple(NORMED if layer == last else Tap(layer) for layer in layers)
+        return tuple(NORMED if layer == last else AuxLayer(layer) for layer in layers)
 
     @property
     def depth(self) -> int:
@@ -111,7 +111,7 @@ class BlockTrainer:
         ids = window.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
         ids += self._mask
         ids[:, :, 0] = window.tokens.gather(1, blocks.anchors)
-        read = torch.cat([window.features[tap] for tap in self.taps], dim=2)
+        read = torch.cat([window.features[aux_layer] for aux_layer in self.aux_layers], dim=2)
         states: Tensor = self.network(read, blocks.anchors, self._origin.tables.embedded(ids))
         return states
 

@@ -73,9 +73,9 @@ class BlockNetwork(nn.Module):
         length, block = read.shape[1], embedded.shape[2]
         places = torch.arange(length, device=read.device)
         text = self.hidden_norm(self.fc(read))
-        text_turns = self._turns(places)  # (length, 1, head_dim)
+        text_turns = self._scheduler(places)  # (length, 1, head_dim)
         behind = anchors[:, :, None] + torch.arange(block, device=read.device)
-        turns = self._turns(behind)  # (rows, anchors, block, 1, head_dim)
+        turns = self._scheduler(behind)  # (rows, anchors, block, 1, head_dim)
         hidden = (places >= anchors[:, :, None])[:, None, :, None]  # (rows, 1, anchors, 1, length)
         state = embedded
         for layer in self.layers:
@@ -83,7 +83,7 @@ class BlockNetwork(nn.Module):
         normed: Tensor = self.norm(state)
         return normed
 
-    def _turns(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _scheduler(self, positions: Tensor) -> tuple[Tensor, Tensor]:
         """(..., 1, head_dim) cosine, and sine with the sign of the rotation in it."""
         angles = positions[..., None, None] * self.get_buffer("frequencies")
         cosine, sine = angles.cos(), angles.sin()

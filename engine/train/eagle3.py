@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.models.hidden_states import NORMED, Tap, entering
+from engine.models.hidden_states import NORMED, AuxLayer, entering
 from engine.train.device import pass_dtype
 from engine.train.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.loop import Loss
@@ -138,7 +138,7 @@ class Eagle3Trainer:
         self._names = self._network.lm_head.weight.detach().clone()  # see ``survey``
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return entering(*dict.fromkeys(self._layers))
 
     @property
@@ -168,8 +168,8 @@ class Eagle3Trainer:
     def _fit_sizes(self, recording: Recording) -> None:
         replies = recording.replies[:_SAMPLE]
         read = []
-        for tap in entering(*self._layers):
-            rows = torch.cat([recording.features(tap, kept)[:-1].float() for kept in replies])
+        for aux_layer in entering(*self._layers):
+            rows = torch.cat([recording.features(aux_layer, kept)[:-1].float() for kept in replies])
             # Not the mean: of a text's first token many models make far larger states (arXiv 2402.17762).
             read.append(float(rows.square().mean(1).median().sqrt()))
         put = torch.cat([recording.features(NORMED, kept)[:-1].float() for kept in replies])
@@ -186,7 +186,9 @@ class Eagle3Trainer:
         count = 0
         for kept in recording.replies:
             # From behind the first token, see ``_fit_sizes``.
-            parts = [recording.features(tap, kept)[1:-2] for tap in entering(*self._layers)]
+            parts = [
+                recording.features(aux_layer, kept)[1:-2] for aux_layer in entering(*self._layers)
+            ]
             joint = torch.cat(parts, dim=1).to(seen)
             goal = recording.features(NORMED, kept)[2:-1].to(seen) / network.norm.weight.detach()
             seen.addmm_(joint.T, joint)
@@ -206,7 +208,9 @@ class Eagle3Trainer:
         network, steps = self._network, self._shape.steps
         tokens = F.pad(window.tokens[:, 1:], (0, steps))
         embedded = self._origin.tables.embedded(tokens)
-        joint = torch.cat([window.features[tap] for tap in entering(*self._layers)], dim=2)
+        joint = torch.cat(
+            [window.features[aux_layer] for aux_layer in entering(*self._layers)], dim=2
+        )
         fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
         for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):
             yield network.norm(state.float()).to(self.dtype)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.decoding.text import TextCodec
 from engine.drafting.resources import Resources
 from engine.local.session import Session
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.base import Model
 from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
@@ -31,7 +31,7 @@ def measure(
     proposer: str,
     depth: int,
     exam: Exam,
-    place: Place | None = None,
+    place: Device | None = None,
 ) -> dict[str, object]:
     """Acceptance at ``depth`` for greedy replies: mean length, and the share of rounds per position.
 

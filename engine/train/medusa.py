@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from engine.drafting.heads.eager import EagerArithmetic
 from engine.drafting.heads.medusa import residual
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
 from engine.train.trainer import Origin
@@ -75,7 +75,7 @@ class MedusaTrainer:
         self.module: nn.Module = MedusaHeads(shape, origin.head).to(origin.device)
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return (NORMED,)
 
     @property

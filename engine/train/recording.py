@@ -19,7 +19,7 @@ from torch import Tensor
 
 from engine.errors import ForetokenError, what_failed
 from engine.files import parse_json
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 
 
 class RecordingError(ForetokenError):
@@ -49,9 +49,9 @@ class Kept:
 class Recording:
     """The shards of one folder, which is made if need be."""
 
-    def __init__(self, folder: Path, taps: Sequence[Tap], target: str = "") -> None:
-        """``taps``: the hidden states that are needed; what is there already may hold more. ``target``:
-        whose replies they are.
+    def __init__(self, folder: Path, aux_layers: Sequence[AuxLayer], target: str = "") -> None:
+        """``aux_layers``: the hidden states that are needed; what is there already may hold more.
+        ``target``: whose replies they are.
 
         Raises RecordingError where the folder's recording lacks some of them, or is another model's.
         """
@@ -63,8 +63,8 @@ class Recording:
                 f"{folder} holds replies of {there}, and these are to be of {target}. "
                 "Choose another --out."
             )
-        self.taps = _taps_in(self._path(0)) or tuple(taps)
-        lacking = [tap for tap in taps if tap not in self.taps]
+        self.aux_layers = _taps_in(self._path(0)) or tuple(aux_layers)
+        lacking = [aux_layer for aux_layer in aux_layers if aux_layer not in self.aux_layers]
         if lacking:
             raise RecordingError(
                 f"{folder} has no hidden states of layer {', '.join(map(str, _plain(lacking)))}, which "
@@ -84,7 +84,7 @@ class Recording:
         return sum(self._path(number).stat().st_size for number in range(len(self._shards)))
 
     def add(self, replies: Sequence[tuple[RecordedReply, Tensor]], seconds: float = 0.0) -> None:
-        """One more shard, which took ``seconds``. Each reply has features (taps, tokens - 1, hidden).
+        """One more shard, made in ``seconds``. A reply has features (aux layers, tokens - 1, hidden).
 
         Raises RecordingError when the disk is full; what was kept before stays.
         """
@@ -104,7 +104,7 @@ class Recording:
         }
         about = {
             "replies": json.dumps(kept),
-            "taps": json.dumps(_plain(self.taps)),
+            "taps": json.dumps(_plain(self.aux_layers)),
             "seconds": str(seconds),
             "target": self._target,
         }
@@ -126,9 +126,9 @@ class Recording:
         part: Tensor = self._shards[kept.shard].get_slice("tokens")[_rows(kept)]
         return part
 
-    def features(self, tap: Tap, kept: Kept) -> Tensor:
+    def features(self, aux_layer: AuxLayer, kept: Kept) -> Tensor:
         """bf16 (length, hidden); the last row is zeros."""
-        at = self.taps.index(tap)
+        at = self.aux_layers.index(aux_layer)
         part: Tensor = self._shards[kept.shard].get_slice("features")[at, _rows(kept)]
         return part
 
@@ -143,9 +143,9 @@ class Recording:
         return self.folder / f"replies-{number:05}.safetensors"
 
 
-def with_normed(taps: Sequence[Tap]) -> tuple[Tap, ...]:
-    """What is recorded for a trainer: its taps and what the output head takes."""
-    return (*(tap for tap in taps if tap != NORMED), NORMED)
+def with_normed(aux_layers: Sequence[AuxLayer]) -> tuple[AuxLayer, ...]:
+    """What is recorded for a trainer: its aux layers and what the output head takes."""
+    return (*(aux_layer for aux_layer in aux_layers if aux_layer != NORMED), NORMED)
 
 
 def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Iterator[list[Any]]:
@@ -181,10 +181,10 @@ def _about(shard: Path) -> Mapping[str, str]:
         return about
 
 
-def _taps_in(shard: Path) -> tuple[Tap, ...]:
+def _taps_in(shard: Path) -> tuple[AuxLayer, ...]:
     """The hidden states in a shard; none if it is not there."""
-    return tuple(Tap(layer) for layer in parse_json(_about(shard).get("taps", "[]")))
+    return tuple(AuxLayer(layer) for layer in parse_json(_about(shard).get("taps", "[]")))
 
 
-def _plain(taps: Sequence[Tap]) -> list[int | None]:
-    return [tap.layer for tap in taps]
+def _plain(aux_layers: Sequence[AuxLayer]) -> list[int | None]:
+    return [aux_layer.layer for aux_layer in aux_layers]

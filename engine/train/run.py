@@ -18,8 +18,8 @@ from engine.kernels.native import build, compilers
 from engine.loading.loader import load_alone, plan_model
 from engine.loading.pairing import vocabularies
 from engine.machine import devices
-from engine.machine.devices import Place
-from engine.models.base import Model, TappableModel
+from engine.machine.devices import Device
+from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.hidden_states import entering, joined
@@ -62,7 +62,7 @@ def distil(
     place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
     _compile_first(target, place)
     model = _load(target, place)
-    if not isinstance(model, TappableModel):
+    if not isinstance(model, HiddenStateModel):
         raise ModelError(
             f"{target} shows no hidden states, so no {kind} drafter can learn from it. Use a "
             "model of an architecture that this engine knows."
@@ -74,8 +74,8 @@ def distil(
     trainer = trained(read(trained.Shape, recipe.shape, "shape"), origin)
     # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
     layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
-    taps = joined((*trainer.taps, *entering(*layers)))
-    recording = Recording(folder.recording, with_normed(taps), model.info.name)
+    aux_layers = joined((*trainer.aux_layers, *entering(*layers)))
+    recording = Recording(folder.recording, with_normed(aux_layers), model.info.name)
     progress = ProgressFile(folder.progress)
     with answering(model):
         record(
@@ -109,7 +109,7 @@ def distil(
     return result
 
 
-def _compile_first(target: Path, place: Place) -> None:
+def _compile_first(target: Path, place: Device) -> None:
     """Blocks of a GGUF file are multiplied as they are by the compiled step alone."""
     if not place.native or place.device.type != "cpu" or not is_gguf(target):
         return
@@ -121,17 +121,17 @@ def _compile_first(target: Path, place: Place) -> None:
             build.build()
 
 
-def _load(folder: Path, place: Place) -> Model:
+def _load(folder: Path, place: Device) -> Model:
     return load_alone(plan_model(inspect(folder), place))
 
 
-def _drafting(draft: Path, target: Path, place: Place) -> Resources:
+def _drafting(draft: Path, target: Path, place: Device) -> Resources:
     """What writes replies sooner than the target alone."""
     shared = vocabularies(inspect(target), inspect(draft))
     return Resources(draft=_load(draft, place), vocabularies=shared)
 
 
-def _resources(kind: str, folder: Path, target: Path, place: Place) -> Resources:
+def _resources(kind: str, folder: Path, target: Path, place: Device) -> Resources:
     if kind not in heads.kinds():
         return Resources(draft=_load(folder, place))
     plan = heads.inspect(folder, inspect(target))

@@ -40,7 +40,7 @@ class DistilTask:
         stream = windows(
             self._recording,
             self._recording.replies,
-            with_normed(self._trainer.taps),
+            with_normed(self._trainer.aux_layers),
             recipe.window,
             recipe.batch_tokens,
             rng,

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
-from engine.models.base import ModelInfo, TappableModel
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.base import HiddenStateModel, ModelInfo
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.request import MAX_ROWS
 from engine.train.loop import Loss
 from engine.train.losses import Teacher
@@ -48,7 +48,7 @@ class Origin:
     scale: float = 1.0
 
     @classmethod
-    def of(cls, model: TappableModel, device: torch.device, hard_weight: float) -> Origin:
+    def of(cls, model: HiddenStateModel, device: torch.device, hard_weight: float) -> Origin:
         """Of a model that is loaded; ``device`` is where is trained."""
         tables = _ModelTables(model, device)
         return cls(model.info, tables, hard_weight, device, _scale_of(model))
@@ -84,7 +84,7 @@ class Trainer(Protocol):
     def __init__(self, shape: Any, origin: Origin) -> None: ...
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         """The hidden states it learns from, ``NORMED`` aside, which every window has."""
 
     @property
@@ -110,7 +110,7 @@ class Surveyor(Protocol):
 class _ModelTables:
     """Asks the model for each row."""
 
-    model: TappableModel
+    model: HiddenStateModel
     device: torch.device
 
     def embedded(self, tokens: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ class _ModelTables:
         return result
 
 
-def _scale_of(model: TappableModel) -> float:
+def _scale_of(model: HiddenStateModel) -> float:
     """Hardly depends on the text: the final norm makes all states about equally large."""
     tokens = range(min(MAX_ROWS, model.info.vocabulary))
     cache = model.new_state(len(tokens), (NORMED,))

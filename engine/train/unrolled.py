@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from engine.drafting.heads.eager import EagerArithmetic
 from engine.drafting.heads.mlp import Norm, State
 from engine.drafting.heads.operations import Arithmetic
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.loop import Loss
 from engine.train.losses import Teacher, head_loss
 from engine.train.schema import need
@@ -79,7 +79,7 @@ class UnrolledTrainer(ABC):
         self._origin, self._steps = origin, steps
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return (NORMED,)
 
     @property

@@ -10,7 +10,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.models.hidden_states import Tap
+from engine.models.hidden_states import AuxLayer
 from engine.train.recording import Kept, Recording
 
 
@@ -34,13 +34,13 @@ class Window:
     tokens    (rows, length) int64, zeros behind a row's end
     known     (rows, length) bool: a token whose hidden states are there
     spoken    (rows, length) bool: a token that the target chose
-    features  of each tap (rows, length, hidden) float32, zeros where not known
+    features  of each aux layer (rows, length, hidden) float32, zeros where not known
     """
 
     tokens: Tensor
     known: Tensor
     spoken: Tensor
-    features: Mapping[Tap, Tensor]
+    features: Mapping[AuxLayer, Tensor]
 
     @property
     def positions(self) -> int:
@@ -66,7 +66,7 @@ class Window:
         return Pairs(index[:, :last][fits], index[:, goal][fits], self.tokens[:, label][fits])
 
     def to(self, device: torch.device) -> Window:
-        features = {tap: rows.to(device) for tap, rows in self.features.items()}
+        features = {aux_layer: rows.to(device) for aux_layer, rows in self.features.items()}
         return Window(
             self.tokens.to(device), self.known.to(device), self.spoken.to(device), features
         )
@@ -75,7 +75,7 @@ class Window:
 def windows(
     recording: Recording,
     learned: Sequence[Kept],
-    taps: Sequence[Tap],
+    aux_layers: Sequence[AuxLayer],
     longest: int,
     size: int,
     rng: random.Random,
@@ -95,13 +95,15 @@ def windows(
         groups = list(_groups(order, longest, size))
         rng.shuffle(groups)
         for group in groups:
-            yield partial(window_of, recording, group, taps, longest, rng.getrandbits(62), prompts)
+            yield partial(
+                window_of, recording, group, aux_layers, longest, rng.getrandbits(62), prompts
+            )
 
 
 def window_of(
     recording: Recording,
     group: Sequence[Kept],
-    taps: Sequence[Tap],
+    aux_layers: Sequence[AuxLayer],
     longest: int,
     seed: int,
     prompts: bool = False,
@@ -113,18 +115,18 @@ def window_of(
     rng = random.Random(seed)
     parts = [_part(kept, longest, rng) for kept in group]
     length = max(len(range(*part)) for part in parts)
-    hidden = recording.features(taps[0], group[0]).shape[1]
+    hidden = recording.features(aux_layers[0], group[0]).shape[1]
     tokens = torch.zeros(len(group), length, dtype=torch.int64)
     known = torch.zeros(len(group), length, dtype=torch.bool)
     spoken = torch.zeros(len(group), length, dtype=torch.bool)
-    features = {tap: torch.zeros(len(group), length, hidden) for tap in taps}
+    features = {aux_layer: torch.zeros(len(group), length, hidden) for aux_layer in aux_layers}
     for row, (kept, (start, end)) in enumerate(zip(group, parts, strict=True)):
         count = end - start
         tokens[row, :count] = recording.tokens(kept)[start:end]
         known[row, : min(end, kept.length - 1) - start] = True
         spoken[row, 0 if prompts else max(0, kept.start - start) : count] = True
-        for tap, states in features.items():
-            states[row, :count] = recording.features(tap, kept)[start:end].float()
+        for aux_layer, states in features.items():
+            states[row, :count] = recording.features(aux_layer, kept)[start:end].float()
     return Window(tokens, known, spoken, features)
 
 

@@ -15,7 +15,7 @@ from app.server.errors import ApiError
 from app.server.models import Models
 from engine.api import LoadRequest
 from engine.errors import ForetokenError, ModelError
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from tests.app.cli.conftest import Foretoken, foretoken
 from tests.support.folders import write_model
 
@@ -49,7 +49,7 @@ def test_the_words_are_the_same_everywhere(
     folder = str(write_model(tmp_path / "model", config=scheme))
     dtype = "int8" if case == "machine" else "fp32"
     if case == "machine":
-        place = Place(torch.device("cuda"), kernels=False)
+        place = Device(torch.device("cuda"), kernels=False)
         monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: 1000)
     monkeypatch.setattr("engine.local.pair.load_planned", lambda _: pytest.fail("it was loaded"))

@@ -21,7 +21,7 @@ from app.training import State, Status, Trainings
 from app.training_order import Order
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.loader import load_model
-from engine.models.base import TappableModel
+from engine.models.base import HiddenStateModel
 from engine.train import kinds
 from engine.train.folder import RunFolder
 from engine.train.progress import Phase, ProgressFile
@@ -116,7 +116,7 @@ def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
     """The block drafter's recipe named layers and a token of Pip."""
     write_random(tmp_path / "tiny")
     model = load_model(tmp_path / "tiny")
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     content = training_order.derived(Order(str(tmp_path / "tiny"), kind, "chats", 3), "mine")
     made = kinds.trainer(kind)
     trainer = made(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from engine.decoding import judge
+from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, reject, verify_block
 from engine.drafting import controllers, proposers
 from engine.drafting.heads import kinds as head_kinds
@@ -162,7 +162,7 @@ def test_rules_that_weigh_q_accept_more_than_coupled_and_not_the_same(
         differ[one.path != other.path] += 1
         return other
 
-    monkeypatch.setitem(judge._WEIGHING, AcceptanceRule.BLOCK, weigh)  # type: ignore[arg-type]
+    monkeypatch.setitem(verifier._WEIGHING, AcceptanceRule.BLOCK, weigh)  # type: ignore[arg-type]
     rates = {}
     for rule in (AcceptanceRule.COUPLED, REJECTION, AcceptanceRule.BLOCK):
         drafted = accepted = 0

@@ -6,9 +6,9 @@ import functools
 
 import pytest
 
-from engine.drafting import draft_reader, kept_tokens
+from engine.drafting import draft_reader, vocabulary_trimmer
 from engine.drafting.proposers.draft import DraftModelProposer
-from engine.models.token_map import GROUP, TokenMap
+from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 from engine.request import AcceptanceRule, Sampling, Speculation
 from tests.support.lossless import (
     COUPLED,
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("library", "cut")
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(draft_reader, "kept_of", lambda vocabulary: FREQUENT * GROUP)
-    monkeypatch.setattr(kept_tokens, "MISSES", 1000)
+    monkeypatch.setattr(vocabulary_trimmer, "MISSES", 1000)
 
 
 @functools.cache
@@ -39,9 +39,9 @@ def embedded() -> Pair:
     return Pair(PIP / "target", PIP / "draft")
 
 
-def among() -> TokenMap:
+def among() -> TrimmedVocabulary:
     """What the last draft was chosen among."""
-    _, proposer = embedded().speculative._lanes.first._proposers["draft"]
+    _, proposer = embedded().speculative._slots.first._proposers["draft"]
     assert isinstance(proposer, DraftModelProposer)
     found = proposer.reader.among
     assert found is not None and FREQUENT < found.groups < 160

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.api import OptionInfo, Withheld
+from engine.api import OptionInfo, Unavailable
 from engine.request import AcceptanceRule, Control
 from engine.tool_calls.styles import MISTRAL
 from engine.wire import capabilities_from_json, capabilities_to_json
@@ -48,7 +48,7 @@ def test_what_is_new_is_left_out() -> None:
     found = capabilities_from_json(told)
     assert found.proposers[0].options == (OptionInfo("y", int, 1, ""),)
     assert found.calls == MISTRAL
-    assert found.withheld == (Withheld("eagle9", "It is not loaded."),)
+    assert found.withheld == (Unavailable("eagle9", "It is not loaded."),)
     plain = replace(
         found,
         proposers=(replace(found.proposers[0], options=()), *found.proposers[1:]),

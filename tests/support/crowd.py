@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from engine.decoding.waiting import Wait
+from engine.decoding.work import WorkItem
 from engine.events import Emitted, Event, Finished, Prefilled
 from engine.local.session import Session
 from engine.request import Request
@@ -54,13 +54,13 @@ class Crowd:
 def run(
     session: Session,
     clients: Sequence[Client],
-    looks: Callable[[list[Wait]], None] = lambda waits: None,
+    looks: Callable[[list[WorkItem]], None] = lambda waits: None,
 ) -> Crowd:
     """Answers all of them, as many at once as the session can, in the order they arrive.
 
     ``looks`` sees what is waited for before each pass."""
     coming = sorted(clients, key=lambda client: client.arrives)
-    running: dict[Client, tuple[Iterator[Event | Wait], Wait | None]] = {}
+    running: dict[Client, tuple[Iterator[Event | WorkItem], WorkItem | None]] = {}
     crowd, served = Crowd(), 0
     while coming or running:
         while coming and len(running) < session.parallel:
@@ -83,11 +83,11 @@ def run(
     return crowd
 
 
-def _advance(client: Client, steps: Iterator[Event | Wait]) -> Wait | None:
+def _advance(client: Client, steps: Iterator[Event | WorkItem]) -> WorkItem | None:
     """What it waits for next; None at its end."""
     try:
         for step in steps:
-            if isinstance(step, Wait):
+            if isinstance(step, WorkItem):
                 return step
             client.events.append(step)
     except Exception as error:

@@ -19,8 +19,8 @@ from engine.api import (
     LoadRequest,
     OptionInfo,
     ProposerInfo,
+    Unavailable,
     Watcher,
-    Withheld,
     check_drafting,
     check_offered,
 )
@@ -43,7 +43,7 @@ from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
 from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, PLAIN, AcceptanceRule, Request, Sampling, Speculation
-from engine.turns import Publish, Turns
+from engine.scheduler import Publish, Scheduler
 from tests.support.fake_rounds import VOCABULARY, as_shown, before_stop, recited, split, token_id
 
 CONTEXT = 4096
@@ -76,7 +76,7 @@ CAPABILITIES = Capabilities(
     logit_bias=False,  # what is recited has no logits
     alternatives=False,
     withheld=(
-        Withheld(
+        Unavailable(
             "eagle3",
             "It needs a head of kind eagle3 for this target, and none is loaded.",
             proposers.entry_of("eagle3").about,
@@ -133,7 +133,7 @@ class FakeEngine:
         self.runner_up = (" otherwise", 0.1)
         self.loaded: Loaded | None = None
         self.catalog = catalog
-        self._turns = Turns("fake engine")
+        self._turns = Scheduler("fake engine")
         if loads is not None:
             self.load(loads)
 
@@ -231,7 +231,7 @@ class FakeEngine:
             preferred = capabilities.preferred
             if preferred == DRAFT:
                 preferred = proposers.preferred([each.name for each in left])
-            lacking = Withheld(DRAFT, "It needs a draft model, and none is loaded.")
+            lacking = Unavailable(DRAFT, "It needs a draft model, and none is loaded.")
             withheld = (*capabilities.withheld, lacking)
             capabilities = replace(
                 capabilities, proposers=left, preferred=preferred, withheld=withheld

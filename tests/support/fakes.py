@@ -16,14 +16,14 @@ from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
 from engine.models.base import ModelInfo
-from engine.models.hidden_states import Features, Tap
+from engine.models.hidden_states import AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
 
 
 class FakeState(SequenceState):
     """Remembers the tokens themselves: committed ones, then pending ones."""
 
-    def __init__(self, context: int, features: Features | None = None) -> None:
+    def __init__(self, context: int, features: AuxHiddenStates | None = None) -> None:
         super().__init__(context, features)
         self.tokens: list[int] = []
         self.branches: list[int] = []  # the pending tokens of a tree
@@ -49,7 +49,7 @@ class FakeState(SequenceState):
 class TableModel:
     """Logits are any function of the tokens so far: a TappableModel and TreeModel for exact tests.
 
-    A hidden state is noise that the last two tokens and the tap decide; so are embeddings.
+    A hidden state is noise that the last two tokens and the layer decide; so are embeddings.
     """
 
     LAYERS, HIDDEN = 8, 16
@@ -72,11 +72,11 @@ class TableModel:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> FakeState:
-        if not taps:
+    def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> FakeState:
+        if not aux_layers:
             return FakeState(context)
-        features = Features(
-            taps,
+        features = AuxHiddenStates(
+            aux_layers,
             layers=self.LAYERS,
             hidden=self.HIDDEN,
             context=context,
@@ -91,9 +91,9 @@ class TableModel:
     def logits(self, normed: Tensor) -> Tensor:
         return normed @ self.embed(range(self._info.vocabulary)).T
 
-    def _tap(self, features: Features, text: Sequence[int], at: int) -> None:
-        for number, tap in enumerate(features.taps):
-            features.write(tap, at, self._noise(number, *text[-2:]))
+    def _aux_layer(self, features: AuxHiddenStates, text: Sequence[int], at: int) -> None:
+        for number, aux_layer in enumerate(features.aux_layers):
+            features.write(aux_layer, at, self._noise(number, *text[-2:]))
 
     def _noise(self, *key: int) -> Tensor:
         chance = random.Random(hash(key))
@@ -108,7 +108,7 @@ class TableModel:
         for token in tokens:
             state.tokens.append(token)
             if state.features is not None:
-                self._tap(state.features, state.tokens, len(state.tokens) - 1)
+                self._aux_layer(state.features, state.tokens, len(state.tokens) - 1)
             rows.append(list(self._logits(state.tokens)))
         state.append(len(tokens), final=final)
         width = self._info.vocabulary
@@ -124,7 +124,7 @@ class TableModel:
         for row, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             texts.append([*(texts[parent] if parent >= 0 else state.tokens), token])
             if state.features is not None:
-                self._tap(state.features, texts[-1], state.length + row)
+                self._aux_layer(state.features, texts[-1], state.length + row)
         state.append(len(tokens), final=False)
         return torch.tensor([list(self._logits(text)) for text in texts], dtype=torch.float32)
 

@@ -30,7 +30,7 @@ from engine.drafting.heads.products import Products
 from engine.drafting.heads.stateless import StatelessHead
 from engine.loading.loader import load_model
 from engine.machine import devices
-from engine.models.base import TappableModel
+from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, Backbone
 
@@ -87,7 +87,7 @@ def write_head(
 def in_torch() -> Iterator[None]:
     """Proposers that are made meanwhile compute their heads in torch, also where these are compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "Recorded", Eager)
+        patch.setattr(executors, "TracedOperations", Eager)
         yield
 
 
@@ -236,7 +236,7 @@ def fit_medusa(folder: Path, target: Path, tokens: int = 400) -> Path:
 def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
     """Tokens that the model drew, and its normed hidden states (tokens - 1, hidden)."""
     model = load_model(folder, quantization="fp32")
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     target = Target(model, [NORMED])
     generator = torch.Generator().manual_seed(0)
     text = [0]

@@ -11,7 +11,7 @@ from engine.api import Generation, Loaded, LoadRequest, Watcher
 from engine.events import Emitted, Event
 from engine.remote.engine import RemoteEngine
 from engine.request import Request
-from engine.turns import Publish
+from engine.scheduler import Publish
 from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.serving import fake_runtime, served
 

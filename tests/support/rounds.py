@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from engine.decoding.context import Context
-from engine.decoding.judge import Judge
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
+from engine.decoding.verifier import Verifier
 from engine.drafting.proposers.drawing import Chain, Floors
 from engine.events import Tree
 from engine.models.base import Model
@@ -102,7 +102,7 @@ class TableRounds:
         logits = self.target.forward(ids, self.state, last=len(ids))
         if masked:
             logits = torch.where(self.allowed, logits, -torch.inf)
-        judged = Judge(self.sampler)(logits, chain, self.context)
+        judged = Verifier(self.sampler)(logits, chain, self.context)
         accepted = len(judged.acceptance.path)
         tokens = (*chain.tree.tokens[:accepted], judged.acceptance.next_token)
         text += tokens

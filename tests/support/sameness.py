@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.models.base import Model, Part, SharedModel, TappableModel, TreeModel
-from engine.models.hidden_states import NORMED, Features, entering
+from engine.models.base import Entry, HiddenStateModel, Model, SharedModel, TreeModel
+from engine.models.hidden_states import NORMED, AuxHiddenStates, entering
 from engine.models.sequence_state import SequenceState
 
 _ROOM = 512  # positions in the caches; every text here is shorter
@@ -80,10 +80,10 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
     Logits and hidden states; random trees of up to 16 rows behind ``text``, one after the other.
     Raises AssertionError.
     """
-    assert isinstance(model, TreeModel) and isinstance(model, TappableModel)
+    assert isinstance(model, TreeModel) and isinstance(model, HiddenStateModel)
     chance = random.Random(seed)
-    taps = (*entering(0, model.info.layers), NORMED)
-    cache, alone = model.new_state(_ROOM, taps), model.new_state(_ROOM, taps)
+    aux_layers = (*entering(0, model.info.layers), NORMED)
+    cache, alone = model.new_state(_ROOM, aux_layers), model.new_state(_ROOM, aux_layers)
     model.forward(text, cache, last=0)
     model.forward(text, alone, last=0)
     for _ in range(6):
@@ -112,22 +112,24 @@ def check_together(model: Model, seed: int) -> None:
 
     Raises AssertionError.
     """
-    assert isinstance(model, SharedModel) and isinstance(model, TappableModel)
+    assert isinstance(model, SharedModel) and isinstance(model, HiddenStateModel)
     chance = random.Random(seed)
-    taps = (*entering(0, model.info.layers), NORMED)
+    aux_layers = (*entering(0, model.info.layers), NORMED)
 
     def text(count: int) -> list[int]:
         return [chance.randrange(model.info.vocabulary) for _ in range(count)]
 
     lengths = [0, 1, 15, 16, 17, 63, 64, 200, *(chance.randrange(300) for _ in range(4))]
-    caches = [(model.new_state(_ROOM, taps), model.new_state(_ROOM, taps)) for _ in lengths]
+    caches = [
+        (model.new_state(_ROOM, aux_layers), model.new_state(_ROOM, aux_layers)) for _ in lengths
+    ]
     for length, both in zip(lengths, caches, strict=True):
         tokens = text(length)
         for cache in both:
             if tokens:
                 model.forward(tokens, cache, last=0)
     for _ in range(8):
-        parts, room = list[Part](), _MOST_ROWS
+        parts, room = list[Entry](), _MOST_ROWS
         chosen = chance.sample(range(len(caches)), chance.randint(2, len(caches)))
         reader = chosen.pop()
         for at in chosen:
@@ -138,11 +140,11 @@ def check_together(model: Model, seed: int) -> None:
             parents = None
             if rows > 2 and chance.random() < 0.5:
                 parents = [-1, *(chance.randrange(row) for row in range(1, rows))]
-            parts.append(Part(text(rows), caches[at][0], parents))
+            parts.append(Entry(text(rows), caches[at][0], parents))
         left = _ROOM - caches[reader][0].length - 100
         most = model.shared_rows - _MOST_ROWS if chance.random() < 0.5 else 3
         read = text(max(1, min(most, left)))
-        parts.insert(chance.randint(0, len(parts)), Part(read, caches[reader][0], final=True))
+        parts.insert(chance.randint(0, len(parts)), Entry(read, caches[reader][0], final=True))
         twins = {id(cache): alone for cache, alone in caches}
         for part, logits in zip(parts, model.forward_together(parts), strict=True):
             alone = twins[id(part.state)]
@@ -161,7 +163,7 @@ def check_together(model: Model, seed: int) -> None:
             assert torch.equal(*last), "a shared pass left something else in a cache"
 
 
-def _check_part(model: Model, part: Part, logits: torch.Tensor, alone: SequenceState) -> None:
+def _check_part(model: Model, part: Entry, logits: torch.Tensor, alone: SequenceState) -> None:
     if part.parents is not None:
         assert isinstance(model, TreeModel)
         expected = model.forward_tree(part.tokens, part.parents, alone)
@@ -180,6 +182,6 @@ def _ancestors(parents: Sequence[int], row: int) -> list[int]:
     return found[::-1]
 
 
-def _rows(features: Features | None, length: int) -> torch.Tensor:
+def _rows(features: AuxHiddenStates | None, length: int) -> torch.Tensor:
     assert features is not None
     return features.rows[:, :length]

@@ -101,12 +101,14 @@ def measure(path: Path, text: Path, reference: Path, quantization: str) -> dict[
     model = load_model(path, quantization=quantization, context=WINDOW)
     tokens, positions = window(path, text, model.info.context)
     wanted = torch.load(reference, mmap=True)
-    cache, first = model.new_state(len(tokens)), len(tokens) - positions
-    model.forward(tokens[:first], cache, last=0)
+    # A commit from before 2026-11-24, measured by --against, calls it new_cache.
+    new_state = getattr(model, "new_state", None) or model.new_cache  # type: ignore[attr-defined]
+    state, first = new_state(len(tokens)), len(tokens) - positions
+    model.forward(tokens[:first], state, last=0)
     parts = []
     for start in range(0, positions, ROWS):
         part = tokens[first + start : first + start + ROWS]
-        found = model.forward(part, cache, last=len(part)).log_softmax(-1)
+        found = model.forward(part, state, last=len(part)).log_softmax(-1)
         expected = wanted[start : start + len(part)]
         parts.append((expected.exp() * (expected - found)).sum(-1))
     each = torch.cat(parts)

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
 from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.resources import Resources
@@ -120,9 +120,11 @@ class Loop(Ours):
         for _ in self.proposer.prepare(context):
             pass
         tally = Tally()
-        launcher = HostLauncher(context, self.target, self.proposer, Judge(sampler))
+        launcher = HostLauncher(context, self.target, self.proposer, Verifier(sampler))
         setting = self.entrant.setting
-        for round in decode(context, launcher, Fixed(self.depth), Ending(limit, ()), setting):
+        for round in decode(
+            context, launcher, Fixed(self.depth), StoppingCriteria(limit, ()), setting
+        ):
             tally.add(Emitted(text="", round=round))
         found = tally.statistics()
         self.statistics = self.statistics + found

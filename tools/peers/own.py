@@ -8,13 +8,13 @@ from pathlib import Path
 from engine.bench.answering import forgetful_options
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.prefix import chunks
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.verifier import Verifier
 from engine.drafting import controllers
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
@@ -138,9 +138,9 @@ class SimulatedContender:
         )
         self.acceptance_rate: float | None = None
         """Of the last reply, as it came out."""
-        self.experience = Experience()
+        self.statistics = ControllerStatistics()
         self._known: dict[tuple[int, ...], tuple[int, ...]] = {}
-        engine.measure(lambda model: warm_up(model, self.experience.verify))
+        engine.measure(lambda model: warm_up(model, self.statistics.verify))
 
     def answer(self, prompt: Sequence[int], limit: int) -> Reply:
         key = (*prompt, limit)
@@ -173,9 +173,9 @@ class SimulatedContender:
             pass
         rounds = decode(
             context,
-            HostLauncher(context, target, self.proposer, Judge(sampler)),
-            controllers.create(speculation.control, speculation.deepest, self.experience),
-            Ending(limit, model.info.eos),
+            HostLauncher(context, target, self.proposer, Verifier(sampler)),
+            controllers.create(speculation.control, speculation.deepest, self.statistics),
+            StoppingCriteria(limit, model.info.eos),
             "simulated",
         )
         tally = Tally()

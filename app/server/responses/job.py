@@ -11,8 +11,8 @@ from typing import Any
 from app.server import metrics
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
+from app.server.responses.response_store import Json, Kept, ResponseStore
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
-from app.server.responses.shelf import Json, Kept, Shelf
 from app.server.tools import WrittenCall
 from engine.api import Loaded
 from engine.events import FinishReason, Token
@@ -27,7 +27,7 @@ class Job:
     loaded: Loaded
     items: Sequence[Item]
     conversation: tuple[Message, ...]
-    shelf: Shelf
+    responses: ResponseStore
     created: int = field(default_factory=lambda: int(time.time()))
     token: str = field(default_factory=lambda: secrets.token_hex(16))
 
@@ -139,7 +139,7 @@ class Job:
                 }
                 for at, item in enumerate(self.items)
             )
-            self.shelf.put(Kept(response, asked, (*self.conversation, reply)))
+            self.responses.put(Kept(response, asked, (*self.conversation, reply)))
         return response
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
-from app.server.responses.shelf import Json
+from app.server.responses.response_store import Json
 from app.server.schemas import checked
 from engine.errors import InvalidRequest
 

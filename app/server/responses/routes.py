@@ -15,8 +15,8 @@ from app.server.requests import Drafting, response_requests
 from app.server.responses.items import conversation_of, resolved
 from app.server.responses.job import Job
 from app.server.responses.paging import page
+from app.server.responses.response_store import Json, ResponseStore
 from app.server.responses.schemas import REFUSED_IN_RESPONSES, ResponseBody
-from app.server.responses.shelf import Json, Shelf
 from app.server.responses.stream import events, framed
 from app.server.service import Service
 from app.server.streaming import EventStream
@@ -26,22 +26,22 @@ from engine.request import Message, Request
 
 def add_routes(router: APIRouter, service: Service) -> None:
     """The routes of this dialect."""
-    shelf = Shelf()
+    responses = ResponseStore()
 
     @router.post("/v1/responses")
     async def create(http: HttpRequest) -> Response:
         body = await read(http, ResponseBody, REFUSED_IN_RESPONSES)
         before: tuple[Message, ...] = ()
         if body.previous_response_id is not None:
-            before = shelf.get(body.previous_response_id, "previous_response_id").messages
-        items = resolved(body.items, shelf.item)
+            before = responses.get(body.previous_response_id, "previous_response_id").messages
+        items = resolved(body.items, responses.item)
         conversation = conversation_of(items, before)
 
         def ask(body: ResponseBody, pair: Drafting) -> tuple[Request, ...]:
             return response_requests(body, pair, conversation)
 
         loaded, ticket = await service.admit(body, ask)
-        job = Job(body, loaded, items, conversation, shelf)
+        job = Job(body, loaded, items, conversation, responses)
         if body.stream:
             return EventStream(events(ticket, job), ticket.close, framed=framed)
         try:
@@ -54,15 +54,15 @@ def add_routes(router: APIRouter, service: Service) -> None:
     async def retrieve(name: str, stream: str = "false") -> Response:
         if stream != "false":
             raise unsupported("stream", "telling a response again as a stream")
-        return JsonReply(shelf.get(name).response)
+        return JsonReply(responses.get(name).response)
 
     @router.api_route("/v1/responses/{name}/input_items", methods=READING)
     async def input_items(name: str, http: HttpRequest) -> Response:
-        return JsonReply(page(shelf.get(name).input, http.query_params))
+        return JsonReply(page(responses.get(name).input, http.query_params))
 
     @router.delete("/v1/responses/{name}")
     async def delete(name: str) -> Response:
-        shelf.remove(name)
+        responses.remove(name)
         return JsonReply({"id": name, "object": "response", "deleted": True})
 
 

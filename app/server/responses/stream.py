@@ -11,7 +11,7 @@ from app.server.answer import Answer
 from app.server.counter import Ticket
 from app.server.errors import ApiError, translate
 from app.server.responses.job import Job
-from app.server.responses.shelf import Json
+from app.server.responses.response_store import Json
 from app.server.streaming import comment, named
 from engine.events import Emitted, Queued, Token
 from engine.tool_calls.reading import Arguments, Called, Part, Said

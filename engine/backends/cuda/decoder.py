@@ -27,7 +27,7 @@ from engine.machine.failures import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Rope
 from engine.models.base import Model, ModelInfo
-from engine.models.hidden_states import NORMED, Features, Tap
+from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.rotation import cosines
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
@@ -85,7 +85,7 @@ class CudaDecoder:
         self.norm = Norm(norm.weight, norm.epsilon)
         # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
         self.scale = float(torch.tensor(architecture.embedding_scale, dtype=DTYPE))
-        turns = self._turns()
+        turns = self._scheduler()
         self.layers = [
             layers.load(
                 architecture,
@@ -101,7 +101,7 @@ class CudaDecoder:
         )
         self._workspaces: dict[int, Workspace] = {}  # by the capacity of a cache
 
-    def _turns(self) -> dict[Rope, Tensor]:
+    def _scheduler(self) -> dict[Rope, Tensor]:
         """Cosines and sines of every rope there is, on the device."""
         ropes = {
             spec.attention.rope
@@ -115,7 +115,7 @@ class CudaDecoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> DeviceState:
+    def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> DeviceState:
         """See ``TappableModel``. Raises DeviceLost where the GPU is gone."""
         with device_errors(self.device):
             capacity = min(context, self._info.context)
@@ -127,8 +127,8 @@ class CudaDecoder:
                 device=self.device,
                 dtype=self._cached,
             )
-            features = Features(
-                taps,
+            features = AuxHiddenStates(
+                aux_layers,
                 layers=len(self.layers),
                 hidden=self.architecture.hidden,
                 context=capacity + 1,
@@ -136,7 +136,7 @@ class CudaDecoder:
                 device=self.device,
             )
             self._workspace(capacity)
-            return DeviceState(static, features if taps else None)
+            return DeviceState(static, features if aux_layers else None)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""
@@ -197,10 +197,10 @@ class CudaDecoder:
             x = x * self.scale
         for index, layer in enumerate(self.layers):
             if features is not None and places is not None:
-                features.write_at(Tap(index), places, x)
+                features.write_at(AuxLayer(index), places, x)
             x = self._block(layer, x, static.layer(index), static.length)
         if features is not None and places is not None:
-            features.write_at(Tap(len(self.layers)), places, x)
+            features.write_at(AuxLayer(len(self.layers)), places, x)
             if features.has(NORMED):
                 features.write_at(NORMED, places, normalise(x, self.norm))
         return x

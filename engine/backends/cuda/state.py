@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.machine.failures import device_errors
-from engine.models.hidden_states import Features
+from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import SequenceState
 
 
@@ -14,7 +14,7 @@ class DeviceState(SequenceState):
     ``features`` have one row more than positions: there goes what a round computes beyond the last.
     """
 
-    def __init__(self, static: StaticKVCache, features: Features | None = None) -> None:
+    def __init__(self, static: StaticKVCache, features: AuxHiddenStates | None = None) -> None:
         super().__init__(static.capacity, features)
         self.static = static
 

@@ -17,8 +17,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.backends.native.narrowed import Narrowed
 from engine.backends.native.state import NativeState
+from engine.backends.native.trimmed_head import TrimmedHead
 from engine.kernels.blocks import Weight
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
@@ -27,11 +27,11 @@ from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
 from engine.models.activations import by_rows
 from engine.models.architecture import Architecture, LayerSpec, Rope
-from engine.models.base import ModelInfo, Part
-from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
+from engine.models.base import Entry, ModelInfo
+from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.models.rotation import cosines
 from engine.models.sequence_state import SequenceState
-from engine.models.token_map import TokenMap
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
 from engine.noise import Draws
 
@@ -112,7 +112,7 @@ class NativeDecoder:
         # What the structures point to lives as long as the decoder.
         self._embedding, self._head = embedding, head
         self._layers, self._kept = layers, (norm, turns)
-        self._narrowed: Narrowed | None = None
+        self._narrowed: TrimmedHead | None = None
         self._begin(shape, parts)
 
     def _begin(self, shape: structures.Shape, parts: Sequence[structures.Layer]) -> None:
@@ -145,17 +145,19 @@ class NativeDecoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> NativeState:
+    def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> NativeState:
         """See ``TappableModel``."""
-        features = Features(
-            taps,
+        features = AuxHiddenStates(
+            aux_layers,
             layers=len(self.architecture.layers),
             hidden=self.architecture.hidden,
             context=context,
             dtype=self._cached,
             device=torch.device("cpu"),
         )
-        return NativeState(self.architecture, context, self._cached, features if taps else None)
+        return NativeState(
+            self.architecture, context, self._cached, features if aux_layers else None
+        )
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:
@@ -187,7 +189,12 @@ class NativeDecoder:
         return self._capped(logits)
 
     def forward_among(
-        self, tokens: Sequence[int], state: SequenceState, among: TokenMap, *, final: bool = True
+        self,
+        tokens: Sequence[int],
+        state: SequenceState,
+        among: TrimmedVocabulary,
+        *,
+        final: bool = True,
     ) -> Tensor:
         """See ``WritingModel``."""
         assert isinstance(state, NativeState)
@@ -203,7 +210,7 @@ class NativeDecoder:
     ) -> Tensor:
         """See ``TreeModel``."""
         assert len(tokens) <= native.ROWS
-        (logits,) = self.forward_together([Part(tokens, state, parents)])
+        (logits,) = self.forward_together([Entry(tokens, state, parents)])
         return logits
 
     @property
@@ -211,7 +218,7 @@ class NativeDecoder:
         """See ``SharedModel``."""
         return native.MOST_ROWS
 
-    def forward_together(self, parts: Sequence[Part]) -> list[Tensor]:
+    def forward_together(self, parts: Sequence[Entry]) -> list[Tensor]:
         """See ``SharedModel``."""
         assert sum(len(part.tokens) for part in parts) <= native.MOST_ROWS
         order = sorted(range(len(parts)), key=lambda at: not parts[at].final)  # those come last
@@ -250,7 +257,7 @@ class NativeDecoder:
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
-        among: TokenMap | None = None,
+        among: TrimmedVocabulary | None = None,
         *,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
@@ -277,10 +284,10 @@ class NativeDecoder:
         state.append(count - 1, final=False)
         return chosen[:count], likely[:count]
 
-    def _narrowed_to(self, among: TokenMap) -> Narrowed:
+    def _narrowed_to(self, among: TrimmedVocabulary) -> TrimmedHead:
         """The one of the last call, as long as a text adds no token to it."""
         if self._narrowed is None or self._narrowed.among is not among:
-            self._narrowed = Narrowed(among, self.architecture.vocabulary)
+            self._narrowed = TrimmedHead(among, self.architecture.vocabulary)
         return self._narrowed
 
     def _step(

@@ -1,4 +1,4 @@
-"""The compiled step's state: keys, values and tapped hidden states of one sequence."""
+"""The compiled step's state: keys, values and aux hidden states of one sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.machine.zeros import zeros
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Features, Tap
+from engine.models.hidden_states import AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
 
 
@@ -26,7 +26,7 @@ class NativeState(SequenceState):
         architecture: Architecture,
         context: int,
         dtype: torch.dtype,
-        features: Features | None = None,
+        features: AuxHiddenStates | None = None,
     ) -> None:
         super().__init__(context, features)
         groups = -(-context // native.LANES) + 1
@@ -34,13 +34,17 @@ class NativeState(SequenceState):
         self.keys = zeros((*outer, groups, architecture.head_dim, native.LANES), dtype)
         self.values = zeros((*outer, groups * native.LANES, architecture.head_dim), dtype)
         self._tree: Sequence[int] | None = None  # parents of the pending rows
-        taps = [] if features is None else [_tap(features, tap) for tap in features.taps]
-        self.taps = (structures.Tap * len(taps))(*taps)
+        aux_layers = (
+            []
+            if features is None
+            else [_aux_layer(features, aux_layer) for aux_layer in features.aux_layers]
+        )
+        self.aux_layers = (structures.Tap * len(aux_layers))(*aux_layers)
         self.view = structures.Cache(
             self.keys.data_ptr(),
             self.values.data_ptr(),
-            self.taps,
-            len(taps),
+            self.aux_layers,
+            len(aux_layers),
             dtype == torch.bfloat16,
             groups * native.LANES,
         )
@@ -84,5 +88,7 @@ class NativeState(SequenceState):
         return length
 
 
-def _tap(features: Features, tap: Tap) -> structures.Tap:
-    return structures.Tap(features.at(tap).data_ptr(), -1 if tap.layer is None else tap.layer)
+def _aux_layer(features: AuxHiddenStates, aux_layer: AuxLayer) -> structures.Tap:
+    return structures.Tap(
+        features.at(aux_layer).data_ptr(), -1 if aux_layer.layer is None else aux_layer.layer
+    )

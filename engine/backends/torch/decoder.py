@@ -18,7 +18,7 @@ from engine.kernels.formats import FORMATS
 from engine.models.activations import ACTIVATIONS, activation, by_rows
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
 from engine.models.base import ModelInfo
-from engine.models.hidden_states import NORMED, Features, Tap
+from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.rotation import rotations
 from engine.models.sequence_state import KVCache, SequenceState
 from engine.models.weights import (
@@ -115,10 +115,10 @@ class Decoder:
     def info(self) -> ModelInfo:
         return self._info
 
-    def new_state(self, context: int, taps: Sequence[Tap] = ()) -> TorchState:
+    def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:
         """See ``TappableModel``."""
-        features = Features(
-            taps,
+        features = AuxHiddenStates(
+            aux_layers,
             layers=len(self.layers),
             hidden=self.architecture.hidden,
             context=context,
@@ -126,7 +126,7 @@ class Decoder:
             device=self.device,
         )
         return TorchState(
-            self.architecture, context, self.dtype, self.device, features if taps else None
+            self.architecture, context, self.dtype, self.device, features if aux_layers else None
         )
 
     @torch.inference_mode()
@@ -171,7 +171,7 @@ class Decoder:
             x = x * self.scale
         for index, (kind, layer) in enumerate(self.layers):
             if features is not None:
-                features.write(Tap(index), start, x)
+                features.write(AuxLayer(index), start, x)
             mixed = self._mix(index, layer, layer.mixer_norm(x), state, inputs[kind], final)
             if layer.mixer_after is not None:
                 mixed = layer.mixer_after(mixed)
@@ -182,7 +182,7 @@ class Decoder:
                 mixed = layer.mlp_after(mixed)
             x = x + mixed
         if features is not None:
-            features.write(Tap(len(self.layers)), start, x)
+            features.write(AuxLayer(len(self.layers)), start, x)
             if features.has(NORMED):
                 features.write(NORMED, start, self.norm(x))
         return x

@@ -8,7 +8,7 @@ import torch
 
 from engine.backends.torch.gated_delta import DeltaState, Memory
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet
-from engine.models.hidden_states import Features
+from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import KVCache
 
 CHECKPOINT_BYTES = 256 << 20
@@ -28,7 +28,7 @@ class TorchState(KVCache):
         context: int,
         dtype: torch.dtype,
         device: torch.device,
-        features: Features | None,
+        features: AuxHiddenStates | None,
     ) -> None:
         mixers = [spec.mixer for spec in architecture.layers]
         attending = [at for at, mixer in enumerate(mixers) if isinstance(mixer, Attention)]

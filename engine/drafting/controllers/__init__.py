@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from engine.decoding.controller import Controller
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics
 
 _REGISTRY = {
     "auto": "engine.drafting.controllers.auto:Auto",
@@ -20,9 +20,9 @@ def names() -> tuple[str, ...]:
     return tuple(_REGISTRY)
 
 
-def create(name: str, depth: int, experience: Experience) -> Controller:
+def create(name: str, depth: int, statistics: ControllerStatistics) -> Controller:
     """A controller for one request that drafts ``depth`` tokens a round at most."""
     module, _, attribute = _REGISTRY[name].partition(":")
     kind: Any = getattr(import_module(module), attribute)
-    controller: Controller = kind(depth, experience)
+    controller: Controller = kind(depth, statistics)
     return controller

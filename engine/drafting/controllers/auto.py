@@ -26,7 +26,7 @@ from math import ceil
 from time import perf_counter
 
 from engine.decoding.controller import budget_to
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.events import Budget, Decision, Round
 from engine.request import MAX_DEPTH
 
@@ -36,12 +36,12 @@ nothing changes, or noise would turn it on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _TRY = 2
 """Tokens of a try while drafting is paused, at most; and of a text's first draft, at least."""
-_NEXT = 0.8
+NEXT = 0.8
 """How often the token behind a likely one stands: a draft goes on where both are worth the next one's
 cost. Found by replaying recorded drafts of a real pair and of Pip (docs/log); 0.67 to 1 differ little."""
 _FEW = 8
 """The depth up to which the cost of one more token is taken: rows behind it are dearer and rare."""
-_LIKELIEST = 0.9
+LIKELIEST = 0.9
 """No draft has to be likelier than this to go on."""
 _DECIDE_EVERY, _DECIDE_EVERY_WITH_FLOOR = 3, 8
 """Rounds after which it is decided anew, if nothing happened that asks for it at once; and where drafts
@@ -61,13 +61,16 @@ _FORGET_PAUSE_AFTER = 16
 
 
 class Auto:
-    """Learns into ``experience``, which outlives it."""
+    """Learns into ``statistics``, which outlives it."""
 
     def __init__(
-        self, depth: int, experience: Experience, clock: Callable[[], float] = perf_counter
+        self,
+        depth: int,
+        statistics: ControllerStatistics,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.deepest = depth
-        self.experience = experience
+        self.statistics = statistics
         self._clock, self._ended = clock, 0.0  # when the last round ended; 0: there was none
         self._paused = False
         self._pause = _FIRST_WAIT  # rounds between two tries
@@ -84,24 +87,24 @@ class Auto:
         self._rounds = 0
         # How far this text let drafts stand as a whole, and as far again; at first the tokens that a
         # round brings where they usually stand.
-        self._reach = min(max(_TRY, ceil(1 / (1.01 - experience.drafter.usual))), MAX_DEPTH)
+        self._reach = min(max(_TRY, ceil(1 / (1.01 - statistics.drafter.usual))), MAX_DEPTH)
         # The last budget's, while no round brought anything new: deciding costs time too.
         self._depth: int | None = None
         self._floors = (0.0, 0.0)  # see ``Budget``
         self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
-        experience.drafter.begin()
+        statistics.drafter.begin()
 
     def budget(self) -> Budget:
         if self._ended:
-            self.experience.between.learn(0, self._clock() - self._ended)
-        if not self.experience.verify.known or not self.deepest:
+            self.statistics.between.learn(0, self._clock() - self._ended)
+        if not self.statistics.verify.known or not self.deepest:
             return Budget(0, 0)  # what a plain round takes is what all others are compared with
         if self._paused and self._wait > 0 and not self._tried:
             return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
         if self._depth is not None:
             return budget_to(self._depth, None, *self._floors)
         self._learn_costs()
-        speeds = self._speeds(self.experience.drafter.stands())
+        speeds = self._speeds(self.statistics.drafter.stands())
         best = max(range(len(speeds)), key=speeds.__getitem__)
         self._promised = speeds[best]
         if speeds[best] <= self._gain_needed * speeds[0]:
@@ -125,7 +128,7 @@ class Auto:
         if self._paused or self._rounds < _COSTS_AFTER or self._rounds % _TIMES_EVERY == 0:
             self._learn_times(round)
         if asked:
-            self.experience.drafter.learn(round, self._idle)
+            self.statistics.drafter.learn(round, self._idle)
             self._idle = 0
         else:
             self._idle += 1
@@ -157,11 +160,11 @@ class Auto:
 
         0 before any round has shown what verifying takes.
         """
-        if not self.experience.verify.known:
+        if not self.statistics.verify.known:
             return 0.0
         if not self._promised:
             self._learn_costs()
-            self._promised = max(self._speeds(self.experience.drafter.stands()))
+            self._promised = max(self._speeds(self.statistics.drafter.stands()))
         return self._promised
 
     def costs(self) -> list[float]:
@@ -175,7 +178,7 @@ class Auto:
 
     def doubt(self) -> None:
         """What was seen of late counts less, and what rounds take may have changed."""
-        self.experience.drafter.doubt()
+        self.statistics.drafter.doubt()
         self.look_again()
 
     def sit_out(self) -> None:
@@ -214,26 +217,26 @@ class Auto:
             self._wait = self._pause
 
     def _learn_times(self, round: Round) -> None:
-        experience, timing, drafted = self.experience, round.timing, round.tree.depth
+        statistics, timing, drafted = self.statistics, round.timing, round.tree.depth
         # Sampling and judging belong to verifying: they too grow with the rows.
-        steps = [(experience.verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
+        steps = [(statistics.verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
         # After plain rounds a draft model first reads what it missed, once.
-        drafts = experience.drafter.drafts
+        drafts = statistics.drafter.drafts
         if round.budget.depth and self._warm:
             steps.append((drafts, drafted, timing.draft_s))
             if not drafts.known:
                 self.look_again()  # until then drafts seem to cost nothing
-        experience.pace.observe(steps)
+        statistics.pace.observe(steps)
 
     def _learn_costs(self) -> None:
         """What a round takes at the machine's usual pace; it changes slowly, so not in every round."""
         if not self._takes:
-            between = self.experience.between(0)
-            verify = self.experience.verify.table(1 + MAX_DEPTH)
-            drafter = self.experience.drafter
+            between = self.statistics.between(0)
+            verify = self.statistics.verify.table(1 + MAX_DEPTH)
+            drafter = self.statistics.drafter
             drafts = drafter.drafts.table(self.deepest)
             # At the usual pace, as the times are. While drafting pauses, only verifying tells of waits.
-            pace, waits = self.experience.pace.value, self.experience.verify.waits.mean
+            pace, waits = self.statistics.pace.value, self.statistics.verify.waits.mean
             always = between + waits / pace
             draft_waits = min(drafter.drafts.waits.mean, waits) / pace
             self._plain = verify[1] + always
@@ -253,8 +256,8 @@ class Auto:
 
     def _plain_round(self) -> float:
         """Seconds of a round that drafts nothing, at the machine's pace just now, waits included."""
-        verify = self.experience.verify
-        return verify(1) * self.experience.pace.value + verify.waits.mean
+        verify = self.statistics.verify
+        return verify(1) * self.statistics.pace.value + verify.waits.mean
 
     def _worthwhile(self) -> tuple[float, float]:
         """How likely a proposer must say that a whole draft is: to be worth one more token, drafted and
@@ -263,11 +266,11 @@ class Auto:
         In the time which these take the usual rate would bring as many tokens as they must be likely to
         bring themselves.
         """
-        drafter = self.experience.drafter
+        drafter = self.statistics.drafter
         if not (drafter.stops_early and drafter.calibration.known) or self.deepest < 2:
             return 0.0, 0.0
-        chances = (self._promised * each for each in (self._token / _NEXT, self._row))
-        floor, row_floor = (drafter.calibration.said_of(min(one, _LIKELIEST)) for one in chances)
+        chances = (self._promised * each for each in (self._token / NEXT, self._row))
+        floor, row_floor = (drafter.calibration.said_of(min(one, LIKELIEST)) for one in chances)
         return floor, row_floor
 
     def _speeds(self, stands: Iterable[float]) -> list[float]:
@@ -275,7 +278,7 @@ class Auto:
         speeds, best = [1 / self._plain], 0.0
         tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
         takes = self._takes[0]
-        goes_on = self.experience.drafter.goes_on()
+        goes_on = self.statistics.drafter.goes_on()
         for now, on, stand in zip(self._takes[1:], goes_on, stands, strict=False):
             stopped += reached * (1 - on) * takes  # drafts that end before this token
             reached *= on

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from engine.decoding.controller import budget_to
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.events import Budget, Round
 
 
 class Fixed:
     """Drafts as far as it may, whatever comes of it."""
 
-    def __init__(self, depth: int, experience: Experience | None = None) -> None:
+    def __init__(self, depth: int, statistics: ControllerStatistics | None = None) -> None:
         self._budget = budget_to(depth)
 
     def budget(self) -> Budget:
@@ -26,5 +26,5 @@ class Fixed:
 class Off(Fixed):
     """Plain decoding, with the proposer looking on."""
 
-    def __init__(self, depth: int = 0, experience: Experience | None = None) -> None:
+    def __init__(self, depth: int = 0, statistics: ControllerStatistics | None = None) -> None:
         super().__init__(0)

@@ -7,9 +7,9 @@ from engine.decoding.proposer import ChoosingProposer, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting import controllers
 from engine.drafting.controllers.auto import Auto
+from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.choice import Choice
-from engine.drafting.controllers.experience import Drafter, Experience
-from engine.drafting.controllers.together import Beside, Together
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.request import AcceptanceRule, Control, Speculation
 
 
@@ -18,8 +18,8 @@ class Learning:
 
     def __init__(self, *, stops_early: bool = True) -> None:
         """``stops_early``: whether drafts may (see ``Budget.floor``): in captured rounds they cannot."""
-        self.experience = Experience()
-        self.together = Together(self.experience)
+        self.statistics = ControllerStatistics()
+        self.batch = BatchController(self.statistics)
         self.stops_early = stops_early
         self._drafters: dict[tuple[str, AcceptanceRule], Drafter] = {}
 
@@ -33,19 +33,19 @@ class Learning:
             if autos:
                 members = dict(zip(proposer.members, autos, strict=True))
                 return Choice(members, (proposer.recalls_as, recall))
-        experience = self._of(wanted.proposer, sampler)
-        return controllers.create(wanted.control, wanted.deepest, experience)
+        statistics = self._of(wanted.proposer, sampler)
+        return controllers.create(wanted.control, wanted.deepest, statistics)
 
-    def beside(self, wanted: Speculation, proposer: Proposer, sampler: Sampler) -> Beside:
+    def beside(self, wanted: Speculation, proposer: Proposer, sampler: Sampler) -> BatchMember:
         """As ``controller``, for a request beside which others may run.
 
         One that may learn nothing from others drafts nothing beside them: what it draws may be what they
         drew, and how far it drafts would follow from how theirs stood.
         """
-        return Beside(
+        return BatchMember(
             self.controller(wanted, proposer, sampler),
             self._of(wanted.proposer, sampler),
-            self.together,
+            self.batch,
             wanted.deepest,
             measures=wanted.control is Control.AUTO,
             may_draft=sampler.may_recall,
@@ -57,8 +57,8 @@ class Learning:
         stops_early = self.stops_early and not rule.weighs_q
         return self._drafters.setdefault((proposer, rule), Drafter(stops_early=stops_early))
 
-    def _of(self, proposer: str, sampler: Sampler) -> Experience:
+    def _of(self, proposer: str, sampler: Sampler) -> ControllerStatistics:
         drafter = self.drafter(proposer, sampler.rule)
         if not sampler.may_recall:
             drafter = Drafter(drafter.drafts, stops_early=drafter.stops_early)
-        return self.experience.of(drafter)
+        return self.statistics.of(drafter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.drafting.cross_vocabulary.lexicon import Lexicon, read_lexicon
+from engine.drafting.cross_vocabulary.token_table import TokenTable, read_lexicon
 
 _ENOUGH = 0.5
 
@@ -46,8 +46,8 @@ class VocabularyMap:
     empty where no text is shared. ``target_rows``: for how many ids the target has logits.
     """
 
-    target: Lexicon
-    draft: Lexicon
+    target: TokenTable
+    draft: TokenTable
     target_ids: tuple[int, ...]
     draft_ids: tuple[int, ...]
     target_rows: int
@@ -55,7 +55,7 @@ class VocabularyMap:
 
 
 def map_vocabularies(
-    target: Lexicon, draft: Lexicon, *, target_rows: int, draft_rows: int
+    target: TokenTable, draft: TokenTable, *, target_rows: int, draft_rows: int
 ) -> VocabularyMap:
     """Matches tokens by what they spell; ``rows`` are the ids that each model has logits for."""
     pairs = {
@@ -76,7 +76,9 @@ def map_vocabularies(
     )
 
 
-def _controls(target: Lexicon, draft: Lexicon, target_rows: int, draft_rows: int) -> dict[int, int]:
+def _controls(
+    target: TokenTable, draft: TokenTable, target_rows: int, draft_rows: int
+) -> dict[int, int]:
     """Control tokens of one name, and the ends of a text whatever their names."""
     named = {name: number for number, name in draft.control.items() if number < draft_rows}
     pairs = {
@@ -102,5 +104,5 @@ def read_map(target: Path, draft: Path, *, target_rows: int, draft_rows: int) ->
     )
 
 
-def _tokens(lexicon: Lexicon, rows: int) -> int:
-    return sum(number < rows for number in (*lexicon.spelled, *lexicon.control))
+def _tokens(table: TokenTable, rows: int) -> int:
+    return sum(number < rows for number in (*table.spelled, *table.control))

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol, Self
 from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair
-from engine.models.hidden_states import Tap
+from engine.models.hidden_states import AuxLayer
 
 
 class TargetShape(Protocol):
@@ -31,13 +31,13 @@ class TargetShape(Protocol):
 class HeadPlan:
     """A head that fits its target, before its weights are read.
 
-    ``taps`` are the hidden states it reads. ``layers``, ``kv_heads`` and ``head_dim`` size a KV cache
-    of its own, 0 without one. ``shape`` is what the kind found out and needs again in ``load``.
+    ``aux_layers`` are the hidden states it reads. ``layers``, ``kv_heads`` and ``head_dim`` size a KV
+    cache of its own, 0 without one. ``shape`` is what the kind found out and needs again in ``load``.
     """
 
     kind: str
     stored: Stored
-    taps: tuple[Tap, ...]
+    aux_layers: tuple[AuxLayer, ...]
     parameters: int
     layers: int = 0
     kv_heads: int = 0
@@ -61,7 +61,7 @@ class Head(Protocol):
     """Its name in the registry, which is also that of the proposer that drafts with it."""
 
     @property
-    def taps(self) -> tuple[Tap, ...]: ...
+    def aux_layers(self) -> tuple[AuxLayer, ...]: ...
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:

@@ -41,7 +41,7 @@ from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Number, Rows, Tokens
 from engine.models.activations import activation
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Tap, joined
+from engine.models.hidden_states import AuxLayer, joined
 from engine.models.rotation import side_by_side
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer, make_norm
 
@@ -77,7 +77,7 @@ class BlockHead:
     kind: ClassVar[str] = "block"
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return joined(self.shape.read)
 
     @classmethod
@@ -128,7 +128,9 @@ class BlockHead:
 
     def read(self, ops: Operations, memory: Memory, rows: Rows) -> None:
         """Keeps keys and values of the text's tokens at ``rows``, which the target has read."""
-        x = ops.product(self.fc, ops.join(*(ops.features(tap, rows) for tap in self.shape.read)))
+        x = ops.product(
+            self.fc, ops.join(*(ops.features(aux_layer, rows) for aux_layer in self.shape.read))
+        )
         made = ops.product(self.context, norm(ops, self.hidden_norm, x))
         ops.remember(made, memory, self.key_norms, self.shape.architecture.epsilon, rows)
 

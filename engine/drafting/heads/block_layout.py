@@ -19,7 +19,7 @@ from engine.drafting.heads.layers import read_layers
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair, ModelError
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.weights import layer_shapes
 
 MARKOV = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight"
@@ -31,13 +31,13 @@ class BlockShape:
     """What a block drafter computes.
 
     ``block`` rows go through it at once; row ``first`` is the first that names a token. ``mask`` is
-    the token that stands where none is known yet. ``read`` are the taps in the order ``fc`` takes
+    the token that stands where none is known yet. ``read`` are the aux layers in the order ``fc`` takes
     them. ``rank`` is the Markov head's, 0 without one. ``confidence`` is how many numbers the
     confidence head takes, 0 without one.
     """
 
     architecture: Architecture
-    read: tuple[Tap, ...]
+    read: tuple[AuxLayer, ...]
     block: int
     first: int
     mask: int
@@ -55,7 +55,7 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     flat = replace(stored, config={**stored.config, **(stored.config.get("dflash_config") or {})})
     config = flat.config
     _refuse_others(flat)
-    read = _taps(flat, target)
+    read = _aux_layers(flat, target)
     hidden, joint = flat.matrix("fc.weight")
     if joint != len(read) * hidden:
         raise ModelError(
@@ -159,7 +159,7 @@ def _refuse_others(stored: Stored) -> None:
             )
 
 
-def _taps(stored: Stored, target: TargetShape) -> tuple[Tap, ...]:
+def _aux_layers(stored: Stored, target: TargetShape) -> tuple[AuxLayer, ...]:
     """Layers are named by what leaves them, -1 is the embedding.
 
     z-lab's code takes transformers' ``hidden_states``, whose last is behind the final norm.
@@ -176,7 +176,7 @@ def _taps(stored: Stored, target: TargetShape) -> tuple[Tap, ...]:
             f"{', '.join(map(str, layers))}, {target.path.name} has {target.layers}. Choose a head "
             f"that was trained for {target.path.name}."
         )
-    return tuple(NORMED if layer + 1 == target.layers else Tap(layer + 1) for layer in layers)
+    return tuple(NORMED if layer + 1 == target.layers else AuxLayer(layer + 1) for layer in layers)
 
 
 def _mask(stored: Stored, vocabulary: int) -> int:

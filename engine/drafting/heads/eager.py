@@ -15,7 +15,7 @@ from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Number, Rows, Tokens
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Backbone, Tap
+from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
 from engine.noise import Draws
 from engine.request import MAX_ROWS
@@ -70,9 +70,9 @@ class Eager(EagerArithmetic):
     def __init__(self, target: Backbone) -> None:
         self._target = target
 
-    def features(self, tap: Tap, rows: Rows) -> Tensor:
+    def features(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         start = rows.start.value + rows.offset
-        return self._target.features(tap, start, start + rows.count.value)
+        return self._target.features(aux_layer, start, start + rows.count.value)
 
     def pick(self, x: Tensor, number: Number) -> Tensor:
         return x[number.value : number.value + 1]

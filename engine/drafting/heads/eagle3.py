@@ -35,7 +35,7 @@ from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Number, Rows, Tokens
 from engine.models.activations import activation
-from engine.models.hidden_states import Tap, joined
+from engine.models.hidden_states import AuxLayer, joined
 from engine.models.weights import Layer, RmsNorm, load_layer, make_norm
 from engine.request import MAX_DEPTH
 
@@ -61,7 +61,7 @@ class Eagle3Head:
     kind: ClassVar[str] = "eagle3"
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return joined(self.shape.read)
 
     @classmethod
@@ -102,7 +102,7 @@ class Eagle3Head:
 
         ``behind`` are the tokens one further on each. Writes the rows' keys and values.
         """
-        states = ops.join(*(ops.features(tap, rows) for tap in self.shape.read))
+        states = ops.join(*(ops.features(aux_layer, rows) for aux_layer in self.shape.read))
         if self.fc_norm is not None:
             states = norm(ops, self.fc_norm, states)
         return self._layer(ops, memory, behind, 0, ops.product(self.fc, states), rows)

@@ -16,7 +16,7 @@ from engine.drafting.heads.layers import read_layers
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair, ModelError
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Tap, entering
+from engine.models.hidden_states import AuxLayer, entering
 from engine.models.weights import layer_shapes
 
 EMBEDDING, HEAD, FC_NORM = "embed_tokens.weight", "lm_head.weight", "input_norm.weight"
@@ -29,12 +29,12 @@ _ATTENTION, _CONTEXT = 32, 2048
 class Eagle3HeadShape:
     """What config.json and the tensors' shapes say.
 
-    ``read`` are the taps as ``fc`` takes them. ``architecture.vocabulary`` counts the draft's tokens.
+    ``read`` are the aux layers as ``fc`` takes them. ``architecture.vocabulary`` counts draft tokens.
     """
 
     architecture: Architecture
     prefix: str
-    read: tuple[Tap, ...]
+    read: tuple[AuxLayer, ...]
     vocabulary: int  # of the target
     norm_before_residual: bool
     norm_before_fc: bool
@@ -48,7 +48,7 @@ def read_shape(stored: Stored, target: TargetShape) -> Eagle3HeadShape:
     inner = replace(stored, config=nested if isinstance(nested, Mapping) else config)
     _refuse_others(stored)
     prefix = "midlayer." if "midlayer.hidden_norm.weight" in stored.shapes else "layers.0."
-    read = _taps(config, target)
+    read = _aux_layers(config, target)
     hidden, joint = stored.matrix("fc.weight")
     if joint % len(read):
         raise ModelError(
@@ -97,7 +97,7 @@ def _refuse_others(stored: Stored) -> None:
             )
 
 
-def _taps(config: Mapping[str, Any], target: TargetShape) -> tuple[Tap, ...]:
+def _aux_layers(config: Mapping[str, Any], target: TargetShape) -> tuple[AuxLayer, ...]:
     """vLLM's numbers where they stand in config.json itself, SGLang's in its ``eagle_config``."""
     key = "eagle_aux_hidden_state_layer_ids"
     eagle = config.get("eagle_config") or {}
@@ -105,9 +105,9 @@ def _taps(config: Mapping[str, Any], target: TargetShape) -> tuple[Tap, ...]:
     return entering(*(layers or (2, target.layers // 2, target.layers - 3)))
 
 
-def _check_taps(stored: Stored, read: Sequence[Tap], target: TargetShape) -> None:
+def _check_taps(stored: Stored, read: Sequence[AuxLayer], target: TargetShape) -> None:
     """Raises IncompatiblePair where the target has no such layer."""
-    layers = [tap.layer for tap in read]
+    layers = [aux_layer.layer for aux_layer in read]
     if not all(isinstance(layer, int) and 0 <= layer <= target.layers for layer in layers):
         raise IncompatiblePair(
             f"The head {stored.folder.name} was made for another target: it reads what enters layers "

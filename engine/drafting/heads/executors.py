@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from engine.drafting.heads.eager import Eager
 from engine.drafting.heads.operations import Operations
-from engine.drafting.heads.recorded import Recorded
+from engine.drafting.heads.traced import TracedOperations
 from engine.kernels.native.program import Unsupported
 from engine.models.hidden_states import Backbone
 
@@ -23,7 +23,7 @@ def executed(make: Callable[[Operations], T], target: Backbone) -> T:
     The compiled step does not where there is none, and not every width, weight, target and device.
     """
     try:
-        return make(Recorded(target))
+        return make(TracedOperations(target))
     except Unsupported as reason:
         log.debug("A head drafts in torch: %s", reason)
         return make(Eager(target))

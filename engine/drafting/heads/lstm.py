@@ -42,7 +42,7 @@ from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Tokens
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 
 GATES = ("forget", "input", "output", "cell")
 """In the order in which ``projs`` has them."""
@@ -85,7 +85,7 @@ class LstmHead:
     kind: ClassVar[str] = "lstm"
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return (NORMED,)
 
     @classmethod

@@ -23,7 +23,7 @@ from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Tokens
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class MedusaHead:
     kind: ClassVar[str] = "medusa"
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return (NORMED,)
 
     @property

@@ -30,7 +30,7 @@ from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Tokens
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 
 EPSILON = 1e-6
 
@@ -104,7 +104,7 @@ class MlpHead:
     kind: ClassVar[str] = "mlp"
 
     @property
-    def taps(self) -> tuple[Tap, ...]:
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
         return (NORMED,)
 
     @property

@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.kernels.cpu.linear import Linear
 from engine.kernels.native.program import Number, Rows, Tokens
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Tap
+from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws
 
 R = TypeVar("R")
@@ -111,7 +111,7 @@ class Operations(Arithmetic, Protocol):
     chunk: int
     """Rows of a text that are best read at once."""
 
-    def features(self, tap: Tap, rows: Rows) -> Tensor:
+    def features(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         """The target's hidden states of the tokens at ``rows``."""
 
     def pick(self, x: Tensor, number: Number) -> Tensor:

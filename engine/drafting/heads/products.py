@@ -16,7 +16,7 @@ from engine.kernels.blocks import Stacked, widen
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 
 CACHED = 2_000_000
 """Weights of a matrix that a processor's caches keep from one step to the next. Larger ones come from
@@ -32,7 +32,7 @@ class Products:
     library: Library | None = None
 
     @classmethod
-    def choose(cls, dtype: str, place: Place) -> Products:
+    def choose(cls, dtype: str, place: Device) -> Products:
         """What suits ``place`` beside a target that computes in ``dtype``: fp32 or bf16."""
         device = place.device
         library = native.ready(place.threads) if device.type == "cpu" and place.native else None

@@ -86,7 +86,7 @@ class Attention:
     epsilon: float
 
 
-class Recorder:
+class ProgramTracer:
     """Records operations on float32 rows (rows, width).
 
     What an operation returns are the rows that a run will write, or columns or some rows of such. No
@@ -320,7 +320,7 @@ class Recorder:
 class Program:
     """What was recorded, ready to run. For one caller at a time."""
 
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, recorder: ProgramTracer) -> None:
         library = recorder.library
         if library is None:
             raise Unsupported("nothing is multiplied")

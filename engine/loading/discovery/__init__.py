@@ -5,7 +5,7 @@ One file for each program. Nothing is fetched, moved or written.
 
 from engine.loading.discovery.beside import has_room, with_best_draft
 from engine.loading.discovery.found import FoundModel, examine
-from engine.loading.discovery.listing import Listed, Place, is_pseudo, models_under
+from engine.loading.discovery.listing import Listed, ModelStore, is_pseudo, models_under
 from engine.loading.discovery.scan import PLACES, BackgroundScan, drafts_among, scan
 from engine.loading.discovery.system import System
 
@@ -14,7 +14,7 @@ __all__ = [
     "BackgroundScan",
     "FoundModel",
     "Listed",
-    "Place",
+    "ModelStore",
     "System",
     "drafts_among",
     "examine",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.loading.discovery.listing import Listed, Place, models_under
+from engine.loading.discovery.listing import Listed, ModelStore, models_under
 from engine.loading.discovery.system import System
 
 _PREFIX = "models--"
@@ -50,4 +50,4 @@ def _newest(repository: Path) -> Path | None:
     return max(found, key=lambda one: one.stat().st_mtime, default=None)
 
 
-HUGGING_FACE = Place("Hugging Face", folders, models)
+HUGGING_FACE = ModelStore("Hugging Face", folders, models)

@@ -28,7 +28,7 @@ class Listed:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ModelStore:
     """A program that keeps models on the disk. ``folders`` are all that it may use, there or not;
     ``models`` lists one of them, and never raises for what is broken in it."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.loading.discovery.listing import Place, models_under
+from engine.loading.discovery.listing import ModelStore, models_under
 from engine.loading.discovery.system import System
 
 
@@ -16,4 +16,4 @@ def folders(system: System) -> tuple[Path, ...]:
     return (system.folder_named_by("LLAMA_CACHE") or system.caches / "llama.cpp",)
 
 
-LLAMA_CPP = Place("llama.cpp", folders, models_under)
+LLAMA_CPP = ModelStore("llama.cpp", folders, models_under)

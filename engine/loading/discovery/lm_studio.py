@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from engine.files import read_json
-from engine.loading.discovery.listing import Listed, Place, models_under
+from engine.loading.discovery.listing import Listed, ModelStore, models_under
 from engine.loading.discovery.system import System
 
 _HOME = ".lmstudio"
@@ -45,4 +45,4 @@ def _downloads_folder(file: Path) -> Path | None:
     return Path(found) if isinstance(found, str) and found else None
 
 
-LM_STUDIO = Place("LM Studio", folders, models)
+LM_STUDIO = ModelStore("LM Studio", folders, models)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.files import read_json
-from engine.loading.discovery.listing import Listed, Place
+from engine.loading.discovery.listing import Listed, ModelStore
 from engine.loading.discovery.system import MACOS, WINDOWS, System
 
 _REGISTRY, _OFFICIAL = "registry.ollama.ai", "library"
@@ -75,4 +75,4 @@ def _blob(folder: Path, layer: Mapping[str, Any]) -> Path:
     return folder / "blobs" / f"{kind}-{value}"
 
 
-OLLAMA = Place("Ollama", folders, models)
+OLLAMA = ModelStore("Ollama", folders, models)

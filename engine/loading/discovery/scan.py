@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.loading.discovery.found import FoundModel, bytes_of, examine
 from engine.loading.discovery.hugging_face import HUGGING_FACE
-from engine.loading.discovery.listing import Listed, Place, models_under
+from engine.loading.discovery.listing import Listed, ModelStore, models_under
 from engine.loading.discovery.llama_cpp import LLAMA_CPP
 from engine.loading.discovery.lm_studio import LM_STUDIO
 from engine.loading.discovery.ollama import OLLAMA
@@ -18,7 +18,7 @@ from engine.loading.drafts import DraftChoice, judge_draft, preference
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.gguf.description import name_of
 
-PLACES: tuple[Place, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
+PLACES: tuple[ModelStore, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
 
 
 def scan(

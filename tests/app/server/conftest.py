@@ -104,7 +104,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Se
     running: list[tuple[uvicorn.Server, threading.Thread, Runtime]] = []
     recorder = Recorder()
     patch = pytest.MonkeyPatch()
-    patch.setattr("engine.turns.Generation", recorder.kind())
+    patch.setattr("engine.scheduler.Generation", recorder.kind())
 
     def starting(
         target: Path | None = None,

@@ -10,7 +10,7 @@ import pytest
 
 from app.ui.resolver import SAID, Pair, keeping, kept_for, resolve
 from app.ui.settings import Settings
-from engine.api import Withheld
+from engine.api import Unavailable
 from engine.request import Control, Speculation
 from tests.support.fake_engine import CAPABILITIES
 
@@ -22,7 +22,7 @@ ALONE = Pair(
         CAPABILITIES,
         proposers=tuple(each for each in CAPABILITIES.proposers if each.name != "draft"),
         preferred="ngram",
-        withheld=(Withheld("draft", "It needs a draft model, and none is loaded."),),
+        withheld=(Unavailable("draft", "It needs a draft model, and none is loaded."),),
     ),
     Speculation(proposer="ngram"),
 )

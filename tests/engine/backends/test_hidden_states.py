@@ -15,8 +15,8 @@ from engine.decoding.target import Target
 from engine.events import Tree
 from engine.kernels.native import library as native
 from engine.loading.loader import load_model
-from engine.models.base import TappableModel
-from engine.models.hidden_states import NORMED, Features, Tap, entering, joined
+from engine.models.base import HiddenStateModel
+from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer, entering, joined
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.families import write_family
 from tests.support.places import PIP
@@ -42,19 +42,19 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
     }
 
 
-def load(run: str, folder: Path, dtype: str, request: pytest.FixtureRequest) -> TappableModel:
+def load(run: str, folder: Path, dtype: str, request: pytest.FixtureRequest) -> HiddenStateModel:
     library = request.getfixturevalue("library") if run == "compiled" else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "ready", lambda *_: library)
         model = load_model(folder, quantization=dtype)
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     return model
 
 
 @pytest.fixture(scope="module", params=RUNS)
 def known(
     request: pytest.FixtureRequest, made: dict[str, tuple[Path, Any]]
-) -> tuple[TappableModel, Any]:
+) -> tuple[HiddenStateModel, Any]:
     """A loaded model and the transformers model that it should equal."""
     folder, reference = made["adapter" if request.param == "adapter" else "own"]
     return load(request.param, folder, "fp32", request), reference
@@ -68,20 +68,20 @@ def known(
         "compiled pip",
     ],
 )
-def model(request: pytest.FixtureRequest, made: dict[str, tuple[Path, Any]]) -> TappableModel:
+def model(request: pytest.FixtureRequest, made: dict[str, tuple[Path, Any]]) -> HiddenStateModel:
     run, kind = request.param.split()
     if kind == "pip":
         return load(run, PIP / "target", "int8", request)
     return load(run, made["adapter" if run == "adapter" else "own"][0], kind, request)
 
 
-def rows(model: TappableModel, cache: Any, start: int = 0) -> torch.Tensor:
-    """All features (taps, tokens, hidden), copied."""
+def rows(model: HiddenStateModel, cache: Any, start: int = 0) -> torch.Tensor:
+    """All features (aux layers, tokens, hidden), copied."""
     return cache.features.rows[:, start : cache.length].clone()
 
 
 def test_features_are_the_hidden_states_of_transformers(
-    known: tuple[TappableModel, Any],
+    known: tuple[HiddenStateModel, Any],
 ) -> None:
     """Its last hidden state is normed; what leaves the last layer before that comes from a hook."""
     model, reference = known
@@ -95,12 +95,12 @@ def test_features_are_the_hidden_states_of_transformers(
     cache = model.new_state(256, TAPS)
     model.forward(text, cache, last=0)
     assert cache.features is not None
-    for tap, expected in zip(TAPS, [*entered, last, normed], strict=True):
-        found = cache.features.at(tap)[:200]
-        assert float((found - expected.reshape(200, -1)).abs().max()) < 1e-3, tap
+    for aux_layer, expected in zip(TAPS, [*entered, last, normed], strict=True):
+        found = cache.features.at(aux_layer)[:200]
+        assert float((found - expected.reshape(200, -1)).abs().max()) < 1e-3, aux_layer
 
 
-def test_embedding_and_output_head_are_the_models_own(known: tuple[TappableModel, Any]) -> None:
+def test_embedding_and_output_head_are_the_models_own(known: tuple[HiddenStateModel, Any]) -> None:
     model, reference = known
     text = tokens(40)
     table = reference.get_input_embeddings().weight
@@ -112,7 +112,7 @@ def test_embedding_and_output_head_are_the_models_own(known: tuple[TappableModel
     assert torch.allclose(logits, expected, atol=1e-3)
 
 
-def test_1_to_16_rows_have_the_features_of_single_rows(model: TappableModel) -> None:
+def test_1_to_16_rows_have_the_features_of_single_rows(model: HiddenStateModel) -> None:
     text, start = tokens(266), 250
     cache = model.new_state(512, TAPS)
     model.forward(text[:start], cache, last=0)
@@ -125,12 +125,12 @@ def test_1_to_16_rows_have_the_features_of_single_rows(model: TappableModel) -> 
         assert torch.equal(rows(model, cache), alone[:, : start + count]), count
 
 
-def test_no_logit_changes_because_something_is_tapped(model: TappableModel) -> None:
+def test_no_logit_changes_because_something_is_tapped(model: HiddenStateModel) -> None:
     text = tokens(150)
-    plain, tapped = model.new_state(256), model.new_state(256, TAPS)
+    plain, aux_states = model.new_state(256), model.new_state(256, TAPS)
     for part in (text[:130], text[130:131], text[131:]):
         expected = model.forward(part, plain, last=len(part))
-        assert torch.equal(model.forward(part, tapped, last=len(part)), expected)
+        assert torch.equal(model.forward(part, aux_states, last=len(part)), expected)
     assert plain.features is None
 
 
@@ -140,7 +140,7 @@ patterns = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=
 @settings(max_examples=5, deadline=None)
 @given(rounds=patterns)
 def test_after_any_rounds_features_are_those_of_a_fresh_run(
-    model: TappableModel, rounds: list[tuple[int, int]]
+    model: HiddenStateModel, rounds: list[tuple[int, int]]
 ) -> None:
     """Row i is token i's, whatever was drafted, rejected and committed."""
     target = Target(model, TAPS)
@@ -153,24 +153,24 @@ def test_after_any_rounds_features_are_those_of_a_fresh_run(
     target.extend(tokens(3, 9))
     fresh = Target(model, TAPS)
     fresh.extend(target.tokens)
-    for tap in TAPS:
-        found, expected = (each.features(tap, 0, each.length) for each in (target, fresh))
+    for aux_layer in TAPS:
+        found, expected = (each.features(aux_layer, 0, each.length) for each in (target, fresh))
         assert found.dtype is torch.float32
         assert torch.equal(found, expected)
 
 
-def test_features_beyond_the_cached_tokens_are_refused(model: TappableModel) -> None:
+def test_features_beyond_the_cached_tokens_are_refused(model: HiddenStateModel) -> None:
     target = Target(model, [NORMED])
     target.extend(tokens(5))
     with pytest.raises(ValueError, match="tokens 0 to 6 of 5 have no features"):
         target.features(NORMED, 0, 6)
     with pytest.raises(KeyError):
-        target.features(Tap(0), 0, 5)
+        target.features(AuxLayer(0), 0, 5)
     with pytest.raises(KeyError):
         Target(model).features(NORMED, 0, 0)
 
 
-def test_a_layer_that_is_not_there_cannot_be_tapped(model: TappableModel) -> None:
+def test_a_layer_that_is_not_there_cannot_be_tapped(model: HiddenStateModel) -> None:
     beyond: Callable[[int], object] = lambda layer: model.new_state(16, entering(layer))  # noqa: E731
     beyond(model.info.layers)
     with pytest.raises(ValueError, match="there is no layer"):
@@ -178,11 +178,15 @@ def test_a_layer_that_is_not_there_cannot_be_tapped(model: TappableModel) -> Non
 
 
 def test_taps_are_joined_in_the_order_of_their_heads() -> None:
-    assert joined([NORMED, *entering(2, 1), NORMED, Tap(2)]) == (NORMED, Tap(2), Tap(1))
+    assert joined([NORMED, *entering(2, 1), NORMED, AuxLayer(2)]) == (
+        NORMED,
+        AuxLayer(2),
+        AuxLayer(1),
+    )
 
 
 def test_what_nobody_taps_is_not_kept() -> None:
-    features = Features(
+    features = AuxHiddenStates(
         [NORMED],
         layers=2,
         hidden=4,
@@ -190,5 +194,5 @@ def test_what_nobody_taps_is_not_kept() -> None:
         dtype=torch.float32,
         device=torch.device("cpu"),
     )
-    features.write(Tap(1), 0, torch.ones(2, 4))
+    features.write(AuxLayer(1), 0, torch.ones(2, 4))
     assert not features.rows.any()

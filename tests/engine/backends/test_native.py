@@ -13,10 +13,10 @@ from engine.backends.torch.decoder import Decoder
 from engine.kernels.native import build, choices
 from engine.kernels.native.library import KINDS, Library
 from engine.loading.loader import FailedTrial, load_alone, load_model, load_planned, plan_model
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.token_map import TokenMap
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 from tests.support.checkpoints import VOCABULARY
 from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
@@ -202,7 +202,7 @@ def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
     library: Library, weights: str, frequent: int, others: set[int]
 ) -> None:
     model = compiled(PIP / "draft", weights)
-    among = TokenMap.of(frequent, others)
+    among = TrimmedVocabulary.of(frequent, others)
     ids = among.ids(model.info.vocabulary)
     text = tokens(20)
     one, other = model.new_state(512), model.new_state(512)
@@ -217,7 +217,7 @@ def test_a_vocabulary_that_ends_within_a_panel_is_chosen_among_to_its_end(tmp_pa
     name, sizes = next(iter(MODELS)), {**WIDTHS, "vocab_size": 330}
     write_family(tmp_path, name, **sizes)
     model = compiled(tmp_path, "fp32")
-    among = TokenMap.of(2, {20})
+    among = TrimmedVocabulary.of(2, {20})
     text = tokens(20)
     whole = model.forward(text, model.new_state(64), last=1)
     kept = [*range(32), *range(320, 330)]
@@ -240,7 +240,7 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
 ) -> None:
     """By the noise of the tokens themselves, not of their places among those that are kept."""
     model = compiled(PIP / "draft", "fp32")
-    among = TokenMap.of(40, {64, 65, 70, 200, 255})
+    among = TrimmedVocabulary.of(40, {64, 65, 70, 200, 255})
     text, expected, p = tokens(20), list[int](), list[float]()
     one, other = model.new_state(512), model.new_state(512)
     chosen, likely = model.write_on(text, one, 9, limit, draws, 0.0, among)
@@ -297,7 +297,7 @@ def test_a_step_that_is_not_row_independent_is_not_used(
     def careless(self: NativeDecoder, tokens: Any, cache: Any, *, last: int) -> torch.Tensor:
         return forward(self, tokens, cache, last=last) + 1e-6 * len(tokens)
 
-    plan = plan_model(inspect(PIP / "draft"), Place(torch.device("cpu")), "fp32")
+    plan = plan_model(inspect(PIP / "draft"), Device(torch.device("cpu")), "fp32")
     assert load_planned(plan).info.compiled
     monkeypatch.setattr(NativeDecoder, "forward", careless)
     with pytest.raises(FailedTrial):

@@ -20,7 +20,7 @@ from engine.kernels.native import library as native
 from engine.loading.choices import choose_quantization, quantization_note
 from engine.loading.loader import load_model
 from engine.loading.sizes import PairSizes
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from tests.support.checkpoints import VOCABULARY, write_random
@@ -91,7 +91,7 @@ def test_a_checkpoint_of_bitsandbytes_runs_as_it_is(nested: bool, tmp_path: Path
     assert found.quantised and not plain.quantised
     assert (found.parameters, found.vocabulary) == (plain.parameters, plain.vocabulary)
     assert found.bytes < plain.bytes
-    assert choose_quantization(found, "auto", Place(torch.device("cpu"))) == "nf4"
+    assert choose_quantization(found, "auto", Device(torch.device("cpu"))) == "nf4"
     ours = logits(tmp_path, "auto")
     if nested:  # rounding the scales changes them
         assert (ours - expected).norm() < 0.05 * expected.norm()
@@ -204,13 +204,13 @@ def test_a_machine_or_model_that_lacks_it_is_told(
     with pytest.raises(InvalidRequest, match="GPTNeoForCausalLM runs through transformers"):
         load_model(gptneo, quantization="int8")
     write_random(tmp_path)
-    place = Place(torch.device("cuda"), kernels=False)
+    place = Device(torch.device("cuda"), kernels=False)
     monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     with pytest.raises(InvalidRequest, match="do not run on this GPU"):
         load_model(tmp_path, quantization="nf4")
 
 
-CPU = Place(torch.device("cpu"))
+CPU = Device(torch.device("cpu"))
 
 
 def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,9 +25,9 @@ from engine.decoding.acceptance import (
     verify_block,
 )
 from engine.decoding.context import Context
-from engine.decoding.judge import Judge
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
+from engine.decoding.verifier import Verifier
 from engine.events import Origin, Tree
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
@@ -239,7 +239,7 @@ def judged(rule: AcceptanceRule, p: Tensor, drafted: list[int], q: Tensor | None
     context = Context([0, 0])
     sampler = Sampler(Sampling(temperature=1.0), rule, seed, context, p.shape[1])
     proposal = DraftProposal(Tree.chain(drafted), q, (None,) * len(drafted))
-    acceptance = Judge(sampler)(p.log(), proposal, context).acceptance
+    acceptance = Verifier(sampler)(p.log(), proposal, context).acceptance
     return drafted[0] if acceptance.path else acceptance.next_token
 
 

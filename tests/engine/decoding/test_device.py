@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher, deepest
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.proposer import InRound
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
@@ -194,7 +194,9 @@ def test_rounds_say_the_text_and_no_more(
     target = There(device)
     launcher = DeviceLauncher(context, target, proposer, sampler)
     controller = Wanting(wanted)
-    loop = decode(context, launcher, controller, Ending(limit, (EOS,) if eos else ()), who)
+    loop = decode(
+        context, launcher, controller, StoppingCriteria(limit, (EOS,) if eos else ()), who
+    )
     rounds: list[Round] = []
     for round in loop:
         behind = len(context.tokens) - round.emitted
@@ -228,7 +230,7 @@ def test_of_what_is_drafted_some_stands_and_some_falls(who: str) -> None:
     proposer.begin(context, sampler)
     list(proposer.prepare(context))
     launcher = DeviceLauncher(context, There(device), proposer, sampler)
-    rounds = list(decode(context, launcher, Wanting([3]), Ending(30, ()), who))
+    rounds = list(decode(context, launcher, Wanting([3]), StoppingCriteria(30, ()), who))
     drafted = sum(len(round.tree) for round in rounds)
     assert 0 < sum(len(round.accepted_path) for round in rounds) < drafted
     assert {round.origin for round in rounds} == {Origin.CORRECTION, Origin.BONUS}
@@ -243,7 +245,7 @@ def test_a_round_tells_what_was_judged() -> None:
     proposer.begin(context, sampler)
     list(proposer.prepare(context))
     launcher = DeviceLauncher(context, There(device), proposer, sampler)
-    loop = decode(context, launcher, Wanting([5]), Ending(9, ()), "draft")
+    loop = decode(context, launcher, Wanting([5]), StoppingCriteria(9, ()), "draft")
     first = next(loop)
     assert first.accepted_path == (0, 1) and first.tokens == (3, 4, 5)
     assert first.p == (0.5, 0.5, 0.5, None, None)

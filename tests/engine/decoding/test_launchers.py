@@ -13,11 +13,11 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, Launcher, decode
+from engine.decoding.loop import Launcher, StoppingCriteria, decode
 from engine.decoding.proposer import Proposer, RoundProposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
 from engine.drafting.controllers.learning import Learning
 from engine.drafting.resources import DRAFT, Resources
@@ -70,7 +70,7 @@ class Pair:
     ) -> Pair:
         draft = KINDS[where](draft_table, VOCABULARY, context=draft_context)
         known = Resources(draft=draft, heads=heads())
-        target = Target(KINDS[where](table, VOCABULARY, context=context), known.taps)
+        target = Target(KINDS[where](table, VOCABULARY, context=context), known.aux_layers)
         assert target.runs_rounds == (where == "device")
         proposer = proposers.create(name, options or {}, replace(known, backbone=target))
         observed: list[Acceptance] = []
@@ -110,10 +110,10 @@ class Pair:
         if target.runs_rounds:
             launcher = DeviceLauncher(context, target, proposer, sampler)
         else:
-            launcher = HostLauncher(context, target, proposer, Judge(sampler))
+            launcher = HostLauncher(context, target, proposer, Verifier(sampler))
         self.observed.clear()
         rounds: list[Round] = []
-        loop = decode(context, launcher, controller, Ending(limit, eos), self.name)
+        loop = decode(context, launcher, controller, StoppingCriteria(limit, eos), self.name)
         for round in loop:
             rounds.append(round)
             # Whoever learns has learnt of this round, and of none behind it.

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.verifier import Verifier
 from engine.drafting import controllers, proposers
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
@@ -73,7 +73,7 @@ def loaded(
     """The target, and what every proposer needs."""
     draft = kind(draft_table, VOCABULARY, context=draft_context)
     known = Resources(draft=draft, heads=heads())
-    target = Target(kind(table, VOCABULARY, context=context), known.taps)
+    target = Target(kind(table, VOCABULARY, context=context), known.aux_layers)
     return target, replace(known, backbone=target)
 
 
@@ -111,9 +111,9 @@ def generate(
     if isinstance(proposer, str):
         proposer = proposers.create(proposer, options or {}, resources)
     proposer.begin(context, sampler)
-    control = controllers.create(controller, depth, Experience())
-    launcher = HostLauncher(context, target, proposer, Judge(sampler))
-    rounds = decode(context, launcher, control, Ending(limit, eos), "it")
+    control = controllers.create(controller, depth, ControllerStatistics())
+    launcher = HostLauncher(context, target, proposer, Verifier(sampler))
+    rounds = decode(context, launcher, control, StoppingCriteria(limit, eos), "it")
     return Run(context, target, list(islice(rounds, stop_after)))
 
 
@@ -142,7 +142,7 @@ def test_the_engine_has_one_loop() -> None:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "verify"
     }
-    assert callers == {"waiting.py", "likeliest.py"}  # the latter verifies no drafts: an empty tree
+    assert callers == {"work.py", "likeliest.py"}  # the latter verifies no drafts: an empty tree
 
 
 @functools.cache
@@ -335,8 +335,8 @@ def test_the_context_is_filled_to_its_end_and_never_beyond(name: str) -> None:
     sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, VOCABULARY)
     proposer = proposers.create(name, {}, resources)
     proposer.begin(context, sampler)
-    launcher = HostLauncher(context, target, proposer, Judge(sampler))
-    list(decode(context, launcher, Fixed(7), Ending(room, ()), name))
+    launcher = HostLauncher(context, target, proposer, Verifier(sampler))
+    list(decode(context, launcher, Fixed(7), StoppingCriteria(room, ()), name))
     assert context.output == generate("none", limit=room).output
 
 

@@ -187,18 +187,18 @@ def test_rows_alone_and_together_have_the_same_bits(
     """Above 32,768 tokens torch splits the sum of one row among threads, but not that of several."""
     sampling = Sampling(temperature=0.8, repetition_penalty=1.1, **cuts)  # type: ignore[arg-type]
     context = Context(range(10))
-    judge = sampler(sampling, context, vocabulary, seed=4)
+    verifier = sampler(sampling, context, vocabulary, seed=4)
     logits = 3 * torch.randn(6, vocabulary, generator=torch.Generator().manual_seed(vocabulary))
     drafted = [list(range(20, 20 + row)) for row in range(6)]
-    adjusted = judge.adjusted(logits, drafted)
-    p = judge.probabilities(adjusted)
-    chosen = judge.choose(adjusted, p, range(10, 16), Stream.CHOICE)
+    adjusted = verifier.adjusted(logits, drafted)
+    p = verifier.probabilities(adjusted)
+    chosen = verifier.choose(adjusted, p, range(10, 16), Stream.CHOICE)
     for row in range(6):
-        one = judge.adjusted(logits[row : row + 1], [drafted[row]])
-        one_p = judge.probabilities(one)
+        one = verifier.adjusted(logits[row : row + 1], [drafted[row]])
+        one_p = verifier.probabilities(one)
         assert torch.equal(one[0], adjusted[row])
         assert torch.equal(one_p[0], p[row])
-        assert judge.choose(one, one_p, [10 + row], Stream.CHOICE) == [chosen[row]]
+        assert verifier.choose(one, one_p, [10 + row], Stream.CHOICE) == [chosen[row]]
 
 
 @pytest.mark.parametrize("width", [SIZE - 3, SIZE + 3])

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.decoding.context import Context
-from engine.decoding.judge import Judge, Judgement
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
+from engine.decoding.verifier import Verifier, VerifierOutput
 from engine.errors import ModelError
 from engine.events import Tree
 from engine.kernels.native import choices
@@ -145,10 +145,10 @@ def test_what_takes_more_than_the_logits_is_left_to_the_rest(
     assert free.read(logits.double(), (3, 4), Stream.CHOICE) is None
 
 
-def judged(tokens: tuple[int, ...], logits: torch.Tensor, *, compiled: bool) -> Judgement:
+def judged(tokens: tuple[int, ...], logits: torch.Tensor, *, compiled: bool) -> VerifierOutput:
     context = Context([1, 2, 3])
     sampler = Sampler(Sampling(temperature=0), AcceptanceRule.GREEDY, 1, context, logits.shape[1])
-    judge = Judge(sampler)
+    judge = Verifier(sampler)
     if not compiled:
         sampler._library = None
     tree = Tree.chain(tokens)

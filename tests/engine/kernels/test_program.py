@@ -19,7 +19,7 @@ from engine.kernels.native.program import (
     Attention,
     LayerCache,
     Number,
-    Recorder,
+    ProgramTracer,
     Rows,
     Unsupported,
 )
@@ -37,13 +37,13 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-def given(recorder: Recorder, values: Tensor, count: Number | None = None) -> Tensor:
+def given(recorder: ProgramTracer, values: Tensor, count: Number | None = None) -> Tensor:
     """Rows that hold ``values`` when the program runs; ``count``: how many of them, if not all."""
     rows = Rows(count or Number(len(values)), Number(), most=len(values))
     return recorder.take(values, rows)
 
 
-def run(recorder: Recorder) -> None:
+def run(recorder: ProgramTracer) -> None:
     recorder.done().run(0, len(recorder))
 
 
@@ -55,7 +55,7 @@ def close(found: Tensor, expected: Tensor) -> None:
 def test_tables_are_read_as_they_are_stored(dtype: torch.dtype, threads: Library) -> None:
     table = draw(40, 32).to(dtype)
     table[7, :4] = torch.tensor([0.0, -0.0, 3e-7, 60000.0])  # a half of 3e-7 is subnormal
-    recorder, rows = Recorder(threads), Rows(Number(5), Number(4), 1, most=5)
+    recorder, rows = ProgramTracer(threads), Rows(Number(5), Number(4), 1, most=5)
     tokens = (c.c_int64 * 6)(39, 7, 0, 3, 3, 7)
     taken, looked_up = recorder.take(table, rows), recorder.embed(table, tokens, 1, rows)
     run(recorder)
@@ -65,7 +65,7 @@ def test_tables_are_read_as_they_are_stored(dtype: torch.dtype, threads: Library
 
 def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
     matrix = Matrix(threads, Kind.BF16, draw(21, 48))
-    recorder, rows = Recorder(), Rows(Number(2), Number(), most=2)
+    recorder, rows = ProgramTracer(), Rows(Number(2), Number(), most=2)
     found = recorder.embed(matrix, (c.c_int64 * 2)(20, 3), 0, rows)
     run(recorder)
     assert torch.equal(found, matrix.rows([20, 3]))
@@ -75,7 +75,7 @@ def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
 def test_products_take_any_number_of_rows_and_a_bias(count: int, threads: Library) -> None:
     weight, bias, x = draw(50, 32), draw(50, seed=1), draw(count, 32, seed=2)
     matrix = Matrix(threads, Kind.FP32, weight)
-    recorder = Recorder()
+    recorder = ProgramTracer()
     plain = recorder.product(matrix, given(recorder, x))
     biased = recorder.product(Biased(matrix, bias), given(recorder, x))
     first = recorder.product(matrix, given(recorder, x), Number(1))
@@ -88,7 +88,7 @@ def test_products_take_any_number_of_rows_and_a_bias(count: int, threads: Librar
 @pytest.mark.parametrize("count", [1, 5])
 def test_norms_have_weights_and_shifts_or_none(count: int, threads: Library) -> None:
     x, weight, bias = draw(count, 48) * 3, draw(48, seed=1), draw(48, seed=2)
-    recorder = Recorder(threads)
+    recorder = ProgramTracer(threads)
     rows = given(recorder, x)
     bare = recorder.norm(rows, 1e-6, scale=0.5)
     whole = recorder.norm(rows, 1e-2, weight=weight, bias=bias)
@@ -113,7 +113,7 @@ def test_numbers_are_activated_gated_added_and_capped(
     name: str, width: int, threads: Library
 ) -> None:
     x, y = 4 * draw(3, width), draw(3, width, seed=1)
-    recorder, count = Recorder(threads), Number(3)
+    recorder, count = ProgramTracer(threads), Number(3)
     rows, other = given(recorder, x, count), given(recorder, y, count)
     alone, gated = recorder.activate(name, rows), recorder.activate(name, rows, times=other)
     added, capped = recorder.add(rows, other, -2.5), recorder.cap(rows, 3.0)
@@ -127,7 +127,7 @@ def test_numbers_are_activated_gated_added_and_capped(
 def test_rows_are_joined_parted_and_picked(threads: Library) -> None:
     """And a narrow row is added to each part of a wide one."""
     x, y = draw(3, 32), draw(3, 16, seed=1)
-    recorder, count = Recorder(threads), Number(2)
+    recorder, count = ProgramTracer(threads), Number(2)
     joined = recorder.join(given(recorder, x, count), given(recorder, y, count))
     picked = recorder.pick(joined, Number(1))
     narrow = recorder.embed(y, (c.c_int64 * 1)(2))
@@ -148,7 +148,7 @@ def test_the_first_of_the_likeliest_is_named(
     high = int(place * (vocabulary - 1))
     logits[0, high:] = logits.max() + 1
     numbers = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(1))
-    recorder, tokens, likely = Recorder(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
+    recorder, tokens, likely = ProgramTracer(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
     row = given(recorder, logits)
     recorder.choose(row, tokens, likely, 0)
     recorder.choose(row, tokens, likely, 1, numbers)
@@ -169,7 +169,11 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
     wide = 3 * vocabulary if called else vocabulary
     numbers = torch.randperm(wide, generator=torch.Generator().manual_seed(1))[:vocabulary]
     names = numbers if called else torch.arange(vocabulary)
-    recorder, tokens, likely = Recorder(threads), (c.c_int64 * (count + 1))(), (c.c_float * count)()
+    recorder, tokens, likely = (
+        ProgramTracer(threads),
+        (c.c_int64 * (count + 1))(),
+        (c.c_float * count)(),
+    )
     draws, rows = Draws(c.addressof(KEYS), 1 / temperature), 2 * draw(count, vocabulary)
     for at, row in enumerate(rows.split(1)):
         recorder.choose(
@@ -190,7 +194,7 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
 def test_logits_that_are_no_numbers_name_a_token(
     keys: c.Array[c.c_uint64] | None, threads: Library
 ) -> None:
-    recorder, tokens, likely = Recorder(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
+    recorder, tokens, likely = ProgramTracer(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
     draws = Draws(None if keys is None else c.addressof(keys), 1.0)
     recorder.choose(given(recorder, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
     run(recorder)
@@ -218,7 +222,7 @@ def test_attention_is_that_of_torch(
     weights = (1 + 0.1 * draw(heads, width), 1 + 0.1 * draw(kv_heads, width))
     ours, theirs = weights if normed else (None, None)
 
-    recorder, cache = Recorder(threads), LayerCache()
+    recorder, cache = ProgramTracer(threads), LayerCache()
     text = Rows(Number(end), Number(), most=end)
     last = Rows(Number(rows), Number(before - 1), 1, most=rows)
     held = torch.zeros(kv_heads, room // 16, width, 16), torch.zeros(kv_heads, room, width)
@@ -246,7 +250,7 @@ def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> No
     """Each step adds the row of the token that the step before named."""
     table = draw(30, 32).contiguous()
     matrix = Matrix(threads, Kind.FP32, table)
-    recorder, tokens, likely = Recorder(threads), (c.c_int64 * 6)(), (c.c_float * 5)()
+    recorder, tokens, likely = ProgramTracer(threads), (c.c_int64 * 6)(), (c.c_float * 5)()
     x, ends = given(recorder, torch.zeros(1, 32)), [0]
     for step in range(5):
         x = recorder.norm(recorder.add(x, recorder.embed(table, tokens, step)), 1e-6)
@@ -269,7 +273,7 @@ def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> No
 
 
 def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None:
-    recorder, tokens = Recorder(library), (c.c_int64 * 1)()
+    recorder, tokens = ProgramTracer(library), (c.c_int64 * 1)()
     x, wide = given(recorder, draw(2, 24)), given(recorder, draw(2, 32))
     with pytest.raises(Unsupported, match="24 numbers is no whole vectors"):
         recorder.norm(x, 1e-6)
@@ -287,4 +291,4 @@ def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None
         heads = Attention(LayerCache(), 1, 1, 1e-6)
         recorder.store(x, x, heads, None, Rows(Number(2), Number(), most=2))
     with pytest.raises(Unsupported, match="nothing is multiplied"):
-        Recorder().done()
+        ProgramTracer().done()

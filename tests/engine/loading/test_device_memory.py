@@ -22,7 +22,7 @@ from engine.loading.watching import LoadWatch
 from engine.local.engine import LocalEngine
 from engine.machine import device_memory
 from engine.machine.device_memory import within_memory
-from engine.machine.devices import Place, ran_out
+from engine.machine.devices import Device, ran_out
 from engine.request import Request, Sampling
 from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
@@ -158,7 +158,7 @@ def plan(pair: tuple[Path, Path | None], dtype: str, cached: str = "auto") -> Lo
 def gpu_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """A GPU with so many free bytes, as far as planning asks."""
 
-    place = Place(torch.device("cuda"), kernels=False)
+    place = Device(torch.device("cuda"), kernels=False)
     monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
 
     def make(free: int) -> None:
@@ -187,7 +187,7 @@ def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
     tmp_path: Path, gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has too little for the model's context is told of it; whoever chose it has it."""
-    place = Place(torch.device("cuda"), kernels=True)
+    place = Device(torch.device("cuda"), kernels=True)
     monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     write_random(tmp_path, max_position_embeddings=8192, head_dim=64)
     gpu_of(10**10)
@@ -206,7 +206,7 @@ def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
 def test_a_draft_keeps_its_cache_wide(
     pair: tuple[Path, Path], gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(torch.device("cuda"), kernels=True)
+    place = Device(torch.device("cuda"), kernels=True)
     monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
     gpu_of(10**10)
     bytes_of = [plan(pair, "bf16", cached).footprint for cached in ("auto", "fp8")]

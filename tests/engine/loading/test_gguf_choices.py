@@ -20,14 +20,14 @@ from engine.loading.choices import (
 )
 from engine.loading.loader import load_model
 from engine.loading.sizes import PairSizes
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import all_in, write_gguf
 
-PLACE = Place(torch.device("cpu"))
+PLACE = Device(torch.device("cpu"))
 INTERPRETED = replace(PLACE, native=False)
-GPU = Place(torch.device("cuda"), kernels=True)
+GPU = Device(torch.device("cuda"), kernels=True)
 
 
 @pytest.fixture(scope="module", autouse=True)

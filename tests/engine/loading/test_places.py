@@ -24,16 +24,16 @@ from engine.loading.choices import (
 from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine
 from engine.machine import devices
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
 
 CPU = torch.device("cpu")
-KERNELS = Place(torch.device("cuda"), kernels=True)
-NO_TRITON = Place(torch.device("cuda"))
-OLD = Place(torch.device("cuda"), bf16=False)
-AMPERE = Place(torch.device("cuda"), kernels=True, fp8=False)
+KERNELS = Device(torch.device("cuda"), kernels=True)
+NO_TRITON = Device(torch.device("cuda"))
+OLD = Device(torch.device("cuda"), bf16=False)
+AMPERE = Device(torch.device("cuda"), kernels=True, fp8=False)
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tensors lie on the CPU, as the place says here: loading launches nothing."""
-    place = Place(CPU, kernels=True)
+    place = Device(CPU, kernels=True)
     monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
     for dtype in ("bf16", "int8", "nf4"):
         model = load_model(folder, quantization=dtype)
@@ -70,7 +70,7 @@ def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
 
 @pytest.mark.parametrize(("place", "dtype"), [(NO_TRITON, "bf16"), (OLD, "fp32")])
 def test_without_the_kernels_torch_runs_what_the_gpu_multiplies(
-    folder: Path, place: Place, dtype: str
+    folder: Path, place: Device, dtype: str
 ) -> None:
     found = inspect(folder)
     assert choose_quantization(found, "auto", place) == dtype
@@ -91,7 +91,7 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "kind", "words"),
     [
-        (Place(CPU), "bf16", "models run on the CPU"),
+        (Device(CPU), "bf16", "models run on the CPU"),
         (NO_TRITON, "bf16", "do not run on this GPU"),
         (AMPERE, "nf4", "compute capability 8.9"),
         (KERNELS, "fp32", "have no fp32. Choose bf16"),
@@ -99,7 +99,7 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     ids=str,
 )
 def test_a_cache_in_fp8_is_refused_with_the_reason_where_nothing_reads_it(
-    folder: Path, place: Place, kind: str, words: str
+    folder: Path, place: Device, kind: str, words: str
 ) -> None:
     found = inspect(folder)
     with pytest.raises(InvalidRequest, match=r"kv_cache_dtype is 'fp8', but .*Choose auto") as told:
@@ -124,7 +124,7 @@ def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None
 def test_what_a_place_has_to_say_is_in_the_report_of_loading(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(CPU, notes=("2 GPUs are here; one is used.",))
+    place = Device(CPU, notes=("2 GPUs are here; one is used.",))
     monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder, quantization="fp32"))

@@ -22,7 +22,7 @@ from engine.loading.loader import load_planned, plan_model
 from engine.loading.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
 from tests.support.compilers import hide_compilers, write_program
@@ -105,7 +105,7 @@ def test_a_build_between_plan_and_load_changes_no_backend(
 ) -> None:
     """Loading once looked again, and a target that was planned for torch had a compiled draft."""
     monkeypatch.setattr(native, "ready", lambda *_: None if then else library)
-    plan = plan_model(inspect(PIP / "draft"), Place(torch.device("cpu")), "fp32")
+    plan = plan_model(inspect(PIP / "draft"), Device(torch.device("cpu")), "fp32")
     assert plan.backend is (Backend.TORCH if then else Backend.NATIVE)
     monkeypatch.setattr(native, "ready", lambda *_: library if then else None)
     assert isinstance(load_planned(plan), Decoder if then else NativeDecoder)
@@ -115,9 +115,9 @@ def test_each_model_is_planned_for_the_quickest_backend_that_runs_it(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native, "ready", lambda *_: library)
-    cpu, gpu = Place(torch.device("cpu")), Place(torch.device("cuda"), kernels=True)
+    cpu, gpu = Device(torch.device("cpu")), Device(torch.device("cuda"), kernels=True)
 
-    def backend(place: Place, dtype: str, folder: Path = PIP / "draft") -> Backend:
+    def backend(place: Device, dtype: str, folder: Path = PIP / "draft") -> Backend:
         return plan_model(inspect(folder), place, dtype).backend
 
     assert backend(cpu, "fp32") is Backend.NATIVE

@@ -25,7 +25,7 @@ from engine.loading.fit import BLOCKS_WIDTH, OVERHEAD, TOKEN_BYTES
 from engine.loading.loader import load_model, load_planned, plan_model
 from engine.loading.sizes import PairSizes
 from engine.local.engine import LocalEngine
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.four_bits import in_four_bits
@@ -35,9 +35,9 @@ from tests.support.loading import request_for
 from tests.support.sameness import check_rows
 
 CPU = torch.device("cpu")
-PLACE = Place(CPU)
+PLACE = Device(CPU)
 INTERPRETED = replace(PLACE, native=False)
-GPU = Place(torch.device("cuda"), kernels=True)
+GPU = Device(torch.device("cuda"), kernels=True)
 SIZES = {"hidden_size": 256, "intermediate_size": 288, "head_dim": 64}
 """Rows of both: whole blocks of 256, and of 32 alone."""
 
@@ -120,7 +120,7 @@ def narrow(path: Path) -> Path:
     ids=["interpreted", "gpu", "narrow"],
 )
 def test_it_is_refused_with_the_reason(
-    place: Place, make: Callable[[Path], Path] | None, said: str, folder: Path, tmp_path: Path
+    place: Device, make: Callable[[Path], Path] | None, said: str, folder: Path, tmp_path: Path
 ) -> None:
     found = inspect(make(tmp_path / "narrow") if make else folder)
     with pytest.raises(InvalidRequest, match=f"quantization is 'q4', but .*{said}"):

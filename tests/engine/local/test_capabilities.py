@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.api import Capabilities, OptionInfo, Withheld
+from engine.api import Capabilities, OptionInfo, Unavailable
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.local.capabilities import capabilities, proposer_info
@@ -44,7 +44,7 @@ def test_all_that_a_target_alone_can_do_is_told() -> None:
             grammars=True,
             calls=HERMES,
             withheld=tuple(
-                Withheld(name, WHY[name], proposers.entry_of(name).about)
+                Unavailable(name, WHY[name], proposers.entry_of(name).about)
                 for name in proposers.names()
                 if name not in names
             ),

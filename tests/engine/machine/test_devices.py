@@ -18,7 +18,7 @@ NONE = Facts(True, False)
 
 def test_a_gpu_that_can_runs_the_kernels_and_nothing_is_told() -> None:
     place = decide("auto", GOOD)
-    assert place == devices.Place(torch.device("cuda"), kernels=True)
+    assert place == devices.Device(torch.device("cuda"), kernels=True)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from engine.plan.gpus import parse_gpus
 from engine.plan.known import known_models
 from engine.plan.methods import METHODS
-from engine.plan.network import Place, of_model, seconds
+from engine.plan.network import GpuGroup, of_model, seconds
 from engine.plan.plan import Plan
 from engine.plan.planning import make_plan
 from engine.plan.request import PlanRequest
@@ -64,7 +64,7 @@ def test_a_mixture_of_experts_gains_less_for_few_users_than_a_dense_model() -> N
 
 def test_a_pass_takes_longer_with_more_of_anything() -> None:
     network = of_model(known_models()["gpt-oss-120b"].facts)
-    place = Place(parse_gpus("H100").kind, 2)
+    place = GpuGroup(parse_gpus("H100").kind, 2)
     base = seconds(network, place, 8, 4, 1000, 2.0)
     assert base <= seconds(network, place, 64, 4, 1000, 2.0)
     assert base < seconds(network, place, 8, 8, 1000, 2.0)

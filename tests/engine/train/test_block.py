@@ -21,9 +21,9 @@ from engine.drafting.proposers.block import BlockProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.loading.loader import load_model
-from engine.models.base import TappableModel
+from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.request import AcceptanceRule, Message, Sampling
 from engine.train import recipe as stages
 from engine.train.answers import record
@@ -63,13 +63,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> TappableModel:
+def model(folder: Path) -> HiddenStateModel:
     found = load_model(folder)
-    assert isinstance(found, TappableModel)
+    assert isinstance(found, HiddenStateModel)
     return found
 
 
-def make(model: TappableModel, shape: BlockShape = SHAPE, hard: float = 0.1) -> BlockTrainer:
+def make(model: HiddenStateModel, shape: BlockShape = SHAPE, hard: float = 0.1) -> BlockTrainer:
     torch.manual_seed(0)
     return BlockTrainer(shape, Origin.of(model, CPU, hard))
 
@@ -81,13 +81,13 @@ def load(trainer: BlockTrainer, out: Path, target: Path) -> BlockHead:
     return head
 
 
-def drafting(head: BlockHead, model: TappableModel) -> tuple[BlockProposer, Target]:
-    target = Target(model, head.taps)
+def drafting(head: BlockHead, model: HiddenStateModel) -> tuple[BlockProposer, Target]:
+    target = Target(model, head.aux_layers)
     resources = Resources(heads={"block": head}, backbone=target)
     return BlockProposer(BlockProposer.Options(), resources), target
 
 
-def draft(head: BlockHead, model: TappableModel, text: list[int]) -> list[int]:
+def draft(head: BlockHead, model: HiddenStateModel, text: list[int]) -> list[int]:
     """What the proposer drafts behind ``text``."""
     proposer, target = drafting(head, model)
     target.extend(text[:-1])
@@ -97,13 +97,16 @@ def draft(head: BlockHead, model: TappableModel, text: list[int]) -> list[int]:
     return list(proposer.propose(context, Budget(8, 8)).tree.tokens)
 
 
-def reading(model: TappableModel, trainer: BlockTrainer, tokens: list[int]) -> Window:
+def reading(model: HiddenStateModel, trainer: BlockTrainer, tokens: list[int]) -> Window:
     """All of a text, as its target sees it."""
-    taps = with_normed(trainer.taps)
-    cache = model.new_state(512, taps)
+    aux_layers = with_normed(trainer.aux_layers)
+    cache = model.new_state(512, aux_layers)
     model.forward(tokens, cache, last=0)
     assert cache.features is not None
-    features = {tap: cache.features.at(tap)[None, : len(tokens)].float() for tap in taps}
+    features = {
+        aux_layer: cache.features.at(aux_layer)[None, : len(tokens)].float()
+        for aux_layer in aux_layers
+    }
     here = torch.ones(1, len(tokens), dtype=torch.bool)
     return Window(torch.tensor([tokens]), here, here, features)
 
@@ -119,15 +122,17 @@ def likeliest(trainer: BlockTrainer, states: Tensor, pending: int) -> list[int]:
 
 @KINDS
 def test_what_is_exported_drafts_what_was_trained(
-    folder: Path, model: TappableModel, tmp_path: Path, rank: int
+    folder: Path, model: HiddenStateModel, tmp_path: Path, rank: int
 ) -> None:
     trainer = make(model, replace(SHAPE, markov_rank=rank))
     for name, parameter in trainer.module.named_parameters():
         base = 1.0 if "norm" in name else 0.0
         parameter.data.normal_(base, 0.2).copy_(parameter.bfloat16().float())
-    assert trainer.taps == (Tap(1), NORMED)
+    assert trainer.aux_layers == (AuxLayer(1), NORMED)
     head = load(trainer, tmp_path, folder)
-    assert head.taps == trainer.taps and head.shape.depth == trainer.depth == 4 - (not rank)
+    assert head.aux_layers == trainer.aux_layers and head.shape.depth == trainer.depth == 4 - (
+        not rank
+    )
     tokens = torch.randint(3, LLAMA["vocab_size"], (12,)).tolist()
     window = reading(model, trainer, tokens)
     anchors = [1, 5, 11]
@@ -145,14 +150,14 @@ def test_what_is_exported_drafts_what_was_trained(
 
 @KINDS
 def test_a_drafter_learns_the_tokens_that_it_will_be_asked_for(
-    folder: Path, model: TappableModel, tmp_path: Path, rank: int
+    folder: Path, model: HiddenStateModel, tmp_path: Path, rank: int
 ) -> None:
     """Trained on one reply until it knows it by heart, it must draft that reply, token for token."""
     trainer = make(model, replace(SHAPE, markov_rank=rank), hard=1.0)
-    recording = Recording(tmp_path / "replies", with_normed(trainer.taps))
+    recording = Recording(tmp_path / "replies", with_normed(trainer.aux_layers))
     record(model, TextCodec(folder), ASKED[:1], STAGE, recording, seed=1)
     (kept,) = recording.replies
-    window = window_of(recording, [kept], with_normed(trainer.taps), 128, 0)
+    window = window_of(recording, [kept], with_normed(trainer.aux_layers), 128, 0)
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.01)
     losses = []
     for _ in range(80):
@@ -172,7 +177,7 @@ def test_a_drafter_learns_the_tokens_that_it_will_be_asked_for(
     assert right >= 0.95 * total
 
 
-def test_blocks_stand_where_the_target_spoke_next(model: TappableModel) -> None:
+def test_blocks_stand_where_the_target_spoke_next(model: HiddenStateModel) -> None:
     """The last token of the question is an anchor: what is drafted first comes behind it."""
     trainer = make(model)
     window = reading(model, trainer, list(range(3, 15)))
@@ -187,17 +192,17 @@ def test_blocks_stand_where_the_target_spoke_next(model: TappableModel) -> None:
     assert trainer.loss(replace(window, spoken=torch.zeros_like(spoken))).count == 0
 
 
-def test_a_block_sees_nothing_from_its_anchor_on(model: TappableModel) -> None:
+def test_a_block_sees_nothing_from_its_anchor_on(model: HiddenStateModel) -> None:
     trainer = make(model)
     window = reading(model, trainer, list(range(3, 15)))
     blocks = AnchoredBlocks(torch.tensor([[6]]), torch.ones(1, 1, dtype=torch.bool))
     expected = trainer.states(window, blocks)
-    for tap in trainer.taps:
-        window.features[tap][:, 6:] = 7.0
+    for aux_layer in trainer.aux_layers:
+        window.features[aux_layer][:, 6:] = 7.0
     changed = window.tokens.clone()
     changed[:, 7:] = 3
     assert torch.equal(trainer.states(replace(window, tokens=changed), blocks), expected)
-    window.features[trainer.taps[0]][:, 5] = 7.0
+    window.features[trainer.aux_layers[0]][:, 5] = 7.0
     assert not torch.allclose(trainer.states(window, blocks), expected)
 
 
@@ -241,7 +246,7 @@ def test_a_run_makes_a_drafter_and_has_nothing_more_to_do_when_repeated(
     ],
 )
 def test_a_recipe_that_does_not_fit_the_target_is_refused_by_key(
-    model: TappableModel, change: dict[str, object], key: str
+    model: HiddenStateModel, change: dict[str, object], key: str
 ) -> None:
     with pytest.raises(RecipeError, match=f"shape.{key}"):
         make(model, replace(SHAPE, **change))

@@ -21,7 +21,7 @@ from engine.drafting.proposers.eagle3 import Eagle3Proposer
 from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
 from engine.loading.loader import load_model
-from engine.models.base import TappableModel
+from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering
 from engine.request import AcceptanceRule, Message, Sampling
@@ -64,22 +64,22 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(target: Path) -> TappableModel:
+def model(target: Path) -> HiddenStateModel:
     loaded = load_model(target, quantization="fp32")
-    assert isinstance(loaded, TappableModel)
+    assert isinstance(loaded, HiddenStateModel)
     return loaded
 
 
 @pytest.fixture(scope="module")
 def recording(
-    target: Path, model: TappableModel, tmp_path_factory: pytest.TempPathFactory
+    target: Path, model: HiddenStateModel, tmp_path_factory: pytest.TempPathFactory
 ) -> Recording:
     made = Recording(tmp_path_factory.mktemp("recording"), with_normed(TAPS))
     record(model, TextCodec(target), ASKED, RECIPE.replies, made, seed=1)
     return made
 
 
-def trained(model: TappableModel, shape: Eagle3Shape = SHAPE) -> tuple[Eagle3Trainer, Eagle3]:
+def trained(model: HiddenStateModel, shape: Eagle3Shape = SHAPE) -> tuple[Eagle3Trainer, Eagle3]:
     """Random weights that bf16 holds exactly, so that nothing is lost in the file."""
     torch.manual_seed(0)
     trainer = Eagle3Trainer(shape, Origin.of(model, CPU, 0.1))
@@ -120,7 +120,7 @@ def drafted(head: Eagle3Head, target: Target, text: list[int], depth: int) -> li
 
 
 def test_the_exported_head_drafts_what_the_trained_one_predicts(
-    target: Path, model: TappableModel, recording: Recording, tmp_path: Path
+    target: Path, model: HiddenStateModel, recording: Recording, tmp_path: Path
 ) -> None:
     """From several places of a text, each step's input being what the step before predicted."""
     trainer, module = trained(model)
@@ -131,14 +131,14 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
     kept = max(recording.replies, key=lambda one: one.length - one.start)
     tokens = recording.tokens(kept).tolist()
     live.extend(tokens[:-1])
-    features = {tap: live.features(tap, 0, live.length)[None] for tap in TAPS}
+    features = {aux_layer: live.features(aux_layer, 0, live.length)[None] for aux_layer in TAPS}
     chains = []
     for place in range(kept.start - 2, len(tokens) - 1, 5):
         said = [*tokens[: place + 2], *([0] * SHAPE.steps)]
         known = torch.arange(len(said))[None] <= place
         seen = {
-            tap: torch.nn.functional.pad(rows[:, : place + 1], (0, 0, 0, SHAPE.steps + 1))
-            for tap, rows in features.items()
+            aux_layer: torch.nn.functional.pad(rows[:, : place + 1], (0, 0, 0, SHAPE.steps + 1))
+            for aux_layer, rows in features.items()
         }
         for step in range(SHAPE.steps):
             window = Window(torch.tensor([said]), known, known, seen)
@@ -151,17 +151,17 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
     assert len(set(map(tuple, chains))) > 2  # it has something to say
 
 
-def test_a_place_sees_nothing_behind_it(model: TappableModel, recording: Recording) -> None:
+def test_a_place_sees_nothing_behind_it(model: HiddenStateModel, recording: Recording) -> None:
     """What the target saw and said later changes nothing, at no step but through the input."""
     trainer, _ = trained(model)
-    window = window_of(recording, recording.replies[:3], recording.taps, 64, 0)
+    window = window_of(recording, recording.replies[:3], recording.aux_layers, 64, 0)
     places = only(12, window.known)
     later = torch.arange(window.tokens.shape[1]) > 12
     changed = replace(
         window,
         features={
-            tap: torch.where(later[None, :, None], torch.randn_like(rows), rows)
-            for tap, rows in window.features.items()
+            aux_layer: torch.where(later[None, :, None], torch.randn_like(rows), rows)
+            for aux_layer, rows in window.features.items()
         },
     )
     for one, other in zip(
@@ -169,7 +169,7 @@ def test_a_place_sees_nothing_behind_it(model: TappableModel, recording: Recordi
     ):
         assert torch.equal(one, other)
     earlier = replace(
-        window, features={tap: rows.roll(1, 1) for tap, rows in window.features.items()}
+        window, features={aux_layer: rows.roll(1, 1) for aux_layer, rows in window.features.items()}
     )
     assert not torch.allclose(
         next(trainer.unroll(window, places)), next(trainer.unroll(earlier, places))
@@ -189,10 +189,10 @@ def test_starts_of_a_row_stand_side_by_side() -> None:
 
 
 def test_a_window_without_starts_teaches_nothing(
-    model: TappableModel, recording: Recording
+    model: HiddenStateModel, recording: Recording
 ) -> None:
     trainer, module = trained(model)
-    window = window_of(recording, recording.replies[:2], recording.taps, 64, 0)
+    window = window_of(recording, recording.replies[:2], recording.aux_layers, 64, 0)
     loss = trainer.loss(replace(window, spoken=torch.zeros_like(window.spoken)))
     loss.total.backward()
     assert loss.total.item() == 0 and loss.count == 0
@@ -200,7 +200,7 @@ def test_a_window_without_starts_teaches_nothing(
 
 
 def test_the_head_names_what_was_said_most(
-    target: Path, model: TappableModel, tmp_path: Path
+    target: Path, model: HiddenStateModel, tmp_path: Path
 ) -> None:
     recording = Recording(tmp_path / "said", with_normed(TAPS))
     states = torch.zeros(4, 8, LLAMA["hidden_size"])
@@ -215,10 +215,12 @@ def test_the_head_names_what_was_said_most(
     assert head.targets is not None and head.targets.tolist() == [7, 9, 250]
 
 
-def test_a_loss_counts_only_what_can_be_named(model: TappableModel, recording: Recording) -> None:
+def test_a_loss_counts_only_what_can_be_named(
+    model: HiddenStateModel, recording: Recording
+) -> None:
     trainer, _ = trained(model, replace(SHAPE, draft_vocabulary=20))
     trainer.survey(recording)
-    window = window_of(recording, recording.replies, recording.taps, 64, 0)
+    window = window_of(recording, recording.replies, recording.aux_layers, 64, 0)
     some = trainer.loss(window)
     whole, _ = trained(model, replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"]))
     whole.survey(recording)
@@ -246,7 +248,7 @@ def test_a_head_learns_drafts_and_goes_on_where_it_stopped(target: Path, tmp_pat
 
 
 def test_a_head_of_few_replies_begins_fitted_and_keeps_the_targets_rows(
-    target: Path, model: TappableModel, recording: Recording, tmp_path: Path
+    target: Path, model: HiddenStateModel, recording: Recording, tmp_path: Path
 ) -> None:
     """What it says before it has learned is nearer to what the target says than without the fit."""
     shape = replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"], learn_head=False)
@@ -254,7 +256,7 @@ def test_a_head_of_few_replies_begins_fitted_and_keeps_the_targets_rows(
     for fitted in (False, True):
         trainer = Eagle3Trainer(replace(shape, fitted=fitted), Origin.of(model, CPU, 0.0))
         trainer.survey(recording)
-        window = window_of(recording, recording.replies, recording.taps, 64, 0, prompts=True)
+        window = window_of(recording, recording.replies, recording.aux_layers, 64, 0, prompts=True)
         with torch.no_grad():
             losses[fitted] = float(trainer.loss(window).total)
     assert losses[True] < 0.9 * losses[False]

@@ -10,11 +10,11 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train import recording as module
 from engine.train.recording import RecordedReply, Recording, RecordingError, batched, with_normed
 
-TAPS = (Tap(1), NORMED)
+TAPS = (AuxLayer(1), NORMED)
 HIDDEN = 8
 
 
@@ -34,8 +34,8 @@ def test_replies_come_back_as_they_were(tmp_path: Path) -> None:
         for kept, (given, states) in zip(found.replies, (first, second, third), strict=True):
             assert found.tokens(kept).tolist() == list(given.tokens)
             assert (kept.start, kept.temperature) == (given.start, given.temperature)
-            for at, tap in enumerate(TAPS):
-                read = found.features(tap, kept)
+            for at, aux_layer in enumerate(TAPS):
+                read = found.features(aux_layer, kept)
                 assert torch.equal(read[:-1], states[at].bfloat16())
                 assert not read[-1].any()
 
@@ -52,7 +52,7 @@ def test_a_recording_may_hold_more_than_is_needed(tmp_path: Path) -> None:
 def test_a_recording_that_lacks_hidden_states_is_refused(tmp_path: Path) -> None:
     Recording(tmp_path, TAPS).add([reply(5, 2)])
     with pytest.raises(RecordingError, match=r"no hidden states of layer 4.*replies\.layers"):
-        Recording(tmp_path, (Tap(4), NORMED))
+        Recording(tmp_path, (AuxLayer(4), NORMED))
 
 
 FULL = "No space left on device"
@@ -78,8 +78,8 @@ def test_a_full_disk_loses_the_last_shard_alone(
 
 
 def test_what_the_output_head_takes_is_always_recorded_once() -> None:
-    assert with_normed((Tap(3),)) == (Tap(3), NORMED)
-    assert with_normed((NORMED, Tap(3))) == (Tap(3), NORMED)
+    assert with_normed((AuxLayer(3),)) == (AuxLayer(3), NORMED)
+    assert with_normed((NORMED, AuxLayer(3))) == (AuxLayer(3), NORMED)
 
 
 def test_a_stop_keeps_the_replies_that_are_not_on_disk_yet() -> None:

@@ -16,7 +16,7 @@ from engine.drafting.heads.products import Products
 from engine.kernels.native import library as native
 from engine.loading.loader import load_model
 from engine.machine import devices
-from engine.models.base import TappableModel
+from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Message
 from engine.train import answers
@@ -56,17 +56,17 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_recorded_is_what_the_target_computes(target: Path, tmp_path: Path) -> None:
     model, codec = load_model(target), TextCodec(target)
-    assert isinstance(model, TappableModel)
-    taps = with_normed(())
-    recording = Recording(tmp_path, taps)
+    assert isinstance(model, HiddenStateModel)
+    aux_layers = with_normed(())
+    recording = Recording(tmp_path, aux_layers)
     record(model, codec, ASKED, RECIPE.replies, recording, seed=1)
     assert [kept.temperature for kept in recording.replies] == [0.0, 0.7] * 5
     for kept in recording.replies:
         tokens = recording.tokens(kept).tolist()
         assert 1 <= kept.start < len(tokens) <= kept.start + 40
-        cache = model.new_state(512, taps)
+        cache = model.new_state(512, aux_layers)
         logits = model.forward(tokens[:-1], cache, last=len(tokens) - 1)
-        found = recording.features(taps[0], kept)[:-1].float()
+        found = recording.features(aux_layers[0], kept)[:-1].float()
         assert torch.allclose(model.logits(found), logits, atol=0.05)
         if kept.temperature == 0:
             assert logits.argmax(-1)[kept.start - 1 :].tolist() == tokens[kept.start :]
@@ -88,19 +88,21 @@ def test_replies_side_by_side_are_those_given_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_random(tmp_path, hidden_size=64, head_dim=16, intermediate_size=80)
-    model, codec, taps = load_model(tmp_path), TextCodec(tmp_path), with_normed(())
+    model, codec, aux_layers = load_model(tmp_path), TextCodec(tmp_path), with_normed(())
     assert answers.at_once(model)
     found = []
     for count in (16, 3, 1):
         monkeypatch.setattr(answers, "AT_ONCE", count)
-        recording = Recording(tmp_path / str(count), taps)
+        recording = Recording(tmp_path / str(count), aux_layers)
         record(model, codec, ASKED, RECIPE.replies, recording, seed=1)
         found.append(recording)
     for other in found[1:]:
         assert other.replies == found[0].replies
         for kept in other.replies:
             assert torch.equal(other.tokens(kept), found[0].tokens(kept))
-            assert torch.equal(other.features(taps[0], kept), found[0].features(taps[0], kept))
+            assert torch.equal(
+                other.features(aux_layers[0], kept), found[0].features(aux_layers[0], kept)
+            )
 
 
 def test_recording_stops_at_its_size_and_after_its_minutes(
@@ -128,7 +130,7 @@ def test_replies_of_another_model_are_not_learned_from(target: Path, tmp_path: P
 
 def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
     model = load_model(target)
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     origin = Origin.of(model, torch.device("cpu"), 0.1)
     assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
     tokens = torch.tensor([[5, 7], [9, 5]])
@@ -184,7 +186,7 @@ def logits_of(head: MedusaHead, normed: torch.Tensor) -> torch.Tensor:
 
 def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path) -> None:
     model = load_model(target)
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     torch.manual_seed(0)
     trainer = MedusaTrainer(
         MedusaShape(heads=2, layers=2), Origin.of(model, torch.device("cpu"), 0.1)
@@ -206,12 +208,12 @@ def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path
 def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_path: Path) -> None:
     """Trained on one reply until it knows it by heart, every head must name the right token there."""
     model, codec = load_model(target), TextCodec(target)
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     recording = Recording(tmp_path, with_normed(()))
     record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
     trainer = MedusaTrainer(MedusaShape(heads=2), Origin.of(model, torch.device("cpu"), 1.0))
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
-    window = window_of(recording, recording.replies, recording.taps, 64, 0)
+    window = window_of(recording, recording.replies, recording.aux_layers, 64, 0)
     for _ in range(60):
         trainer.loss(window).total.backward()
         optimizer.step()
@@ -227,7 +229,7 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     model.forward(tokens, cache, last=0)
     assert cache.features is not None
     right = [
-        logits_of(head, cache.features.at(recording.taps[0])[at : at + 1].float())
+        logits_of(head, cache.features.at(recording.aux_layers[0])[at : at + 1].float())
         .argmax(-1)
         .tolist()
         == tokens[at + 2 : at + 4]

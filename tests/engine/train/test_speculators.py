@@ -20,7 +20,7 @@ from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
 from engine.loading.loader import load_model
-from engine.models.base import TappableModel
+from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
 from engine.request import AcceptanceRule, Message, Sampling
@@ -71,13 +71,13 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(target: Path) -> TappableModel:
+def model(target: Path) -> HiddenStateModel:
     loaded = load_model(target, quantization="fp32")
-    assert isinstance(loaded, TappableModel)
+    assert isinstance(loaded, HiddenStateModel)
     return loaded
 
 
-def trainer_of(kind: str, shape: dict[str, Any], model: TappableModel) -> Any:
+def trainer_of(kind: str, shape: dict[str, Any], model: HiddenStateModel) -> Any:
     """With weights that bf16 holds, so that nothing is rounded when they are exported."""
     torch.manual_seed(7)
     found = kinds.trainer(kind)
@@ -94,7 +94,7 @@ def test_a_trained_head_drafts_what_its_training_predicts(
     kind: str,
     shape: dict[str, Any],
     target: Path,
-    model: TappableModel,
+    model: HiddenStateModel,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -117,7 +117,7 @@ def test_a_trained_head_drafts_what_its_training_predicts(
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)
         text = torch.randint(5, VOCABULARY, (9 + seed % 3,), generator=generator).tolist()
-        reader = Target(model, head.taps)
+        reader = Target(model, head.aux_layers)
         reader.extend(text[:-1])
         context = Context(text)
         proposer = proposers.create(kind, {}, Resources(heads={kind: head}, backbone=reader))
@@ -179,7 +179,7 @@ def test_a_speculator_learns_and_goes_on_where_it_stopped(
 def test_the_head_for_pip_is_small(kind: str) -> None:
     shape = load_recipe(RECIPES / f"pip-{kind}.yaml").shape
     model = load_model(PIP)
-    assert isinstance(model, TappableModel)
+    assert isinstance(model, HiddenStateModel)
     found = kinds.trainer(kind)
     trainer = found(found.Shape(**shape), Origin.of(model, torch.device("cpu"), 0.1))
     assert sum(2 * weight.numel() for weight in trainer.module.parameters()) < 2_000_000

@@ -11,9 +11,9 @@ from app.runtime import Runtime
 from app.store import Store
 from app.ui.measurements import Measurements
 from app.ui.names import title
-from app.ui.pages.race.course import Course
 from app.ui.pages.race.places import look, methods_of, places, rules_of
-from app.ui.pages.race.racing import Racing
+from app.ui.pages.race.run import RaceRun
+from app.ui.pages.race.session import RaceSession
 from app.ui.settings import Settings, decimal, whole
 from app.ui.speeds import DRAFT
 from app.ui.view import View
@@ -46,7 +46,7 @@ class RaceBackend:
         """``chat_settings``: what the chat answers with just now."""
         self.runtime, self.store = runtime, store
         self.measurements, self.chat_settings = measurements, chat_settings
-        self._course: Course | None = None
+        self._session: RaceSession | None = None
         self._data: View = {}
 
     def offer(self, data: View | None = None) -> View:
@@ -75,18 +75,18 @@ class RaceBackend:
 
     def start(self, data: View) -> View:
         """A new race; the number to follow it by. Raises ForetokenError."""
-        course = self._asked(data, self._loaded())
-        count = max(PAIRS, len(course.prompts))
-        number = self.measurements.start(PAGE, Racing(course, count), data)
-        self._course, self._data = course, data
+        session = self._asked(data, self._loaded())
+        count = max(PAIRS, len(session.prompts))
+        number = self.measurements.start(PAGE, RaceRun(session, count), data)
+        self._session, self._data = session, data
         return {"number": number}
 
     def raced(self, target: str, draft: str) -> float | None:
         """How many times as fast as plain decoding the last race measured this draft to be, by ids."""
-        course, race = self._course, self._course and self._course.race
-        if course is None or not race or race.estimate is None or race.contest.places:
+        session, race = self._session, self._session and self._session.race
+        if session is None or not race or race.estimate is None or race.contest.places:
             return None
-        contest, loaded, median = race.contest, course.loaded, race.estimate.median
+        contest, loaded, median = race.contest, session.loaded, race.estimate.median
         sides = [contest.base.speculation.proposer, contest.rival.speculation.proposer]
         if (loaded.target_id, loaded.draft_id) != (target, draft) or {*sides} != {PLAIN, DRAFT}:
             return None
@@ -94,10 +94,10 @@ class RaceBackend:
 
     def more(self, data: View) -> View:
         """Five more pairs of the last race. Raises ForetokenError."""
-        course = self._course
-        if course is None or self.runtime.engine.loaded is not course.loaded:
+        session = self._session
+        if session is None or self.runtime.engine.loaded is not session.loaded:
             raise InvalidRequest("race", Words.RACE_GONE)
-        return {"number": self.measurements.start(PAGE, Racing(course, PAIRS), self._data)}
+        return {"number": self.measurements.start(PAGE, RaceRun(session, PAIRS), self._data)}
 
     def stop(self, data: View | None = None) -> bool:
         self.measurements.stop(PAGE)
@@ -113,7 +113,7 @@ class RaceBackend:
             raise NotLoaded(Words.NOT_LOADED)
         return loaded
 
-    def _asked(self, data: View, loaded: Loaded) -> Course:
+    def _asked(self, data: View, loaded: Loaded) -> RaceSession:
         own = self.chat_settings()
         seed = whole("seed", data.get("seed"))
         own = replace(
@@ -122,7 +122,7 @@ class RaceBackend:
             max_tokens=whole("max_tokens", data.get("max_tokens")),
         )
         base, rival = (settings_of(own, each) for each in data["sides"])
-        return Course(
+        return RaceSession(
             self.runtime,
             loaded,
             base,

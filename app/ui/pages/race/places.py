@@ -7,7 +7,7 @@ from contextlib import closing
 from app import servers
 from app.runtime import Runtime
 from app.ui.names import titles
-from app.ui.pages.race.course import USUAL
+from app.ui.pages.race.session import USUAL
 from app.ui.view import View
 from app.ui.words import Words
 from engine.api import Capabilities, Loaded, LoadRequest

@@ -13,7 +13,7 @@ from app.runtime import Runtime
 from app.store import Store
 from app.ui.feed import Feed
 from app.ui.measurements import Measurements
-from app.ui.pages.race.racing import standing
+from app.ui.pages.race.run import standing
 from app.ui.settings import whole
 from app.ui.view import View
 from app.ui.words import Words

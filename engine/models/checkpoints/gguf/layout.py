@@ -25,7 +25,7 @@ _COMPUTED = ".rotary_emb.inv_freq"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StoredTensor:
     """One tensor: its name in the checkpoint and in the file, its shape, and what it becomes."""
 
     source: str
@@ -54,7 +54,7 @@ def check(checkpoint: Checkpoint) -> None:
         )
 
 
-def places(checkpoint: Checkpoint) -> Iterator[Place]:
+def places(checkpoint: Checkpoint) -> Iterator[StoredTensor]:
     """All tensors of the file. Raises ModelError for one that no Llama has."""
     names = Names.among(checkpoint.tensors)
     heads = {"self_attn.q_proj": checkpoint.heads, "self_attn.k_proj": checkpoint.kv_heads}
@@ -73,7 +73,7 @@ def places(checkpoint: Checkpoint) -> Iterator[Place]:
                 f"{checkpoint.path} holds the tensor {source}, which has no place in a Llama of "
                 "llama.cpp; left out, it would change what the model says. Export the model without it."
             )
-        yield Place(source, f"{target}.{suffix}", info.shape, heads.get(part))
+        yield StoredTensor(source, f"{target}.{suffix}", info.shape, heads.get(part))
 
 
 def rope_factors(checkpoint: Checkpoint, rope: Rope) -> Tensor | None:

@@ -18,7 +18,7 @@ from engine.errors import InvalidRequest, NotInstalled
 from engine.models.architecture import Rope
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.layout import (
-    Place,
+    StoredTensor,
     check,
     places,
     rope_base,
@@ -160,7 +160,7 @@ def _list_tokens(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
         writer.add_chat_template(vocabulary.chat_template)
 
 
-def _type_of(place: Place, kind: str) -> gguf.GGMLQuantizationType:
+def _type_of(place: StoredTensor, kind: str) -> gguf.GGMLQuantizationType:
     """``kind``, but f32 for vectors, and f16 for rows that do not divide into its blocks."""
     import gguf
 
@@ -172,7 +172,9 @@ def _type_of(place: Place, kind: str) -> gguf.GGMLQuantizationType:
     return held
 
 
-def _announce(writer: gguf.GGUFWriter, place: Place, held: gguf.GGMLQuantizationType) -> None:
+def _announce(
+    writer: gguf.GGUFWriter, place: StoredTensor, held: gguf.GGMLQuantizationType
+) -> None:
     """Before any bytes the file lists every tensor with its size."""
     import gguf
     import numpy as np

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from tests.engine.backends.cuda.small import write_pair
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 from tests.support import interpreter
@@ -28,7 +28,7 @@ def device() -> Iterator[torch.device]:
         return
     interpreter.repair()
     with pytest.MonkeyPatch.context() as patch:
-        place = Place(DEVICE, kernels=True)
+        place = Device(DEVICE, kernels=True)
         patch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
         yield DEVICE
 

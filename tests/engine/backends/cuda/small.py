@@ -10,7 +10,7 @@ import torch
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.loading.loader import load_model, plan_model
-from engine.machine.devices import Place
+from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.families import FAMILIES
@@ -60,7 +60,7 @@ def load_reference(folder: Path, context: int = CONTEXT) -> Decoder:
 def load_info(folder: Path, context: int) -> Any:
     from engine.loading.loader import _info
 
-    plan = plan_model(inspect(folder), Place(torch.device("cpu")), "fp32", context=context)
+    plan = plan_model(inspect(folder), Device(torch.device("cpu")), "fp32", context=context)
     return _info(plan, plan.context)
 
 

@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.backends.cuda import decoder as module
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from tests.engine.backends.cuda.small import SIZES, load, load_reference, tokens
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support.checkpoints import write_random
@@ -117,16 +117,16 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
 
 def test_heads_read_the_hidden_states_of_the_torch_decoder(folder: Path) -> None:
     """And the output head on the normed ones gives the very logits of the step."""
-    taps, text = (Tap(0), Tap(1), NORMED), tokens(6)
+    aux_layers, text = (AuxLayer(0), AuxLayer(1), NORMED), tokens(6)
     model, reference = load(folder), load_reference(folder)
-    ours, theirs = model.new_state(64, taps), reference.new_state(64, taps)
+    ours, theirs = model.new_state(64, aux_layers), reference.new_state(64, aux_layers)
     for part in (text[:4], text[4:]):
         logits = model.forward(part, ours, last=len(part))
         reference.forward(part, theirs, last=0)
     found, expected = ours.features, theirs.features
     assert found is not None and expected is not None
-    for tap in taps:
-        assert distance(found.at(tap)[:6], expected.at(tap)[:6]) < APART["bf16"]
-        assert not found.at(tap)[6:].any()
+    for aux_layer in aux_layers:
+        assert distance(found.at(aux_layer)[:6], expected.at(aux_layer)[:6]) < APART["bf16"]
+        assert not found.at(aux_layer)[6:].any()
     assert torch.equal(model.logits(found.at(NORMED)[4:6].float()), logits)
     assert distance(model.embed(text), reference.embed(text)) < APART["bf16"]

@@ -130,7 +130,7 @@ def test_only_the_targets_cache_is_narrow(
     assert isinstance(session.target.state, DeviceState)
     assert session.target.state.static.keys.dtype == FP8
     words(session, draft(1), max_tokens=1)
-    _, proposer = session._lanes.first._proposers["draft"]
+    _, proposer = session._slots.first._proposers["draft"]
     assert isinstance(proposer, DraftModelProposer)
     assert isinstance(proposer.reader, SameVocabulary)
     assert isinstance(proposer.reader.state, DeviceState)

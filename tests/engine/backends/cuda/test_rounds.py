@@ -18,11 +18,11 @@ from engine.backends.cuda.round import DeviceRound
 from engine.decoding.constraint import GRAMMAR
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
+from engine.decoding.verifier import Verifier
 from engine.drafting.controllers.fixed import Off
 from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
@@ -137,8 +137,8 @@ def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
     target.extend(PROMPT[:-1])
     sampler = Sampler(GREEDY, AcceptanceRule.GREEDY, 0, context, model.info.vocabulary)
     proposer = NoneProposer(NoneProposer.Options(), Resources())
-    launcher = HostLauncher(context, target, proposer, Judge(sampler))
-    plain = list(decode(context, launcher, Off(), Ending(LENGTH, ()), "none"))
+    launcher = HostLauncher(context, target, proposer, Verifier(sampler))
+    plain = list(decode(context, launcher, Off(), StoppingCriteria(LENGTH, ()), "none"))
     assert tuple(context.output) == done.token_ids
     for found, expected in zip(rounds, plain, strict=True):
         assert found.tokens == expected.tokens and found.origin == expected.origin

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.decoding.controller import Controller
-from engine.drafting.controllers.experience import Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Origin, Round, Timing, Tree
 
@@ -84,9 +84,9 @@ def speed_of(rounds: list[Round]) -> float:
     return sum(r.emitted for r in rounds) / sum(r.timing.total_s for r in rounds)
 
 
-def warm(machine: Machine) -> Experience:
+def warm(machine: Machine) -> ControllerStatistics:
     """What the engine measures before the first request."""
-    experience = Experience()
+    statistics = ControllerStatistics()
     for rows in ROWS:
-        experience.verify.learn(rows, machine.verify(rows))
-    return experience
+        statistics.verify.learn(rows, machine.verify(rows))
+    return statistics

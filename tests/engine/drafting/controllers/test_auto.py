@@ -10,7 +10,7 @@ from statistics import fmean
 import pytest
 
 from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.fixed import Fixed, Off
 from engine.events import Budget, Decision, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
@@ -45,7 +45,7 @@ def test_it_comes_to_be_as_fast_as_the_best_fixed_depth(
 
 @pytest.mark.parametrize("depth", [1, 3, 8])
 def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
-    rounds = play(Machine(acceptance=1.0), Auto(depth, Experience()), 100)
+    rounds = play(Machine(acceptance=1.0), Auto(depth, ControllerStatistics()), 100)
     assert max(r.budget.depth for r in rounds) == depth
 
 
@@ -60,7 +60,7 @@ def test_it_goes_no_deeper_than_it_may(depth: int) -> None:
 def test_where_nothing_pays_it_pauses_says_why_and_costs_little(
     machine: Machine, because: str
 ) -> None:
-    rounds = play(machine, Auto(15, Experience()), 1000)
+    rounds = play(machine, Auto(15, ControllerStatistics()), 1000)
     late = rounds[200:]
     assert sum(r.budget.depth > 0 for r in late) < 0.06 * len(late)
     assert any(r.budget.depth > 0 for r in late)  # it tries now and then
@@ -86,7 +86,7 @@ def test_what_lies_between_rounds_speaks_for_drafting() -> None:
 
 def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
     machine = Machine(draft_step=0.5, acceptance=0.3, noise=0.0)
-    last = decisions(play(machine, Auto(15, Experience()), 400))[-1]
+    last = decisions(play(machine, Auto(15, ControllerStatistics()), 400))[-1]
     assert last.needed is not None and last.expected is not None
     # One token costs half a plain round: it must stand half of the time, and a bit more to begin
     # again: (1 + needed) / 1.5 = 1.05.
@@ -98,7 +98,7 @@ def test_the_sentence_tells_what_is_needed_and_what_is_there() -> None:
 
 def test_it_recovers_when_acceptance_returns() -> None:
     machine = Machine(draft_step=0.3, acceptance=0.1)
-    controller = Auto(15, Experience())
+    controller = Auto(15, ControllerStatistics())
     first = play(machine, controller, 600)
     assert first[-1].budget.depth == 0 or decisions(first)[-1].depth == 0
     machine.acceptance = 0.95
@@ -111,14 +111,14 @@ def test_it_recovers_when_acceptance_returns() -> None:
 
 def test_a_proposer_that_seldom_finds_something_is_left_to_search() -> None:
     machine = Machine(draft_step=0.0, acceptance=0.9, finds=0.05, most=6)
-    rounds = play(machine, Auto(15, Experience()), 1000)
+    rounds = play(machine, Auto(15, ControllerStatistics()), 1000)
     assert sum(r.budget.depth > 0 for r in rounds[50:]) > 0.98 * 950
 
 
 def test_a_machine_that_slows_down_changes_no_decision() -> None:
     """The times of depths that are not in use must not be those of a faster hour."""
     machine = Machine(draft_step=0.1, acceptance=0.8)
-    controller = Auto(15, Experience())
+    controller = Auto(15, ControllerStatistics())
     before = play(machine, controller, 300)
     machine.pace = 4.0
     after = play(machine, controller, 300)
@@ -129,7 +129,7 @@ def test_a_machine_that_slows_down_changes_no_decision() -> None:
 
 def test_an_accident_of_one_round_changes_no_decision() -> None:
     machine = Machine(draft_step=0.1, acceptance=0.8)
-    controller = Auto(15, Experience())
+    controller = Auto(15, ControllerStatistics())
     play(machine, controller, 200)
     machine.pace = 50.0
     play(machine, controller, 1)
@@ -138,19 +138,19 @@ def test_an_accident_of_one_round_changes_no_decision() -> None:
 
 
 def test_experience_outlives_a_request() -> None:
-    machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
-    play(machine, Auto(15, experience), 300)
-    again = play(machine, Auto(15, experience), 9)
+    machine, statistics = Machine(draft_step=0.5, acceptance=0.2), ControllerStatistics()
+    play(machine, Auto(15, statistics), 300)
+    again = play(machine, Auto(15, statistics), 9)
     assert decisions(again)[0].depth == 0
     # One round of drafting to see what it takes, eight plain ones before the next try.
     assert [r.budget.depth for r in again[:8]] == [0] * 8
 
 
 def test_the_same_machine_with_another_drafter_starts_with_the_known_times() -> None:
-    machine, experience = Machine(draft_step=0.5, acceptance=0.2), Experience()
-    play(machine, Auto(15, experience), 300)
-    other = experience.of(Drafter(experience.drafter.drafts))
-    assert other.verify(1) == experience.verify(1)
+    machine, statistics = Machine(draft_step=0.5, acceptance=0.2), ControllerStatistics()
+    play(machine, Auto(15, statistics), 300)
+    other = statistics.of(Drafter(statistics.drafter.drafts))
+    assert other.verify(1) == statistics.verify(1)
     assert next(other.drafter.stands()) == pytest.approx(0.7)
     assert decisions(play(machine, Auto(15, other), 3))[0].depth > 0
 
@@ -169,7 +169,7 @@ def test_a_draft_model_that_reads_what_it_missed_is_not_thought_slow() -> None:
             self.drafted = budget.depth > 0
             return done
 
-    rounds = play(Catching(draft_step=0.05, acceptance=0.9), Auto(15, Experience()), 60)
+    rounds = play(Catching(draft_step=0.05, acceptance=0.9), Auto(15, ControllerStatistics()), 60)
     assert all(r.budget.depth > 0 for r in rounds[1:])
 
 
@@ -186,7 +186,7 @@ def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
     plans = []
     for token in (3, 4):
         machine, depths = Machine(), []
-        controller = Auto(15, Experience(), clock=lambda: 0.0)
+        controller = Auto(15, ControllerStatistics(), clock=lambda: 0.0)
         for index in range(200):
             budget = controller.budget()
             done = machine.round(index, budget)
@@ -201,9 +201,9 @@ def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
     assert plans[0] == plans[1]
 
 
-def answered(machine: Machine, experience: Experience, tokens: int) -> list[Round]:
+def answered(machine: Machine, statistics: ControllerStatistics, tokens: int) -> list[Round]:
     """One text of so many tokens, begun by a controller of its own."""
-    controller, rounds = Auto(15, experience), []
+    controller, rounds = Auto(15, statistics), []
     while (left := tokens - sum(one.emitted for one in rounds)) > 0:
         budget = controller.budget()
         depth = min(budget.depth, left - 1)
@@ -218,11 +218,11 @@ def test_a_text_that_cannot_be_foreseen_costs_little_after_texts_that_could() ->
     for seed in range(20):
         chance = random.Random(seed)
         machine = Machine(lambda rows: 0.9 + 0.1 * rows, 0.07, 0.9, chance=chance)
-        experience = warm(machine)
+        statistics = warm(machine)
         for _ in range(5):
-            answered(machine, experience, 100)
+            answered(machine, statistics, 100)
         machine.acceptance = 0.05
-        rounds = answered(machine, experience, 160)
+        rounds = answered(machine, statistics, 160)
         lost.append(1 - speed_of(rounds) / machine.speed(0))
     assert sum(lost) / len(lost) < 0.04
     assert max(lost) < 0.09
@@ -240,8 +240,8 @@ def test_calls_that_wait_for_a_core_make_no_depth_look_dear(
             lambda rows: 0.9 + 0.1 * rows, 0.12, acceptance, wait=wait, waits=waits,
             chance=random.Random(seed),
         )  # fmt: skip
-        experience = warm(machine)
-        rounds = [one for _ in range(6) for one in answered(machine, experience, 120)]
+        statistics = warm(machine)
+        rounds = [one for _ in range(6) for one in answered(machine, statistics, 120)]
         gains.append(speed_of(rounds) / machine.speed(0))
     assert sum(gains) / len(gains) > least
 
@@ -254,32 +254,32 @@ def test_only_a_drafter_that_waits_is_thought_to() -> None:
             lambda rows: 0.9 + 0.1 * rows, 0.02, 0.35, wait=10.0, waits=0.3, draft_waits=False,
             chance=random.Random(seed),
         )  # fmt: skip
-        experience = warm(machine)
-        rounds = [one for _ in range(6) for one in answered(machine, experience, 120)]
+        statistics = warm(machine)
+        rounds = [one for _ in range(6) for one in answered(machine, statistics, 120)]
         gains.append(speed_of(rounds) / machine.speed(0))
     assert sum(gains) / len(gains) > 1.2
 
 
 def test_a_new_text_begins_with_short_drafts_that_grow_while_they_stand() -> None:
-    experience = warm(machine := Machine(acceptance=1.0, noise=0.0))
-    depths = [one.budget.depth for one in answered(machine, experience, 200)]
+    statistics = warm(machine := Machine(acceptance=1.0, noise=0.0))
+    depths = [one.budget.depth for one in answered(machine, statistics, 200)]
     assert depths[:4] == [2, 4, 8, 15]
     # As many as a round brings where the first ones usually stand.
-    assert [one.budget.depth for one in answered(machine, experience, 60)][:2] == [8, 15]
+    assert [one.budget.depth for one in answered(machine, statistics, 60)][:2] == [8, 15]
 
 
 def test_where_drafts_seldom_stood_a_new_text_begins_with_the_shortest() -> None:
-    experience = warm(machine := Machine(acceptance=0.5, draft_step=0.01))
-    answered(machine, experience, 200)
-    assert answered(machine, experience, 5)[0].budget.depth == 2
+    statistics = warm(machine := Machine(acceptance=0.5, draft_step=0.01))
+    answered(machine, statistics, 200)
+    assert answered(machine, statistics, 5)[0].budget.depth == 2
 
 
 def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
     """Three tokens of a costly draft lose, fifteen win: the sentence said "0.58 times as fast"."""
     machine = Machine(lambda rows: 6.0 if rows > 1 else 1.0, 0.02, acceptance=1.0, noise=0.0)
-    experience = warm(machine)
-    answered(machine, experience, 20)
-    first = decisions(answered(machine, experience, 200))[0]
+    statistics = warm(machine)
+    answered(machine, statistics, 20)
+    first = decisions(answered(machine, statistics, 200))[0]
     assert machine.speed(3) < machine.speed(0)
     said = "drafting 3 tokens a round, up to 15 while they stand: expected to be 1."
     assert first.why.startswith(said)
@@ -308,13 +308,13 @@ def test_off_never_drafts_and_fixed_always_does() -> None:
 
 def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
     machine = Machine(lambda rows: 1.0 + 0.1 * rows, noise=0.0)
-    rounds = play(machine, Auto(15, Experience()), 60)
+    rounds = play(machine, Auto(15, ControllerStatistics()), 60)
     assert rounds[0].budget.plain_s is None  # nothing was measured before the first
     told = [r.budget.plain_s for r in rounds if r.budget.plain_s is not None]
     assert len(told) > 3
     assert told == [pytest.approx(1.1, rel=0.1)] * len(told)
     slower = Machine(lambda rows: 1.0 + 0.1 * rows, pace=2.0, noise=0.0)
-    experience = warm(machine)
-    late = play(slower, Auto(15, experience), 200)[100:]
+    statistics = warm(machine)
+    late = play(slower, Auto(15, statistics), 200)[100:]
     # What was measured at another pace is reckoned with this one, which is learnt as rounds go by.
     assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.9

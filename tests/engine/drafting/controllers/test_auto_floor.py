@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.fixed import Fixed
 from engine.events import Budget, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
@@ -24,16 +24,16 @@ class Telling(Machine):
     def round(self, index: int, budget: Budget) -> Round:
         stands: list[float] = []
         said: list[float] = []
-        steps, together = 0, 1.0
+        steps, batch = 0, 1.0
         sure = self.chance.random() < 0.5
         while steps < min(budget.depth, self.most):
             steps += 1
             chance = self.chance.choice((0.99, 0.9) if sure else (0.5, 0.2))
-            together *= chance**self.bend
-            if self.silent or together >= budget.row_floor:
+            batch *= chance**self.bend
+            if self.silent or batch >= budget.row_floor:
                 stands.append(chance)
                 said.append(chance**self.bend)
-            if not self.silent and together < budget.floor:
+            if not self.silent and batch < budget.floor:
                 break
         accepted = 0
         while accepted < len(stands) and self.chance.random() < stands[accepted]:
@@ -66,7 +66,10 @@ def test_drafts_that_end_where_they_are_unlikely_beat_every_fixed_depth(
     verify: Callable[[int], float], step: float, bend: float
 ) -> None:
     machine = Telling(verify, step, bend=bend)
-    fixed = max(speed_of(play(machine, Fixed(depth, Experience()), 3000)) for depth in range(1, 13))
+    fixed = max(
+        speed_of(play(machine, Fixed(depth, ControllerStatistics()), 3000))
+        for depth in range(1, 13)
+    )
     auto = speed_of(play(machine, Auto(15, warm(machine)), 3000))
     assert auto > 1.05 * fixed
 
@@ -97,8 +100,8 @@ def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
 def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
     """Rules that weigh q, and captured rounds, take whole drafts: see ``Drafter.stops_early``."""
     machine = Telling(lambda rows: 0.9 + 0.1 * rows)
-    experience = warm(machine).of(Drafter(stops_early=False))
-    rounds = play(machine, Auto(15, experience), 300)
+    statistics = warm(machine).of(Drafter(stops_early=False))
+    rounds = play(machine, Auto(15, statistics), 300)
     assert all(one.budget.floor == 0 for one in rounds)
     assert any(one.budget.depth for one in rounds)
 
@@ -106,7 +109,7 @@ def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
 def test_where_shallow_trees_are_wider_than_deep_ones_a_token_more_costs_nothing() -> None:
     """It cost less than nothing: a negative chance, whose root is a complex number, ended the reply."""
     machine = Machine(lambda rows: 0.9 + 0.02 * rows, draft_step=0.001)
-    experience = warm(machine)
+    statistics = warm(machine)
     tree = Tree((0,) * 15, (-1,) * 15)
     wide = replace(
         machine.round(0, Budget(0, 0)),
@@ -118,7 +121,7 @@ def test_where_shallow_trees_are_wider_than_deep_ones_a_token_more_costs_nothing
         emitted=2,
     )
     for _ in range(20):
-        experience.drafter.learn(wide, 0)
-    experience.drafter.calibration.learn([0.8] * 20, 16)  # from chains; trees tell it nothing
-    budget = Auto(5, experience).budget()
+        statistics.drafter.learn(wide, 0)
+    statistics.drafter.calibration.learn([0.8] * 20, 16)  # from chains; trees tell it nothing
+    budget = Auto(5, statistics).budget()
     assert budget.depth and 0 <= budget.floor < 1

@@ -12,7 +12,7 @@ import pytest
 
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.choice import Choice
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Origin, Round, Timing, Tree
 
@@ -41,9 +41,9 @@ class Machine:
 
     def __post_init__(self) -> None:
         self.drafters = {name: Drafter() for name in (*self.members, RECALL)}
-        self.experience = Experience()
+        self.statistics = ControllerStatistics()
         for rows in ROWS:
-            self.experience.verify.learn(rows, self.verify(rows))
+            self.statistics.verify.learn(rows, self.verify(rows))
 
     def verify(self, rows: int) -> float:
         return 1 + self.row * (rows - 1)
@@ -51,7 +51,7 @@ class Machine:
     def controller(self) -> Choice:
         """For another text."""
         autos = {
-            name: Auto(15, self.experience.of(drafter), clock=lambda: 0.0)
+            name: Auto(15, self.statistics.of(drafter), clock=lambda: 0.0)
             for name, drafter in self.drafters.items()
         }
         return Choice({name: autos[name] for name in self.members}, (RECALL, autos[RECALL]))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drafting import controllers
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.times import Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
 from engine.errors import InvalidRequest
@@ -24,7 +24,7 @@ def test_requests_know_the_registered_names() -> None:
 
 @pytest.mark.parametrize("name", controllers.names())
 def test_every_controller_starts_without_experience(name: str) -> None:
-    budget = controllers.create(name, 5, Experience()).budget()
+    budget = controllers.create(name, 5, ControllerStatistics()).budget()
     # Auto measures a plain round first: it is what all others are compared with.
     assert budget == (Budget(5, 15) if name == "fixed" else Budget(0, 0))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.drafting.cross_vocabulary.lexicon import Lexicon, read_lexicon
+from engine.drafting.cross_vocabulary.token_table import TokenTable, read_lexicon
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
 from tests.support.checkpoints import write_tokenizer
 from tests.support.vocabularies import write_sentencepiece
@@ -14,12 +14,12 @@ from tests.support.vocabularies import write_sentencepiece
 ROWS = 512
 
 
-def mapped(target: Lexicon, draft: Lexicon) -> VocabularyMap:
+def mapped(target: TokenTable, draft: TokenTable) -> VocabularyMap:
     return map_vocabularies(target, draft, target_rows=ROWS, draft_rows=ROWS)
 
 
 @pytest.fixture(scope="session")
-def lexicons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Lexicon]:
+def lexicons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenTable]:
     """``bytes``: byte-level; ``pieces``: SentencePiece's way; ``bare``: without byte tokens."""
     folder: Path = tmp_path_factory.mktemp("tokenizers")
     write_tokenizer(folder / "bytes")

@@ -18,7 +18,7 @@ from engine.drafting.heads.eager import Eager, EagerMemory
 from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from tests.support.fakes import TableModel
 from tests.support.heads import BLOCK, EAGER, FakeShape, block, block_pass, write_head
 
@@ -28,7 +28,7 @@ TARGET = FakeShape(
 CPU = torch.device("cpu")
 TEXT, PENDING = (3, 1, 4, 1, 5, 9, 2, 6), 7
 READ = (-1, 2, 7)  # the embedding, what leaves layer 2, and the last behind the final norm
-TAPS = (Tap(0), Tap(3), NORMED)
+TAPS = (AuxLayer(0), AuxLayer(3), NORMED)
 
 
 def load(folder: Path, products: Products | None = None) -> BlockHead:
@@ -66,7 +66,7 @@ def by_the_papers(
 ) -> Tensor:
     """(block, hidden): DFlash's section 3 and z-lab's code, for one row and one head at a time."""
     start, width = target.length, BLOCK["head_dim"]
-    states = torch.cat([target.features(tap, 0, start) for tap in TAPS], dim=1)
+    states = torch.cat([target.features(aux_layer, 0, start) for aux_layer in TAPS], dim=1)
     text = [norm(tensors["fc.weight"] @ row, tensors["hidden_norm.weight"]) for row in states]
     mask = (config.get("dflash_config") or config)["mask_token_id"]
     rows = list(target.embed([pending] + [mask] * (config["block_size"] - 1)))
@@ -104,7 +104,7 @@ def by_the_papers(
 def test_states_are_those_of_the_papers_equations(tmp_path: Path, rank: int) -> None:
     config, tensors = block(TARGET, rank=rank, read=READ)
     head, target = load(write_head(tmp_path, config, tensors)), backbone()
-    assert head.taps == TAPS
+    assert head.aux_layers == TAPS
     expected = by_the_papers(config, tensors, target, PENDING)
     drafts = block_pass(head, target, PENDING)
     found = drafts.states

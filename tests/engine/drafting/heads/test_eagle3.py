@@ -20,7 +20,7 @@ from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.kernels.native.program import Number, Rows
-from engine.models.hidden_states import Tap, entering
+from engine.models.hidden_states import AuxLayer, entering
 from tests.support.heads import FakeShape, eagle3, write_head
 
 TARGET = FakeShape(hidden=32, vocabulary=90, layers=12, path=Path("ours"))
@@ -36,13 +36,13 @@ class Shown:
         generator = torch.Generator().manual_seed(seed)
         self.table = torch.randn(TARGET.vocabulary, hidden, generator=generator)
         self.states = {
-            Tap(layer): torch.randn(len(TEXT), hidden, generator=generator)
+            AuxLayer(layer): torch.randn(len(TEXT), hidden, generator=generator)
             for layer in range(TARGET.layers + 1)
         }
         self.length = len(TEXT)
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
-        return self.states[tap][start:end]
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+        return self.states[aux_layer][start:end]
 
     def embed(self, tokens: Any) -> Tensor:
         return self.table[list(tokens)]
@@ -163,8 +163,8 @@ def test_states_and_logits_are_those_of_the_papers_equations(
     target = Shown()
     head = load(write_head(tmp_path, config, tensors, pickle))
     layers = config.get("eagle_aux_hidden_state_layer_ids", (2, 6, 9))
-    assert head.taps == entering(*layers)
-    joint = torch.cat([target.states[tap][:5] for tap in head.taps], dim=1)
+    assert head.aux_layers == entering(*layers)
+    joint = torch.cat([target.states[aux_layer][:5] for aux_layer in head.aux_layers], dim=1)
     if config.get("norm_before_fc"):
         size = (joint.square().mean(1, keepdim=True) + 1e-5).sqrt()
         joint = joint / size * tensors["input_norm.weight"]
@@ -250,7 +250,7 @@ def test_layers_are_numbered_as_vllm_does_and_sglang(
 ) -> None:
     config, tensors = eagle3(TARGET)
     plan = heads.inspect(write_head(tmp_path, {**config, **more}, tensors), TARGET)
-    assert plan.taps == entering(*layers)
+    assert plan.aux_layers == entering(*layers)
 
 
 def test_a_plan_tells_what_the_head_keeps(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from engine.kernels.native import build
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.hidden_states import EmbeddingAndHead, Features, Tap
+from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.request import AcceptanceRule, Sampling
 from tests.support import heads as made
 from tests.support.heads import FakeShape, write_head
@@ -54,26 +54,33 @@ class Shown:
 
     tree_nodes = 0
 
-    def __init__(self, library: Library, taps: Sequence[Tap], dtype: torch.dtype) -> None:
+    def __init__(
+        self, library: Library, aux_layers: Sequence[AuxLayer], dtype: torch.dtype
+    ) -> None:
         generator = torch.Generator().manual_seed(3)
 
         def noise(rows: int) -> Tensor:
             return torch.randn(rows, TARGET.hidden, generator=generator)
 
         self.length = 0
-        self.kept = Features(
-            taps, layers=TARGET.layers, hidden=TARGET.hidden, context=400, dtype=dtype, device=CPU
+        self.kept = AuxHiddenStates(
+            aux_layers,
+            layers=TARGET.layers,
+            hidden=TARGET.hidden,
+            context=400,
+            dtype=dtype,
+            device=CPU,
         )
-        for tap in taps:
-            self.kept.write(tap, 0, noise(400))
+        for aux_layer in aux_layers:
+            self.kept.write(aux_layer, 0, noise(400))
         embedding, head = (Matrix(library, Kind.FP32, noise(TARGET.vocabulary)) for _ in "eh")
         self.embedding_and_head = EmbeddingAndHead(embedding, head, 20.0)
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
-        return self.tapped(tap)[start:end].float()
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+        return self.aux_states(aux_layer)[start:end].float()
 
-    def tapped(self, tap: Tap) -> Tensor:
-        return self.kept.at(tap)
+    def aux_states(self, aux_layer: AuxLayer) -> Tensor:
+        return self.kept.at(aux_layer)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         return self.embedding_and_head.embedding.rows(tokens)
@@ -214,7 +221,7 @@ def test_drafts_are_those_of_torch_round_after_round(
     """Behind prompts of one part and of many, and whatever of a draft was accepted."""
     head = load(tmp_path, name, Products("fp32", CPU, threads))
     compiled, eager = (
-        Drafter(head, Shown(threads, head.taps, torch.bfloat16), in_torch=in_torch)
+        Drafter(head, Shown(threads, head.aux_layers, torch.bfloat16), in_torch=in_torch)
         for in_torch in (False, True)
     )
     assert compiled.compiled and not eager.compiled
@@ -237,7 +244,7 @@ def test_a_text_that_is_all_read_is_drafted_behind_again(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
     head = load(tmp_path, name, Products("fp32", CPU, threads))
-    drafter = Drafter(head, Shown(threads, head.taps, torch.float32)).begin(text(40), GREEDY)
+    drafter = Drafter(head, Shown(threads, head.aux_layers, torch.float32)).begin(text(40), GREEDY)
     first = drafter.draft(4)
     same(drafter.draft(4), first)
     same(drafter.begin(text(40), GREEDY).draft(4), first)
@@ -253,9 +260,9 @@ def test_doubted_tokens_are_cut_likewise(
     head = load(tmp_path, "dspark", Products("fp32", CPU, threads))
     options = {"min_confidence": least}
     found, expected = (
-        Drafter(head, Shown(threads, head.taps, torch.float32), options, in_torch=in_torch).begin(
-            text(30), wanted
-        )
+        Drafter(
+            head, Shown(threads, head.aux_layers, torch.float32), options, in_torch=in_torch
+        ).begin(text(30), wanted)
         for in_torch in (False, True)
     )
     for token in (3, 5, 8):
@@ -269,7 +276,7 @@ def test_products_that_are_not_compiled_draft_in_torch(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
     head = load(tmp_path, name, Products("fp32", CPU))
-    drafter = Drafter(head, Shown(threads, head.taps, torch.float32))
+    drafter = Drafter(head, Shown(threads, head.aux_layers, torch.float32))
     assert not drafter.compiled
     assert len(drafter.begin(text(9), GREEDY).draft(3).tree) == 3
 
@@ -281,7 +288,7 @@ def test_what_drafts_is_freed_with_its_proposer(
 ) -> None:
     """At once: it holds weights of the head and the target, and a GPU's memory waits for no collector."""
     head = load(tmp_path, name, Products("fp32", CPU, threads))
-    drafter = Drafter(head, Shown(threads, head.taps, torch.float32), in_torch=in_torch)
+    drafter = Drafter(head, Shown(threads, head.aux_layers, torch.float32), in_torch=in_torch)
     drafter.begin(text(9), GREEDY).draft(3)
     held = weakref.ref(drafter.proposer.drafts.draft)
     gc.disable()
@@ -295,7 +302,7 @@ def test_what_drafts_is_freed_with_its_proposer(
 def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
     folder = write_head(tmp_path, *made.lstm(TARGET, width=24))
     head = heads.load(heads.inspect(folder, TARGET), Products("fp32", CPU, threads))
-    assert Drafter(head, Shown(threads, head.taps, torch.float32)).compiled is False
+    assert Drafter(head, Shown(threads, head.aux_layers, torch.float32)).compiled is False
 
 
 @pytest.mark.parametrize("kind", heads.kinds())
@@ -310,7 +317,9 @@ def test_pips_own_heads_draft_the_same(kind: str, library: Library) -> None:
         for prompt in ("Once upon a time", "What is a draft model? It is", "def main():"):
             tokens = codec.encode(prompt, special=True)
             compiled, eager = (
-                Drafter(head, Target(model, head.taps), in_torch=in_torch).begin(tokens, GREEDY)
+                Drafter(head, Target(model, head.aux_layers), in_torch=in_torch).begin(
+                    tokens, GREEDY
+                )
                 for in_torch in (False, True)
             )
             assert compiled.compiled and not eager.compiled

@@ -126,7 +126,7 @@ def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Ten
 def test_a_plan_tells_what_is_read_not_what_is_stored_twice(tmp_path: Path) -> None:
     config, tensors = lstm(TARGET)
     plan = heads.inspect(write_head(tmp_path, config, tensors), TARGET)
-    assert (plan.kind, plan.taps, plan.name) == ("lstm", (NORMED,), tmp_path.name)
+    assert (plan.kind, plan.aux_layers, plan.name) == ("lstm", (NORMED,), tmp_path.name)
     table, projections = 90 * 16, 4 * 16 * (48 + 16)
     assert plan.parameters == 2 * table + projections + 4 * 16
 

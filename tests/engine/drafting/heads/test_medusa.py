@@ -81,7 +81,7 @@ def test_published_widths_are_read(tmp_path: Path, dtype: torch.dtype) -> None:
 def test_a_plan_tells_what_the_head_reads_and_takes(tmp_path: Path) -> None:
     config, tensors = medusa(TARGET)
     plan = heads.inspect(write_head(tmp_path, config, tensors, PICKLE), TARGET)
-    assert (plan.kind, plan.taps, plan.name) == ("medusa", (NORMED,), tmp_path.name)
+    assert (plan.kind, plan.aux_layers, plan.name) == ("medusa", (NORMED,), tmp_path.name)
     assert plan.parameters == sum(tensor.numel() for tensor in tensors.values())
     assert plan.note is not None and "weights-only" in plan.note
     assert heads.inspect(write_head(tmp_path / "safe", config, tensors), TARGET).note is None

@@ -158,7 +158,12 @@ def test_published_widths_are_read(tmp_path: Path, dtype: torch.dtype, h: Tensor
 def test_a_plan_tells_what_the_head_reads_and_takes(tmp_path: Path) -> None:
     config, tensors = mlp(TARGET, tied=False)
     plan = heads.inspect(write_head(tmp_path, config, tensors), TARGET)
-    assert (plan.kind, plan.taps, plan.name, plan.note) == ("mlp", (NORMED,), tmp_path.name, None)
+    assert (plan.kind, plan.aux_layers, plan.name, plan.note) == (
+        "mlp",
+        (NORMED,),
+        tmp_path.name,
+        None,
+    )
     assert plan.parameters == sum(tensor.numel() for tensor in tensors.values())
 
 

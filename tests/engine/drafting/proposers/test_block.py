@@ -46,7 +46,7 @@ class Reader:
 
     def __init__(self, head: BlockHead, min_confidence: float = 0.0) -> None:
         model = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY)
-        self.target = Target(model, head.taps)
+        self.target = Target(model, head.aux_layers)
         resources = Resources(heads={"block": head}, backbone=self.target)
         self.proposer = BlockProposer(BlockProposer.Options(min_confidence), resources)
 

@@ -15,7 +15,7 @@ from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.cross_vocabulary.lexicon import Lexicon, read_lexicon
+from engine.drafting.cross_vocabulary.token_table import TokenTable, read_lexicon
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
 from engine.drafting.draft_reader import OtherVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
@@ -36,14 +36,14 @@ patterns = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=1,
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Lexicon:
+def target(tmp_path_factory: pytest.TempPathFactory) -> TokenTable:
     folder = tmp_path_factory.mktemp("target")
     write_tokenizer(folder)
     return read_lexicon(folder)
 
 
 @pytest.fixture(scope="module")
-def both(target: Lexicon, tmp_path_factory: pytest.TempPathFactory) -> VocabularyMap:
+def both(target: TokenTable, tmp_path_factory: pytest.TempPathFactory) -> VocabularyMap:
     """A byte-level target and a draft in SentencePiece's way."""
     folder = tmp_path_factory.mktemp("draft")
     write_sentencepiece(folder)
@@ -105,7 +105,7 @@ def assert_same(first: DraftProposal, second: DraftProposal) -> None:
 @given(rounds=patterns, rule=st.sampled_from(RULES), way=st.sampled_from(WAYS))
 def test_after_every_pattern_of_acceptance_the_draft_is_that_of_a_fresh_start(
     both: VocabularyMap,
-    target: Lexicon,
+    target: TokenTable,
     rounds: list[tuple[int, int]],
     rule: AcceptanceRule,
     way: str,
@@ -122,7 +122,7 @@ def test_after_every_pattern_of_acceptance_the_draft_is_that_of_a_fresh_start(
 
 @pytest.mark.parametrize("rule", RULES)
 def test_tli_is_the_drafts_distribution_among_the_shared_tokens(
-    both: VocabularyMap, target: Lexicon, rule: AcceptanceRule
+    both: VocabularyMap, target: TokenTable, rule: AcceptanceRule
 ) -> None:
     """Against a softmax over the shared tokens, taken here from the draft's own logits."""
     context = Context(target.encode("The lamp"))
@@ -148,7 +148,7 @@ def test_tli_is_the_drafts_distribution_among_the_shared_tokens(
 
 @pytest.mark.parametrize("rule", RULES)
 def test_slem_writes_the_drafts_likeliest_text_in_the_targets_tokens(
-    both: VocabularyMap, target: Lexicon, rule: AcceptanceRule
+    both: VocabularyMap, target: TokenTable, rule: AcceptanceRule
 ) -> None:
     context = Context(target.encode("The lamp"))
     proposer = begin(model(), both, context, "slem", rule)
@@ -164,7 +164,7 @@ def test_slem_writes_the_drafts_likeliest_text_in_the_targets_tokens(
 
 
 def test_auto_draws_among_shared_tokens_under_rejection_where_enough_are_shared(
-    both: VocabularyMap, target: Lexicon
+    both: VocabularyMap, target: TokenTable
 ) -> None:
     context = Context(target.encode("The lamp"))
 
@@ -179,7 +179,7 @@ def test_auto_draws_among_shared_tokens_under_rejection_where_enough_are_shared(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_draft_may_end_the_text(both: VocabularyMap, target: Lexicon, way: str) -> None:
+def test_the_draft_may_end_the_text(both: VocabularyMap, target: TokenTable, way: str) -> None:
     """Its own end of a text is the target's."""
     ends = model(logits=lambda tokens: [9.0 if token == 2 else 0.0 for token in range(DRAFT_ROWS)])
     context = Context(target.encode("The lamp"))
@@ -187,7 +187,7 @@ def test_the_draft_may_end_the_text(both: VocabularyMap, target: Lexicon, way: s
     assert proposer.propose(context, Budget(1, 1)).tree.tokens == (target.eos,)
 
 
-def test_slem_stops_at_what_stands_for_no_text(both: VocabularyMap, target: Lexicon) -> None:
+def test_slem_stops_at_what_stands_for_no_text(both: VocabularyMap, target: TokenTable) -> None:
     silent = model(
         logits=lambda tokens: [9.0 if token == 1 else 0.0 for token in range(DRAFT_ROWS)]
     )
@@ -198,7 +198,7 @@ def test_slem_stops_at_what_stands_for_no_text(both: VocabularyMap, target: Lexi
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_round_feeds_the_same_however_long_the_text_is(
-    both: VocabularyMap, target: Lexicon, way: str
+    both: VocabularyMap, target: TokenTable, way: str
 ) -> None:
     context = Context(target.encode("The lamp told tales. " * 40))
     draft = model()
@@ -210,7 +210,7 @@ def test_a_round_feeds_the_same_however_long_the_text_is(
         assert draft.fed - fed <= 90  # a run of text and the drafted tokens
 
 
-def test_a_follow_up_feeds_only_what_is_new(both: VocabularyMap, target: Lexicon) -> None:
+def test_a_follow_up_feeds_only_what_is_new(both: VocabularyMap, target: TokenTable) -> None:
     draft = model()
     text = target.encode("The lamp told tales. " * 20)
     context = Context(text)
@@ -233,7 +233,7 @@ def test_a_follow_up_feeds_only_what_is_new(both: VocabularyMap, target: Lexicon
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("room", [0, 1, 2, 5])
 def test_nothing_is_drafted_beyond_the_drafts_own_context(
-    both: VocabularyMap, target: Lexicon, way: str, room: int
+    both: VocabularyMap, target: TokenTable, way: str, room: int
 ) -> None:
     context = Context(target.encode("The lamp told tales"))
     text = [*both.draft.opening, *both.draft.encode(" The lamp told tales")]
@@ -245,7 +245,7 @@ def test_nothing_is_drafted_beyond_the_drafts_own_context(
 
 
 def test_nothing_is_drafted_in_a_character_that_the_draft_cannot_finish(
-    target: Lexicon, tmp_path: Path
+    target: TokenTable, tmp_path: Path
 ) -> None:
     write_sentencepiece(tmp_path, byte_tokens=False)
     bare = map_vocabularies(target, read_lexicon(tmp_path), target_rows=ROWS, draft_rows=ROWS)
@@ -257,7 +257,7 @@ def test_nothing_is_drafted_in_a_character_that_the_draft_cannot_finish(
     assert len(proposer.propose(context, Budget(2, 2)).tree) == 2
 
 
-def test_a_text_of_nothing_but_an_opening_is_not_drafted_for(target: Lexicon) -> None:
+def test_a_text_of_nothing_but_an_opening_is_not_drafted_for(target: TokenTable) -> None:
     same = map_vocabularies(target, target, target_rows=ROWS, draft_rows=ROWS)
     context = Context([target.bos or 0])
     proposer = begin(model(), same, context, "tli")

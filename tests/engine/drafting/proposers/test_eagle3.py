@@ -18,7 +18,7 @@ from engine.drafting.heads.products import Products
 from engine.drafting.proposers.eagle3 import Eagle3Proposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
-from engine.models.hidden_states import Tap
+from engine.models.hidden_states import AuxLayer
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
@@ -34,14 +34,14 @@ TEXT = (3, 1, 4, 1, 5, 9, 2, 6, 5, 35)
 class Watched(Target):
     """Notes which tokens' states are read."""
 
-    def __init__(self, taps: tuple[Tap, ...], context: int) -> None:
+    def __init__(self, aux_layers: tuple[AuxLayer, ...], context: int) -> None:
         model = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context)
-        super().__init__(model, taps)
+        super().__init__(model, aux_layers)
         self.seen: list[int] = []
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         self.seen += range(start, end)
-        return super().features(tap, start, end)
+        return super().features(aux_layer, start, end)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ class Bench:
     """A proposer, its target and one text that grows."""
 
     def __init__(self, head: Eagle3Head, room: int = 64) -> None:
-        self.target = Watched(head.taps, room)
+        self.target = Watched(head.aux_layers, room)
         resources = Resources(heads={"eagle3": head}, backbone=self.target)
         self.proposer = Eagle3Proposer(Eagle3Proposer.Options(), resources)
 

@@ -13,10 +13,10 @@ import pytest
 from engine.bench.prompts import read
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
+from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
 from engine.events import Budget, Round
 from engine.local.session import Session
@@ -118,8 +118,8 @@ def answer(
     proposer.begin(context, sampler)
     for _ in proposer.prepare(context):
         pass
-    ending = Ending(24, target.model.info.eos)
-    launcher = HostLauncher(context, target, proposer, Judge(sampler))
+    ending = StoppingCriteria(24, target.model.info.eos)
+    launcher = HostLauncher(context, target, proposer, Verifier(sampler))
     return list(decode(context, launcher, Floors(len(text)), ending, "it"))
 
 

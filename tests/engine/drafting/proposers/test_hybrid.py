@@ -16,10 +16,10 @@ from scipy.stats import chisquare
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.host import HostLauncher
-from engine.decoding.judge import Judge
-from engine.decoding.loop import Ending, decode
+from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
 from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.draft_reader import SameVocabulary
@@ -128,8 +128,8 @@ def generate(seed: int, limit: int) -> Iterator[Round]:
     target.extend(context.tokens[:-1])
     chooser = sampler(context, AcceptanceRule.REJECTION, seed)
     proposer = begin(context, AcceptanceRule.REJECTION, seed, neural_depth=1)
-    ending = Ending(limit, ())
-    launcher = HostLauncher(context, target, proposer, Judge(chooser))
+    ending = StoppingCriteria(limit, ())
+    launcher = HostLauncher(context, target, proposer, Verifier(chooser))
     return decode(context, launcher, Fixed(3), ending, "hybrid")
 
 

@@ -17,7 +17,7 @@ from engine.drafting.heads.medusa import MedusaHead
 from engine.drafting.proposers.medusa import MedusaProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
@@ -39,9 +39,9 @@ HEAD = MedusaHead(tuple((partial(F.linear, weight=weight(k)),) for k in range(HE
 class Watched(Target):
     """Notes which rows are read."""
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
-        self.read = (tap, start, end)
-        return super().features(tap, start, end)
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+        self.read = (aux_layer, start, end)
+        return super().features(aux_layer, start, end)
 
 
 def propose(
@@ -50,7 +50,7 @@ def propose(
     depth: int = 8,
     text: tuple[int, ...] = TEXT,
 ) -> tuple[DraftProposal, Watched, Sampler]:
-    target = Watched(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY), HEAD.taps)
+    target = Watched(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY), HEAD.aux_layers)
     context = Context(text)
     target.extend(context.tokens[:-1])
     sampler = Sampler(sampling, rule, 4, context, VOCABULARY)

@@ -20,7 +20,7 @@ from engine.drafting.heads.operations import tokens
 from engine.drafting.proposers import create
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
-from engine.models.hidden_states import NORMED, Tap
+from engine.models.hidden_states import NORMED, AuxLayer
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
@@ -39,9 +39,9 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
 class Watched(Target):
     """Notes which rows are read."""
 
-    def features(self, tap: Tap, start: int, end: int) -> Tensor:
-        self.read = (tap, start, end)
-        return super().features(tap, start, end)
+    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+        self.read = (aux_layer, start, end)
+        return super().features(aux_layer, start, end)
 
 
 class Drafter:
@@ -56,7 +56,7 @@ class Drafter:
     ) -> None:
         head = HEADS[kind]
         model = TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY)
-        self.target = Watched(model, head.taps)
+        self.target = Watched(model, head.aux_layers)
         self.context = Context(text)
         self.target.extend(self.context.tokens[:-1])
         self.sampler = Sampler(sampling, rule, 4, self.context, VOCABULARY)

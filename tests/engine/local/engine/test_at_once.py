@@ -15,7 +15,7 @@ from engine.decoding.target import Target
 from engine.errors import NotLoaded
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Queued, Started
 from engine.local.engine import LocalEngine
-from engine.local.lanes import Lanes
+from engine.local.slots import Slots
 from engine.request import Request, Sampling, Speculation
 from tests.engine.local.engine.conftest import PATIENCE, counts, finished
 from tests.support.loading import request_for
@@ -101,7 +101,7 @@ def test_as_many_run_as_there_is_room_for_and_the_others_are_told(engine: LocalE
 
 
 @pytest.mark.parametrize(
-    ("kind", "method"), [(Target, "verifying"), (Lanes, "lend")], ids=["verifying", "lending"]
+    ("kind", "method"), [(Target, "verifying"), (Slots, "lend")], ids=["verifying", "lending"]
 )
 def test_who_runs_out_of_memory_in_a_shared_pass_is_told_so_and_nobody_else(
     engine: LocalEngine, kind: type, method: str, monkeypatch: pytest.MonkeyPatch
@@ -115,7 +115,7 @@ def test_who_runs_out_of_memory_in_a_shared_pass_is_told_so_and_nobody_else(
 
     def runs_out(self: Any, *given: Any) -> Any:
         nonlocal calls
-        if tokens == (given[1] if kind is Lanes else self.tokens[: len(tokens)]):
+        if tokens == (given[1] if kind is Slots else self.tokens[: len(tokens)]):
             calls += 1
             if calls > 1:  # the first asks by itself
                 raise MemoryError
@@ -173,7 +173,7 @@ def test_loading_waits_until_all_that_run_have_ended(engine: LocalEngine) -> Non
         calling = pool.submit(
             engine.measure, lambda model: ended.extend([held.generation.ended, beside.ended])
         )
-        while not engine._turns._waiting:
+        while not engine._scheduler._waiting:
             pass
         late = engine.generate(asked("Late", 4))
         held.go_on.set()

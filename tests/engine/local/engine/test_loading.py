@@ -181,7 +181,7 @@ def test_after_unloading_requests_are_refused_and_a_waiting_one_is_told(
     gate.reached.wait(PATIENCE)
     with ThreadPoolExecutor(1) as pool:
         unloading = pool.submit(engine.unload)
-        while not engine._turns._waiting:
+        while not engine._scheduler._waiting:
             time.sleep(0.001)
         late = engine.generate(asked())
         gate.open()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from engine.drafting.controllers.experience import Drafter
+from engine.drafting.controllers.controller_statistics import Drafter
 from engine.events import Emitted
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
@@ -45,9 +45,9 @@ def test_what_verifying_takes_is_measured_once_and_only_where_it_matters(
     session: Session,
 ) -> None:
     answered(session, controlled(Control.FIXED))
-    assert not session.learning.experience.verify.known
+    assert not session.learning.statistics.verify.known
     answered(session, controlled(Control.AUTO))
-    assert session.learning.experience.verify.known
+    assert session.learning.statistics.verify.known
 
 
 def test_under_rejection_a_given_seed_starts_without_what_earlier_replies_taught(

@@ -116,8 +116,8 @@ def test_a_proposer_is_kept_until_its_options_change(session: Session) -> None:
             speculation=Speculation(proposer="ngram", options={"prompt_lookup_max": longest}),
         )
         answered(session, request)
-        assert len(session._lanes.first._proposers) == 1
-        kept.append(session._lanes.first._proposers["ngram"][1])
+        assert len(session._slots.first._proposers) == 1
+        kept.append(session._slots.first._proposers["ngram"][1])
     assert kept[0] is kept[1] is not kept[2]
 
 

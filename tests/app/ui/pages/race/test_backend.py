@@ -14,7 +14,7 @@ import pytest
 from app.store import Store
 from app.ui.measurements import Measurements
 from app.ui.pages.race.backend import RaceBackend, settings_of, side_of
-from app.ui.pages.race.course import way
+from app.ui.pages.race.session import way
 from app.ui.settings import Settings
 from engine.api import LoadRequest
 from engine.bench.race import Side

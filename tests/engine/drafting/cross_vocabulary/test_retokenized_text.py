@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.cross_vocabulary.lexicon import Lexicon
-from engine.drafting.cross_vocabulary.transcript import Transcript, respelled
+from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, respelled
+from engine.drafting.cross_vocabulary.token_table import TokenTable
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from tests.engine.drafting.cross_vocabulary.conftest import mapped
 
@@ -24,24 +24,24 @@ anything = st.lists(st.integers(0, 358), max_size=80)
 
 
 def read(vocabularies: VocabularyMap, *parts: list[int]) -> list[int]:
-    transcript = Transcript(vocabularies)
+    retokenized = RetokenizedText(vocabularies)
     for part in parts:
-        settled = list(transcript.settled)
-        transcript.extend(part)
-        assert transcript.settled[: len(settled)] == settled  # it only grows
-    return [*transcript.settled, *(transcript.unsettled() or ())]
+        settled = list(retokenized.settled)
+        retokenized.extend(part)
+        assert retokenized.settled[: len(settled)] == settled  # it only grows
+    return [*retokenized.settled, *(retokenized.unsettled() or ())]
 
 
-def said(lexicon: Lexicon, tokens: list[int]) -> bytes:
+def said(table: TokenTable, tokens: list[int]) -> bytes:
     """The text of ``tokens``, without a space that the tokenizer added."""
-    data = b"".join(lexicon.spelled.get(token, b"") for token in tokens)
-    return data.removeprefix(b" ") if lexicon.leading != "never" else data
+    data = b"".join(table.spelled.get(token, b"") for token in tokens)
+    return data.removeprefix(b" ") if table.leading != "never" else data
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @given(text=texts | words)
 def test_the_draft_reads_what_the_target_wrote(
-    lexicons: dict[str, Lexicon], ours: str, theirs: str, text: str
+    lexicons: dict[str, TokenTable], ours: str, theirs: str, text: str
 ) -> None:
     target, draft = lexicons[ours], lexicons[theirs]
     tokens = target.encode(("" if target.leading == "never" else " ") + text)
@@ -53,7 +53,11 @@ def test_the_draft_reads_what_the_target_wrote(
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @given(tokens=anything, chance=st.randoms())
 def test_the_draft_reads_the_same_however_the_text_arrives(
-    lexicons: dict[str, Lexicon], ours: str, theirs: str, tokens: list[int], chance: random.Random
+    lexicons: dict[str, TokenTable],
+    ours: str,
+    theirs: str,
+    tokens: list[int],
+    chance: random.Random,
 ) -> None:
     """Long texts, so that runs end in all ways: a draft must not depend on what was rejected."""
     vocabularies = mapped(lexicons[ours], lexicons[theirs])
@@ -64,7 +68,7 @@ def test_the_draft_reads_the_same_however_the_text_arrives(
     assert read(vocabularies, *([token] for token in tokens)) == read(vocabularies, tokens)
 
 
-def test_a_text_in_runs_has_the_tokens_it_has_as_a_whole(lexicons: dict[str, Lexicon]) -> None:
+def test_a_text_in_runs_has_the_tokens_it_has_as_a_whole(lexicons: dict[str, TokenTable]) -> None:
     """Where words are separated by spaces, which no token has in its midst."""
     chance = random.Random(2)
     text = " ".join(chance.choice(["the", "lamp", "told", "tales.", "It"]) for _ in range(400))
@@ -75,27 +79,27 @@ def test_a_text_in_runs_has_the_tokens_it_has_as_a_whole(lexicons: dict[str, Lex
 
 @pytest.mark.parametrize("text", ["the lamp told tales. ", "tale", "漢😀é", " ", "\n\n"])
 def test_the_work_for_a_token_does_not_grow_with_the_text(
-    lexicons: dict[str, Lexicon], text: str, monkeypatch: pytest.MonkeyPatch
+    lexicons: dict[str, TokenTable], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spaces or none, a token costs at most a run."""
     encoded: list[int] = []
-    encode_bytes = Lexicon.encode_bytes
+    encode_bytes = TokenTable.encode_bytes
 
-    def counted(self: Lexicon, data: bytes | bytearray) -> list[int] | None:
+    def counted(self: TokenTable, data: bytes | bytearray) -> list[int] | None:
         encoded.append(len(data))
         return encode_bytes(self, data)
 
-    monkeypatch.setattr(Lexicon, "encode_bytes", counted)
-    transcript = Transcript(mapped(lexicons["bytes"], lexicons["pieces"]))
+    monkeypatch.setattr(TokenTable, "encode_bytes", counted)
+    retokenized = RetokenizedText(mapped(lexicons["bytes"], lexicons["pieces"]))
     for token in lexicons["bytes"].encode(text * 300):
         encoded.clear()
-        transcript.extend([token])
-        transcript.unsettled()
+        retokenized.extend([token])
+        retokenized.unsettled()
         assert sum(encoded) <= 2 * 260
 
 
 def test_control_tokens_are_matched_by_role_or_by_name_and_else_spelled(
-    lexicons: dict[str, Lexicon],
+    lexicons: dict[str, TokenTable],
 ) -> None:
     target, draft = lexicons["bytes"], lexicons["pieces"]
     number = {name: token for token, name in target.control.items()}
@@ -108,7 +112,7 @@ def test_control_tokens_are_matched_by_role_or_by_name_and_else_spelled(
     assert same == chat[1:]
 
 
-def test_a_space_that_the_target_added_is_not_read(lexicons: dict[str, Lexicon]) -> None:
+def test_a_space_that_the_target_added_is_not_read(lexicons: dict[str, TokenTable]) -> None:
     """At the beginning, and behind a control token."""
     target, draft = lexicons["pieces"], lexicons["bytes"]
     tokens = [1, *target.encode(" the lamp"), 2, *target.encode(" tales")]
@@ -116,14 +120,14 @@ def test_a_space_that_the_target_added_is_not_read(lexicons: dict[str, Lexicon])
 
 
 def test_an_unfinished_character_waits_where_the_draft_has_no_bytes(
-    lexicons: dict[str, Lexicon],
+    lexicons: dict[str, TokenTable],
 ) -> None:
-    transcript = Transcript(mapped(lexicons["bytes"], lexicons["bare"]))
+    retokenized = RetokenizedText(mapped(lexicons["bytes"], lexicons["bare"]))
     *first, last = lexicons["bytes"].encode("tale é")
-    transcript.extend(first)
-    assert transcript.unsettled() is None
-    transcript.extend([last])
-    assert transcript.unsettled() is not None
+    retokenized.extend(first)
+    assert retokenized.unsettled() is None
+    retokenized.extend([last])
+    assert retokenized.unsettled() is not None
 
 
 # -- the draft's words in the target's tokens
@@ -132,7 +136,7 @@ def test_an_unfinished_character_waits_where_the_draft_has_no_bytes(
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @given(before=texts | words, text=texts | words)
 def test_what_the_draft_wrote_is_proposed_and_its_last_token_held_back(
-    lexicons: dict[str, Lexicon], ours: str, theirs: str, before: str, text: str
+    lexicons: dict[str, TokenTable], ours: str, theirs: str, before: str, text: str
 ) -> None:
     target, draft = lexicons[ours], lexicons[theirs]
     vocabularies = mapped(target, draft)
@@ -144,7 +148,7 @@ def test_what_the_draft_wrote_is_proposed_and_its_last_token_held_back(
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 def test_a_character_across_the_border_is_finished_by_bytes(
-    lexicons: dict[str, Lexicon], ours: str, theirs: str
+    lexicons: dict[str, TokenTable], ours: str, theirs: str
 ) -> None:
     target, draft = lexicons[ours], lexicons[theirs]
     for character, held in itertools.product(("é", "漢", "😀"), (1, 2, 3)):
@@ -156,7 +160,7 @@ def test_a_character_across_the_border_is_finished_by_bytes(
 
 
 def test_a_character_that_the_draft_left_unfinished_is_not_proposed(
-    lexicons: dict[str, Lexicon],
+    lexicons: dict[str, TokenTable],
 ) -> None:
     target, draft = lexicons["bytes"], lexicons["pieces"]
     written = [*draft.encode(" tale"), draft.ids[b"\xf0"], draft.ids[b"\x9f"]]
@@ -167,7 +171,7 @@ def test_a_character_that_the_draft_left_unfinished_is_not_proposed(
 
 
 def test_without_bytes_in_the_target_a_begun_character_is_not_gone_on_with(
-    lexicons: dict[str, Lexicon],
+    lexicons: dict[str, TokenTable],
 ) -> None:
     target, draft = lexicons["bare"], lexicons["bytes"]
     written = [draft.ids[b"\xa9"], *draft.encode(" tale")]

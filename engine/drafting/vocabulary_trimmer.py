@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from engine.models.base import Model, WritingModel
-from engine.models.token_map import GROUP, TokenMap
+from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 
 FREQUENT = 32_768
 """The first tokens of a vocabulary, always kept; their share of texts is in docs/log/drafting.md."""
@@ -40,7 +40,7 @@ def note_on(draft: Model) -> str | None:
     )
 
 
-class KeptTokens:
+class VocabularyTrimmer:
     """The frequent tokens, ``always`` some others, and those that one text holds, by whole groups.
 
     What is kept depends on the text alone, never on what was drafted and rejected: rules that weigh q
@@ -58,9 +58,9 @@ class KeptTokens:
         self._read = 0  # tokens of the text
         self._missed = deque[int]()  # where groups were new, in the last tokens
         self._whole = False
-        self._map: TokenMap | None = None
+        self._map: TrimmedVocabulary | None = None
 
-    def beside(self, text: Sequence[int]) -> TokenMap | None:
+    def beside(self, text: Sequence[int]) -> TrimmedVocabulary | None:
         """What is kept behind ``text``, which may only have grown since ``begin``; None: all tokens."""
         for at in range(self._read, len(text)):
             group = text[at] // GROUP
@@ -70,7 +70,7 @@ class KeptTokens:
         if self._whole:
             return None
         if self._map is None:
-            self._map = TokenMap.of(self._frequent, self._others)
+            self._map = TrimmedVocabulary.of(self._frequent, self._others)
         return self._map
 
     def _take_in(self, group: int, at: int) -> None:

@@ -1,8 +1,8 @@
-"""One thread for requests and other work, in the order they came; some requests run at once, by turns.
+"""The scheduler: one thread that runs requests and other work in the order they came.
 
-A request for which there is no room waits and learns how many are ahead. Other work waits until no
-request runs, and those behind it wait for it. Cancelling takes effect between two rounds, or at once for
-a request that waits. Torch-free.
+Several requests may run at once. A request that finds no room waits, and is told how many are ahead of
+it. Other work waits until no request runs; what was queued behind it waits for it. A running request is
+cancelled between two rounds, a waiting one at once. Does not import torch.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ T = TypeVar("T")
 Publish = Callable[[Event], None]
 
 
-class Wait(Protocol):
-    """What an answer waits for while others go on."""
+class Awaited(Protocol):
+    """A work item of an answer; other answers go on until it is ready."""
 
     ready: bool
 
 
-Answer = Callable[[Generation, Publish], Iterator[Wait] | None]
-"""Publishes a generation's events, from Started to Finished; raises what then becomes Failed. One that
-runs beside others yields what it waits for, and goes on once that is ready."""
+Answer = Callable[[Generation, Publish], Iterator[Awaited] | None]
+"""Publishes a generation's events, from Started to Finished. An error that it raises becomes Failed. One
+that runs beside others yields work items, and goes on once each is ready."""
 Serve = Callable[[Sequence[Any]], None]
-"""Makes at least one of those that are waited for ready."""
+"""Does at least one of the work items."""
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """A request that waits or runs; ``steps`` once it does."""
+    """A request that waits or runs; ``steps`` is set once it runs."""
 
     generation: Generation
     answer: Answer
-    steps: Iterator[Wait] | None = None
-    wait: Wait | None = None
+    steps: Iterator[Awaited] | None = None
+    wait: Awaited | None = None
 
     @property
     def alone(self) -> bool:
@@ -54,7 +54,7 @@ class _Request:
 
 @dataclass(slots=True, eq=False)
 class _Call:
-    """Other work, and where its outcome goes."""
+    """Other work, and its result or error."""
 
     work: Callable[[], Any]
     done: threading.Event = field(default_factory=threading.Event)
@@ -62,14 +62,14 @@ class _Call:
     error: BaseException | None = None
 
 
-class Turns:
-    """The thread and who waits for it."""
+class Scheduler:
+    """One engine thread, the queue of waiting requests and work, and the running requests."""
 
     def __init__(
         self, name: str, room: Callable[[], int] = lambda: 1, serve: Serve | None = None
     ) -> None:
-        """``name`` is the thread's. ``room``: how many requests may run at once, with ``serve`` for what
-        these wait for."""
+        """``name`` is the thread's. ``room`` returns how many requests may run at once; ``serve`` does
+        their work items."""
         self._waiting: deque[_Request | _Call] = deque()
         self._changed = threading.Condition()
         self._running: list[_Request] = []
@@ -90,7 +90,7 @@ class Turns:
         return self._calling or bool(self._running)
 
     def call(self, work: Callable[[], T]) -> T:
-        """What ``work`` returns or raises on the thread. Blocks. Raises NotLoaded once closed."""
+        """Return what ``work`` returns on the thread, or raise its error. Raises NotLoaded if closed."""
         call = _Call(work)
         with self._changed:
             self.check_open()
@@ -109,7 +109,7 @@ class Turns:
         return result
 
     def generate(self, request: Request, answer: Answer) -> Generation:
-        """Queues a request; ``answer`` is called on the thread. Raises NotLoaded once closed."""
+        """Queue a request; ``answer`` is called on the thread. Raises NotLoaded once closed."""
         generation = Generation(request, self._withdraw)
         with self._changed:
             self.check_open()
@@ -121,9 +121,9 @@ class Turns:
         return generation
 
     def close(self, then: Callable[[], None] = lambda: None) -> None:
-        """Cancels everything, does what waits to be called, and ``then`` as the last thing.
+        """Cancel all requests, do the other work that waits, and call ``then`` last.
 
-        What ``then`` raises goes to the log: nobody is left to answer it.
+        An error of ``then`` is logged: no caller is left to handle it.
         """
         with self._changed:
             if self._closed:

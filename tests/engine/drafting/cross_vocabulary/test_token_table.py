@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.cross_vocabulary.lexicon import (
+from engine.drafting.cross_vocabulary.token_table import (
     Leading,
-    Lexicon,
+    TokenTable,
     read_lexicon,
     split_unfinished,
 )
@@ -26,30 +26,32 @@ texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\u2
 KINDS = ("bytes", "pieces")
 
 
-def spelled(lexicon: Lexicon, tokens: list[int]) -> bytes:
-    return b"".join(lexicon.spelled[token] for token in tokens)
+def spelled(table: TokenTable, tokens: list[int]) -> bytes:
+    return b"".join(table.spelled[token] for token in tokens)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=texts)
-def test_the_tokens_of_a_text_spell_it(lexicons: dict[str, Lexicon], kind: str, text: str) -> None:
+def test_the_tokens_of_a_text_spell_it(
+    lexicons: dict[str, TokenTable], kind: str, text: str
+) -> None:
     assert spelled(lexicons[kind], lexicons[kind].encode(text)) == text.encode()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.binary(max_size=12), text=texts)
 def test_any_bytes_become_tokens_and_an_unfinished_character_is_kept(
-    lexicons: dict[str, Lexicon], kind: str, data: bytes, text: str
+    lexicons: dict[str, TokenTable], kind: str, data: bytes, text: str
 ) -> None:
-    lexicon = lexicons[kind]
+    table = lexicons[kind]
     for cut in (text.encode() + "😀".encode()[:length] for length in range(4)):
-        tokens = lexicon.encode_bytes(cut)
-        assert tokens is not None and spelled(lexicon, tokens) == cut
-    assert lexicon.encode_bytes(data) is not None
+        tokens = table.encode_bytes(cut)
+        assert tokens is not None and spelled(table, tokens) == cut
+    assert table.encode_bytes(data) is not None
 
 
 def test_without_byte_tokens_an_unfinished_character_cannot_be_said(
-    lexicons: dict[str, Lexicon],
+    lexicons: dict[str, TokenTable],
 ) -> None:
     assert lexicons["bare"].encode_bytes("tale é".encode()[:-1]) is None
     assert lexicons["bare"].encode_bytes(b"tale") is not None
@@ -64,7 +66,7 @@ def test_what_may_still_become_a_character_is_split_off(text: str, rest: bytes) 
 
 
 def test_a_byte_token_stands_for_its_byte_only_where_no_character_does(
-    lexicons: dict[str, Lexicon],
+    lexicons: dict[str, TokenTable],
 ) -> None:
     pieces = lexicons["pieces"]
     assert pieces.ids[b"a"] == pieces.encode("a")[0] != 3 + ord("a")
@@ -72,7 +74,7 @@ def test_a_byte_token_stands_for_its_byte_only_where_no_character_does(
     assert pieces.ids[b"\xf0"] == 3 + 0xF0
 
 
-def test_roles_opening_and_leading_space_are_read(lexicons: dict[str, Lexicon]) -> None:
+def test_roles_opening_and_leading_space_are_read(lexicons: dict[str, TokenTable]) -> None:
     pieces, byte_level = lexicons["pieces"], lexicons["bytes"]
     assert (pieces.opening, pieces.bos, pieces.eos) == ((1,), 1, 2)
     assert pieces.leading is Leading.ALWAYS
@@ -99,9 +101,9 @@ def test_an_added_space_is_found_and_left_out_of_encoding(
     content["normalizer"] = None
     content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", **settings}
     file.write_text(json.dumps(content))
-    lexicon = read_lexicon(tmp_path)
-    assert lexicon.leading is leading
-    assert spelled(lexicon, lexicon.encode("a tale")) == b"a tale"
+    table = read_lexicon(tmp_path)
+    assert table.leading is leading
+    assert spelled(table, table.encode("a tale")) == b"a tale"
 
 
 def test_a_folder_without_tokenizer_json_is_told(tmp_path: Path) -> None:
@@ -123,6 +125,6 @@ def test_a_tokenizer_that_changes_is_read_again(tmp_path: Path) -> None:
 
 
 def test_pips_own_tokenizer_spells_words_in_any_script() -> None:
-    lexicon = read_lexicon(PIP)
+    table = read_lexicon(PIP)
     text = "Señor Muñoz, 漢字 and 😀\n\tdef f(x): return 1"
-    assert spelled(lexicon, lexicon.encode(text)) == text.encode()
+    assert spelled(table, table.encode(text)) == text.encode()

@@ -1,6 +1,6 @@
-"""What a request waits for while several run: computed for it alone, or in a pass that they share.
+"""Work items: what a running request needs next, done for it alone or in a pass that several share.
 
-Who sees all that is waited for decides what a pass computes (see ``engine.local.passes``).
+``engine.local.batcher`` sees the items of all requests and decides what a pass computes.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from torch import Tensor
 
 from engine.decoding.target import Target
 from engine.events import Tree
-from engine.models.base import Part
+from engine.models.base import Entry
 
 _numbers = count()
 
 
-class Wait:
-    """Until it is ``ready`` the request does nothing. ``error``: what kept it from being done.
-    ``number``: the greater, the later it began."""
+class WorkItem:
+    """The request goes on once its item is ``ready``. ``error`` is set if the work failed. ``number``
+    rises with each new item."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -27,34 +27,34 @@ class Wait:
         self.error: Exception | None = None
 
     def check(self) -> None:
-        """Raises what kept it from being done."""
+        """Raise the error that the work failed with, if any."""
         if self.error is not None:
             raise self.error
 
 
-class Verification(Wait):
-    """Logits after the pending token and after each node of ``tree``."""
+class VerifyWork(WorkItem):
+    """Compute the logits after the pending token and after each node of ``tree``."""
 
     def __init__(self, target: Target, pending: int, tree: Tree) -> None:
         super().__init__()
         self.target, self.pending, self.tree = target, pending, tree
-        self.began: float | None = None  # when a shared pass began, by ``perf_counter``
+        self.began: float | None = None  # when the shared pass began, by ``perf_counter``
         self._logits: Tensor | None = None
 
     @property
     def rows(self) -> int:
         return 1 + len(self.tree)
 
-    def part(self) -> Part:
-        """As a part of a pass."""
+    def part(self) -> Entry:
+        """Return the rows as an entry of a batch."""
         return self.target.verifying(self.pending, self.tree)
 
     def take(self, logits: Tensor, began: float) -> None:
-        """What a pass has found, which began then."""
+        """Take over the logits of a pass that began at ``began``."""
         self._logits, self.began, self.ready = logits, began, True
 
     def logits(self) -> Tensor:
-        """As ``Target.verify``; computed now where no pass did. Raises what kept a pass from it."""
+        """Return what ``Target.verify`` returns; compute it now if no pass did. Raises as ``check``."""
         self.check()
         if self._logits is None:
             self._logits = self.target.verify(self.pending, self.tree)
@@ -62,8 +62,8 @@ class Verification(Wait):
         return self._logits
 
 
-class Reading(Wait):
-    """The rest of ``tokens`` in the target's cache, of which each pass may bring some."""
+class PrefillWork(WorkItem):
+    """Prefill the rest of ``tokens``, some in each pass."""
 
     def __init__(
         self,
@@ -71,33 +71,33 @@ class Reading(Wait):
         tokens: Sequence[int],
         lend: Callable[[Sequence[int]], None] | None = None,
     ) -> None:
-        """``lend`` brings in what somebody else has of ``tokens``."""
+        """``lend`` copies in the prefix of ``tokens`` that another slot has."""
         super().__init__()
         self.target, self._tokens, self._lend = target, tokens, lend
-        self.computed = 0  # of the tokens, the others were there or borrowed
+        self.computed = 0  # tokens that no slot had
 
     @property
     def left(self) -> int:
         return len(self._tokens) - self.target.length
 
-    def borrow(self) -> None:
-        """Takes what somebody else has by now; it may be all that was waited for."""
+    def copy_prefix(self) -> None:
+        """Copy what another slot has by now; that may be all there is to do."""
         if self._lend is not None:
             self._lend(self._tokens)
         self.ready = not self.left
 
-    def part(self, count: int) -> Part:
-        """At most the next ``count`` as a part of a pass."""
-        return Part(self._next(count), self.target.state, final=True)
+    def part(self, count: int) -> Entry:
+        """Return at most the next ``count`` tokens as an entry of a batch."""
+        return Entry(self._next(count), self.target.state, final=True)
 
-    def take(self, part: Part) -> None:
-        """A pass has computed it."""
+    def take(self, part: Entry) -> None:
+        """Note that a pass has computed the entry."""
         self.target.tokens.extend(part.tokens)
         self.computed += len(part.tokens)
         self.ready = True
 
     def read(self, count: int) -> None:
-        """Brings at most ``count`` in without anybody else."""
+        """Prefill at most ``count`` tokens, for this request alone."""
         tokens = self._next(count)
         self.target.extend(tokens)
         self.computed += len(tokens)
@@ -107,5 +107,5 @@ class Reading(Wait):
         return self._tokens[self.target.length : self.target.length + count]
 
 
-class Chore(Wait):
-    """Nothing but its turn: a part of some longer work comes next, which others need not wait for."""
+class YieldWork(WorkItem):
+    """A yield point before the next slice of long work."""

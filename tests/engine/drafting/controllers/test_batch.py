@@ -8,9 +8,9 @@ from contextlib import ExitStack
 import pytest
 
 from engine.decoding.controller import budget_to
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.batch import BatchController, BatchMember
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.fixed import Fixed
-from engine.drafting.controllers.together import Beside, Together
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.request import MAX_ROWS
 
@@ -34,26 +34,26 @@ class Own:
 
 def crowd(
     count: int, verify: Callable[[int], float], draft_s: float, stands: float, deepest: int = 8
-) -> tuple[Together, list[Beside], ExitStack]:
+) -> tuple[BatchController, list[BatchMember], ExitStack]:
     """So many requests in which each drafted token stands so often and takes so long."""
-    experience = Experience()
+    statistics = ControllerStatistics()
     for rows in (1, 2, 4, 8, 16):
-        experience.verify.learn(rows, verify(rows))
-    together, members, stack = Together(experience), list[Beside](), ExitStack()
+        statistics.verify.learn(rows, verify(rows))
+    batch, members, stack = BatchController(statistics), list[BatchMember](), ExitStack()
     for _ in range(count):
         drafter = Drafter()
         drafter.drafts.learn(4, 4 * draft_s)
-        member = Beside(
-            Own(), experience.of(drafter), together, deepest, measures=True, may_draft=True
+        member = BatchMember(
+            Own(), statistics.of(drafter), batch, deepest, measures=True, may_draft=True
         )
         for share in drafter._accepted:
             share.times, share.chances = 400 * stands, 400.0
         members.append(member)
-        stack.enter_context(together.joined())
+        stack.enter_context(batch.joined())
         stack.enter_context(member.decoding())
     for member in members:
         member.read(0.0, finished=True)
-    return together, members, stack
+    return batch, members, stack
 
 
 def flat(rows: int) -> float:
@@ -66,7 +66,7 @@ def steep(rows: int) -> float:
     return 0.01 + 0.02 * rows
 
 
-def depths(members: list[Beside]) -> list[int]:
+def depths(members: list[BatchMember]) -> list[int]:
     return [member.budget().depth for member in members]
 
 
@@ -82,7 +82,7 @@ def test_a_pass_never_has_more_than_sixteen_rows(count: int) -> None:
 def test_drafts_go_where_they_stand() -> None:
     _, members, stack = crowd(3, flat, 0.0001, 0.9, deepest=15)
     with stack:
-        for share in members[0].experience.drafter._accepted:
+        for share in members[0].statistics.drafter._accepted:
             share.times = 0.05 * share.chances
         asked = depths(members)
     assert asked[0] < min(asked[1:])
@@ -97,22 +97,22 @@ def test_who_drafts_for_a_few_does_not_for_many() -> None:
 
 
 def test_nothing_is_drafted_where_rows_take_all_the_time() -> None:
-    together, members, stack = crowd(3, steep, 0.001, 0.7)
+    batch, members, stack = crowd(3, steep, 0.001, 0.7)
     with stack:
         budget = members[0].budget()
         assert budget.depth == 0 and budget.decision is not None
         assert "beside 2 more: drafting paused" in budget.decision.why
         assert budget.plain_s == pytest.approx(steep(3), rel=0.1)
-        assert together.gain == 1.0
+        assert batch.gain == 1.0
         assert members[0].budget().decision is None  # said once
 
 
 def test_it_says_what_drafting_brings_and_from_which_acceptance_on() -> None:
-    together, members, stack = crowd(2, flat, 0.002, 0.9)
+    batch, members, stack = crowd(2, flat, 0.002, 0.9)
     with stack:
         decision = members[0].budget().decision
-    assert decision is not None and decision.depth > 0 and together.gain > 1
-    assert f"{together.gain:.2f} times as many tokens" in decision.why
+    assert decision is not None and decision.depth > 0 and batch.gain > 1
+    assert f"{batch.gain:.2f} times as many tokens" in decision.why
     assert decision.needed is not None and decision.expected is not None
     assert 0 < decision.needed < decision.expected
 
@@ -125,7 +125,7 @@ def test_one_alone_is_its_own_controllers_and_takes_up_again_there() -> None:
         assert member.budget() == budget_to(4) and own.asked == 1
         member.observe(round_of(member.budget()))
         assert own.observed == 1
-        with member._together.joined():  # somebody comes
+        with member._batch.joined():  # somebody comes
             shared = member.budget()
             assert shared.decision is not None and own.asked == 2
             member.observe(round_of(shared))
@@ -140,23 +140,23 @@ def test_a_round_that_somebody_came_into_teaches_nothing_of_ones_own_times() -> 
     assert isinstance(own, Own)
     with stack:
         budget = member.budget()
-        with member._together.joined():
+        with member._batch.joined():
             member.observe(round_of(budget))
     assert (own.observed, own.sat_out) == (0, 1)
 
 
 def test_a_fixed_depth_stays_and_counts_for_the_others() -> None:
-    together, members, stack = crowd(2, flat, 0.0001, 0.95, deepest=15)
-    fixed = Beside(Fixed(9), members[0].experience, together, 9, measures=False, may_draft=True)
-    with stack, together.joined(), fixed.decoding():
+    batch, members, stack = crowd(2, flat, 0.0001, 0.95, deepest=15)
+    fixed = BatchMember(Fixed(9), members[0].statistics, batch, 9, measures=False, may_draft=True)
+    with stack, batch.joined(), fixed.decoding():
         assert fixed.budget().depth == 9
         assert sum(1 + depth for depth in depths(members)) <= MAX_ROWS - 10
 
 
 def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
-    together, (first,), stack = crowd(1, flat, 0.0001, 0.95)
-    with stack, together.joined():
-        late = Beside(Own(), first.experience, together, 8, measures=True, may_draft=True)
+    batch, (first,), stack = crowd(1, flat, 0.0001, 0.95)
+    with stack, batch.joined():
+        late = BatchMember(Own(), first.statistics, batch, 8, measures=True, may_draft=True)
         assert not late.reads_at_once
         with late.decoding():
             assert late.budget() == Budget(0, 0) and late.wants_reading
@@ -166,10 +166,10 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
 
 def test_proposers_read_one_after_the_other() -> None:
     """A pass waits for one part at most, however many prompts are to be read."""
-    together, (first,), stack = crowd(1, flat, 0.0001, 0.95)
-    with stack, together.joined():
+    batch, (first,), stack = crowd(1, flat, 0.0001, 0.95)
+    with stack, batch.joined():
         late = [
-            Beside(Own(), first.experience, together, 6, measures=True, may_draft=True)
+            BatchMember(Own(), first.statistics, batch, 6, measures=True, may_draft=True)
             for _ in range(2)
         ]
         with late[0].decoding(), late[1].decoding():
@@ -181,12 +181,14 @@ def test_proposers_read_one_after_the_other() -> None:
 
 def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
     """All did at once: each read its prompt and drafted as if that took no time."""
-    together, members, stack = crowd(1, flat, 0.0001, 0.95, deepest=1)
-    fresh = members[0].experience.of(Drafter())
+    batch, members, stack = crowd(1, flat, 0.0001, 0.95, deepest=1)
+    fresh = members[0].statistics.of(Drafter())
     with stack, ExitStack() as others:
-        late = [Beside(Own(), fresh, together, 8, measures=True, may_draft=True) for _ in range(3)]
+        late = [
+            BatchMember(Own(), fresh, batch, 8, measures=True, may_draft=True) for _ in range(3)
+        ]
         for member in late:
-            others.enter_context(together.joined())
+            others.enter_context(batch.joined())
             others.enter_context(member.decoding())
             member.read(0.0, finished=True)
         assert depths(late) == [2, 0, 0]
@@ -196,17 +198,17 @@ def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
 
 
 def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends() -> None:
-    together, (first,), stack = crowd(1, flat, 0.001, 0.9)
-    with stack, together.joined():
-        first.experience.drafter.has_read(100, 0.3)
-        late = Beside(Own(), first.experience, together, 8, measures=True, may_draft=True)
+    batch, (first,), stack = crowd(1, flat, 0.001, 0.9)
+    with stack, batch.joined():
+        first.statistics.drafter.has_read(100, 0.3)
+        late = BatchMember(Own(), first.statistics, batch, 8, measures=True, may_draft=True)
         with late.decoding():
             late.begin(prompt=600)  # 1.8 s to read, of passes of 0.05 s
             late.budget()
             assert not late.wants_reading
             for _ in range(200):
                 late.observe(round_of(Budget(0, 0)))
-            together.reconsider()
+            batch.reconsider()
             late.budget()
             assert late.wants_reading
 
@@ -235,12 +237,14 @@ def test_replies_keep_half_their_speed_while_a_prompt_is_read(verified: int) -> 
     def taken(rows: int) -> float:
         return 0.07 + 0.006 * rows
 
-    together, _, _ = crowd(1, taken, 0.001, 0.5)
-    read = together.prompt_rows(verified, 64)
+    batch, _, _ = crowd(1, taken, 0.001, 0.5)
+    read = batch.prompt_rows(verified, 64)
     assert taken(verified + read) <= 2 * taken(verified) < taken(verified + read + 1)
 
 
 def test_a_prompt_is_read_however_dear_its_rows_are_and_where_they_are_cheap_all_at_once() -> None:
     assert crowd(1, steep, 0.001, 0.5)[0].prompt_rows(1, 64) == 8
     assert crowd(1, flat, 0.001, 0.5)[0].prompt_rows(4, 64) == 60
-    assert Together(Experience()).prompt_rows(1, 64) == 8  # nothing was measured yet
+    assert (
+        BatchController(ControllerStatistics()).prompt_rows(1, 64) == 8
+    )  # nothing was measured yet

@@ -5,20 +5,20 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.kept_tokens import MISSES, WINDOW, KeptTokens, kept_of
-from engine.models.token_map import GROUP, TokenMap
+from engine.drafting.vocabulary_trimmer import MISSES, WINDOW, VocabularyTrimmer, kept_of
+from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 
 FREQUENT, VOCABULARY, END = 10 * GROUP, 100 * GROUP - 3, 99 * GROUP - 1
 texts = st.lists(st.integers(0, VOCABULARY - 1), max_size=60)
 
 
-def kept(text: list[int]) -> TokenMap | None:
-    return KeptTokens(FREQUENT, [END]).beside(text)
+def kept(text: list[int]) -> TrimmedVocabulary | None:
+    return VocabularyTrimmer(FREQUENT, [END]).beside(text)
 
 
 @given(text=texts, cuts=st.lists(st.integers(0, 60)))
 def test_it_does_not_matter_in_how_many_parts_a_text_came(text: list[int], cuts: list[int]) -> None:
-    parts = KeptTokens(FREQUENT, [END])
+    parts = VocabularyTrimmer(FREQUENT, [END])
     parts.beside([7, VOCABULARY - 1, 500])  # of another text
     parts.begin()
     for cut in sorted(cuts):

@@ -1,4 +1,4 @@
-"""Rounds in, events with text out; ends at stop strings, and behind a call of a tool that repeats."""
+"""Turn rounds into events with text; end at stop strings and at a repeated tool call."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
-from engine.decoding.loop import Ending
+from engine.decoding.loop import StoppingCriteria
 from engine.decoding.text import Detokenizer, StopStrings, TextCodec
-from engine.decoding.waiting import Wait
+from engine.decoding.work import WorkItem
 from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
 from engine.tool_calls.reading import CallReader
 from engine.tool_calls.styles import CallStyle
 
 
-class Narrator:
+class OutputProcessor:
     """Turns rounds into events with text, and ends at stop strings and repeated calls."""
 
     def __init__(
@@ -22,40 +22,40 @@ class Narrator:
         codec: TextCodec,
         prompt: Sequence[int],
         stop: Sequence[str],
-        ending: Ending,
+        ending: StoppingCriteria,
         shown: Mapping[str, int] | None = None,
         calls: CallStyle | None = None,
         offered: Collection[str] = (),
     ) -> None:
-        """``stop``: strings that end the reply, and are no part of it. ``shown``: control tokens that the
-        reply's text has by name, where others have none. ``calls``: how the reply calls tools; None where
-        it is offered none. ``offered``: tools whose calls may also stand without the style's mark."""
+        """``stop``: strings that end the reply and are not part of it. ``shown``: control tokens that are
+        shown in the text by name. ``calls``: how the model writes tool calls; None without tools.
+        ``offered``: tools whose calls are read without the style's mark too."""
         self.codec, self.ending = codec, ending
         names = {token: name for name, token in (shown or {}).items()}
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
         self.calls = None if calls is None else CallReader(calls, offered=offered)
-        self.stopped = False  # by the text, whatever the model would have said next
+        self.stopped = False  # at a stop string or a repeated call
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []
         self.tokens: list[int] = []
 
     def go_on(self, begun: Sequence[int]) -> None:
-        """Take up the reply behind its tokens ``begun``, as if they had been narrated here."""
+        """Continue a reply that begins with the tokens ``begun``."""
         for token in begun:
             self._add(token)
 
-    def narrate(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
-        """An event for each round, and the last one."""
-        return cast(Iterator[Event], self.narrate_beside(rounds, cancelled))
+    def process(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        """Yield an event for each round, and Finished."""
+        return cast(Iterator[Event], self.process_beside(rounds, cancelled))
 
-    def narrate_beside(
-        self, rounds: Iterator[Round | Wait], cancelled: Callable[[], bool]
-    ) -> Iterator[Event | Wait]:
-        """As ``narrate``; what a round waits for is handed on."""
+    def process_beside(
+        self, rounds: Iterator[Round | WorkItem], cancelled: Callable[[], bool]
+    ) -> Iterator[Event | WorkItem]:
+        """As ``process``, and pass work items on."""
         for round in rounds:
-            if isinstance(round, Wait):
+            if isinstance(round, WorkItem):
                 yield round
                 continue
             yield self._emitted(round)
@@ -68,7 +68,7 @@ class Narrator:
         yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
 
     def _emitted(self, round: Round) -> Emitted:
-        """Adds the round's tokens to the text, up to where it stops."""
+        """Add the round's tokens to the text, up to a stop string."""
         shown = len(self.text)
         tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]

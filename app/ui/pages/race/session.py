@@ -28,7 +28,7 @@ USUAL = ""
 
 
 @dataclass(slots=True)
-class Course:
+class RaceSession:
     """One race, which may go on. ``loaded`` is what it began with; ``place`` is what the base runs on
     where that is not the same, opened beside it while pairs are measured and closed behind them.
 
@@ -50,7 +50,7 @@ class Course:
         way(replace(self.base, proposer=self.base.proposer or PLAIN))
 
     @contextmanager
-    def opened(self, opening: Opening) -> Iterator[Race]:
+    def opened(self, opening: OpeningWatcher) -> Iterator[Race]:
         """The race, with both sides to run on. Raises as ``Engine.load``."""
         if self.place is None:
             if self.race is None:
@@ -91,7 +91,7 @@ class Course:
         return Contest(base, way(self.rival), self.prompts, keeps_words=keeps_words)
 
 
-class Opening:
+class OpeningWatcher:
     """Looks on while the base's place is opened, and may end it; see ``engine.api.Watcher``."""
 
     def __init__(self, tell: Callable[[View], None]) -> None:

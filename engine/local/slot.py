@@ -1,4 +1,4 @@
-"""A place for one request at a time: caches of its own, and proposers that draft beside them."""
+"""A slot: the state and the proposers of one sequence. It serves one request at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.decoding.context import Context
 from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
-from engine.decoding.waiting import Chore, Reading, Wait
+from engine.decoding.work import PrefillWork, WorkItem, YieldWork
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.events import Prefilled
@@ -19,30 +19,30 @@ from engine.models.base import Model
 from engine.request import Speculation
 
 _Options = tuple[tuple[str, object], ...]
-_turns = count(1)
+_scheduler = count(1)
 
 
-class Lane:
-    """The target's cache and the proposers of one sequence, kept between its requests."""
+class Slot:
+    """The target's state and the proposers of one sequence, kept between requests for prefix reuse."""
 
     def __init__(self, model: Model, resources: Resources, *, captures: bool) -> None:
         """``captures``: see ``Target``."""
-        self.target = Target(model, resources.taps, captures=captures)
+        self.target = Target(model, resources.aux_layers, captures=captures)
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self.busy = False
         self.used = 0  # the greater, the later
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
 
     def take(self) -> None:
-        """For a request, until ``leave``."""
-        self.busy, self.used = True, next(_turns)
+        """Reserve the slot for a request, until ``leave``."""
+        self.busy, self.used = True, next(_scheduler)
 
     def leave(self) -> None:
-        """The request has ended."""
+        """Free the slot after the request."""
         self.busy = False
 
     def shares(self, tokens: Sequence[int]) -> int:
-        """How many of ``tokens``, from the first on, are in the cache."""
+        """Return the length of the prefix of ``tokens`` that the slot holds."""
         held = self.target.tokens
         # Compared as a whole first: that is quick, and what a follow-up finds.
         if held == tokens[: len(held)]:
@@ -50,7 +50,7 @@ class Lane:
         return common_prefix(held, tokens)
 
     def proposer(self, wanted: Speculation) -> Proposer:
-        """The proposer of the last request here that named it, unless its options have changed."""
+        """Return the proposer, the same one as for the last request that wanted it with these options."""
         options = tuple(sorted(wanted.options.items()))
         known, proposer = self._proposers.get(wanted.proposer, (None, None))
         if proposer is None or known != options:
@@ -69,12 +69,11 @@ class Lane:
         lend: Callable[[Sequence[int]], None] | None,
         *,
         prepares: bool = True,
-    ) -> Generator[Wait, None, Prefilled]:
-        """Brings all tokens but the pending one into the target's cache, then the proposer's if it
-        ``prepares``.
+    ) -> Generator[WorkItem, None, Prefilled]:
+        """Prefill all tokens but the pending one, in the target, and in the proposer if it ``prepares``.
 
-        ``lend`` brings in what another lane has of them, and others may run in between; None: nobody
-        else is there, and nothing is waited for.
+        Yields work items, between which other requests run. ``lend`` copies in the prefix that another
+        slot has; None if no other request can run: nothing is yielded then.
         """
         started = perf_counter()
         known = context.tokens[:-1]
@@ -91,7 +90,7 @@ class Lane:
                 if cancelled():
                     break
                 if lend is not None:
-                    yield Chore()
+                    yield YieldWork()
         return Prefilled(len(context.tokens), reused, perf_counter() - started)
 
     def _read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> None:
@@ -105,11 +104,11 @@ class Lane:
         known: Sequence[int],
         lend: Callable[[Sequence[int]], None] | None,
         cancelled: Callable[[], bool],
-    ) -> Generator[Wait, None, int]:
-        """Returns how many of ``known`` nobody had to compute."""
-        reading = Reading(self.target, known, lend)
+    ) -> Generator[WorkItem, None, int]:
+        """Prefill ``known`` by work items; return how many of its tokens needed no computing."""
+        reading = PrefillWork(self.target, known, lend)
         while not cancelled():
-            reading.borrow()
+            reading.copy_prefix()
             if reading.ready:
                 break
             yield reading

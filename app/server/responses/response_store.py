@@ -45,7 +45,7 @@ class Kept:
         yield from self.response["output"]
 
 
-class Shelf:
+class ResponseStore:
     """Belongs to the event loop's thread."""
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ _RARELY = 0.1
 """A proposer that finds nothing costs little, and may find something soon: never written off."""
 
 
-class Share:
+class AcceptanceRate:
     """How often something happened of late.
 
     Old observations fade as new ones weigh more: then nothing has to be done to all of them in every
@@ -68,11 +68,11 @@ class Drafter:
     def __init__(self, drafts: Times | None = None, *, stops_early: bool = True) -> None:
         self.stops_early = stops_early
         self.drafts = drafts or Times(proportional=True)
-        self._drafted = [Share() for _ in range(MAX_DEPTH)]
-        self._accepted = [Share() for _ in range(MAX_DEPTH)]
+        self._drafted = [AcceptanceRate() for _ in range(MAX_DEPTH)]
+        self._accepted = [AcceptanceRate() for _ in range(MAX_DEPTH)]
         self._weight = 1.0
         self.calibration = Calibration()
-        self._usual = Share()  # acceptance of first tokens in the long run
+        self._usual = AcceptanceRate()  # acceptance of first tokens in the long run
         self._read_s = self._read_tokens = 0.0  # what reading prompts took
         self._nodes = list(range(MAX_DEPTH + 1))  # of the last tree so deep
 
@@ -150,7 +150,7 @@ class Drafter:
 
 
 @dataclass(slots=True)
-class Experience:
+class ControllerStatistics:
     """What a controller starts from: ``verify`` are times by rows, the pending token included.
 
     ``between`` is what lies between two rounds, whatever they drafted: text, events, the page.
@@ -161,6 +161,6 @@ class Experience:
     pace: Pace = field(default_factory=Pace)
     drafter: Drafter = field(default_factory=Drafter)
 
-    def of(self, drafter: Drafter) -> Experience:
+    def of(self, drafter: Drafter) -> ControllerStatistics:
         """The same machine and model with another drafter."""
-        return Experience(self.verify, self.between, self.pace, drafter)
+        return ControllerStatistics(self.verify, self.between, self.pace, drafter)

@@ -12,7 +12,7 @@ GROUP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class TokenMap:
+class TrimmedVocabulary:
     """``runs``: groups of ``GROUP`` tokens, ascending and apart; group g holds the tokens from 16 g on.
 
     FR-Spec's ranked subset (Zhao et al. 2025, arXiv 2502.14856); SGLang's ``hot_token_id``.
@@ -21,7 +21,7 @@ class TokenMap:
     runs: tuple[range, ...]
 
     @classmethod
-    def of(cls, first: int, others: set[int]) -> TokenMap:
+    def of(cls, first: int, others: set[int]) -> TrimmedVocabulary:
         """The first ``first`` groups, and ``others``."""
         runs = [range(first)]
         for group in sorted(group for group in others if group >= first):

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import torch
 
-from engine.decoding.waiting import Reading, Verification, Wait
+from engine.decoding.work import PrefillWork, VerifyWork, WorkItem
 from engine.drafting import proposers
-from engine.drafting.controllers.together import Together
+from engine.drafting.controllers.batch import BatchController
 from engine.drafting.heads import kinds as head_kinds
 from engine.events import FinishReason
 from engine.local.session import Session
-from engine.models.base import Part
+from engine.models.base import Entry
 from engine.request import (
     MAX_DEPTH,
     MAX_ROWS,
@@ -124,9 +124,9 @@ def test_logits_in_a_shared_pass_are_those_of_a_pass_alone(together: Session) ->
     model, compared = together.target.model, 0
     chance = random.Random(5)
     clients = [Client(asked(chance, together), arrives=3 * at) for at in range(8)]
-    original = Verification.take
+    original = VerifyWork.take
 
-    def take(self: Verification, logits: torch.Tensor, began: float) -> None:
+    def take(self: VerifyWork, logits: torch.Tensor, began: float) -> None:
         nonlocal compared
         original(self, logits, began)
         if compared < 30 and self.tree.is_chain:
@@ -136,7 +136,7 @@ def test_logits_in_a_shared_pass_are_those_of_a_pass_alone(together: Session) ->
             compared += 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Verification, "take", take)
+        patch.setattr(VerifyWork, "take", take)
         run(together, clients)
     assert compared == 30
 
@@ -147,9 +147,9 @@ def test_a_pass_has_sixteen_rows_for_everybody_and_nobody_starves(together: Sess
     clients = [Client(request) for _ in range(AT_ONCE)]
     longest: dict[int, int] = {}
 
-    def look(waits: list[Wait]) -> None:
+    def look(waits: list[WorkItem]) -> None:
         for wait in waits:
-            if isinstance(wait, Verification):
+            if isinstance(wait, VerifyWork):
                 assert wait.rows <= MAX_ROWS
                 longest[wait.number] = longest.get(wait.number, 0) + 1
 
@@ -171,8 +171,8 @@ def test_a_short_prompt_does_not_wait_for_a_long_one() -> None:
     )
     unread: list[int] = []
 
-    def look(waits: list[Wait]) -> None:
-        left = [wait.left for wait in waits if isinstance(wait, Reading)]
+    def look(waits: list[WorkItem]) -> None:
+        left = [wait.left for wait in waits if isinstance(wait, PrefillWork)]
         if short.events and short.emitted and len(unread) == 0:
             unread.append(max(left, default=0))
 
@@ -188,16 +188,18 @@ def test_however_much_of_a_prompt_a_pass_reads_the_words_are_the_same(
     chance = random.Random(seed)
     sizes = (1, 2, 7, 15, 64)
     monkeypatch.setattr(
-        Together, "prompt_rows", lambda self, rows, most: min(chance.choice(sizes), most - rows)
+        BatchController,
+        "prompt_rows",
+        lambda self, rows, most: min(chance.choice(sizes), most - rows),
     )
     read: set[int] = set()
-    original = Reading.part
+    original = PrefillWork.part
 
-    def part(self: Reading, count: int) -> Part:
+    def part(self: PrefillWork, count: int) -> Entry:
         read.add(count)
         return original(self, count)
 
-    monkeypatch.setattr(Reading, "part", part)
+    monkeypatch.setattr(PrefillWork, "part", part)
     clients = [
         Client(
             replace(
@@ -222,7 +224,7 @@ def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
     alone: Session, together: Session, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its first token came, and then nothing until all of a long prompt was read again, for drafts."""
-    monkeypatch.setattr(Together, "depth", lambda self, member: 3)
+    monkeypatch.setattr(BatchController, "depth", lambda self, member: 3)
     wanted = Speculation(proposer=name, depth=4, controller=Control.AUTO)
     words = tuple(range(300, 340))
     short = Request(prompt="Hello", max_tokens=90, ignore_eos=True, speculation=wanted)
@@ -230,7 +232,7 @@ def test_a_reply_goes_on_while_its_proposer_reads_the_prompt(
     clients = [Client(short), *(Client(long, arrives=at) for at in (1, 2))]
     told: list[list[int]] = []
 
-    def look(waits: list[Wait]) -> None:
+    def look(waits: list[WorkItem]) -> None:
         if all(client.emitted for client in clients):
             told.append([len(client.emitted) for client in clients if not client.ended])
 
@@ -296,8 +298,8 @@ def test_a_request_that_fails_in_a_shared_pass_fails_alone(
     clients = [Client(request), *map(Client, others)]
     bad: list[Any] = []
 
-    def look(waits: list[Wait]) -> None:
-        if not bad and all(isinstance(wait, Verification) for wait in waits) and len(waits) == 3:
+    def look(waits: list[WorkItem]) -> None:
+        if not bad and all(isinstance(wait, VerifyWork) for wait in waits) and len(waits) == 3:
             bad.append(waits[0].target)  # type: ignore[attr-defined]
 
     def breaks(self: Any, *arguments: Any) -> Any:

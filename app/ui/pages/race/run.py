@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 from app.ui import view
 from app.ui.feed import Feed
-from app.ui.pages.race.course import Course, Opening
+from app.ui.pages.race.session import OpeningWatcher, RaceSession
 from app.ui.view import View
 from app.ui.words import Words
 from engine.bench import divergence, race_report
@@ -17,7 +17,7 @@ from engine.loading.hub import DownloadCancelled
 from engine.reply import ReplyState
 
 
-class Racing:
+class RaceRun:
     """So many more pairs of a race. Its feed tells::
 
         opening   said, done: a share, or null; what the base runs on is opened
@@ -34,26 +34,26 @@ class Racing:
     stands.
     """
 
-    def __init__(self, course: Course, count: int) -> None:
+    def __init__(self, session: RaceSession, count: int) -> None:
         self.feed = Feed()
-        self._course, self._count = course, count
-        self._opening = Opening(self.feed.append)
+        self._session, self._count = session, count
+        self._opening = OpeningWatcher(self.feed.append)
         self._runs = self._total = 0
         self._replies: dict[Side, ReplyState] = {}
 
     def stop(self) -> None:
         self._opening.cancelled = True
-        if self._course.race is not None:
-            self._course.race.cancel()
+        if self._session.race is not None:
+            self._session.race.cancel()
 
     def run(self) -> None:
         """See ``app.ui.measurements.Measurement``."""
-        before = self._course.race
+        before = self._session.race
         if before is not None and before.pairs:  # they stay in sight, whatever comes of opening
             self._introduce(before)
             self._stand(before)
         try:
-            with self._course.opened(self._opening) as race:
+            with self._session.opened(self._opening) as race:
                 self._measure(race)
         except (LoadCancelled, DownloadCancelled):
             self.feed.append({"t": "rest", "complete": False})
@@ -87,15 +87,15 @@ class Racing:
                 "compared": contest.compares_words,
                 "prompts": [prompt.turns[-1] for prompt in contest.prompts if prompt.turns],
                 "pairs": [race_report.pair_json(pair) for pair in race.pairs],
-                "notes": self._course.notes,
+                "notes": self._session.notes,
                 "max_tokens": contest.rival.max_tokens,
                 "seed": contest.rival.sampling.seed,
             }
         )
 
     def _check_still_there(self) -> None:
-        course = self._course
-        if course.runtime.engine.loaded is not course.loaded:
+        session = self._session
+        if session.runtime.engine.loaded is not session.loaded:
             raise ForetokenError(Words.MEASURED_PAIR_GONE)
 
     def _began(self, run: Run, of: int) -> None:

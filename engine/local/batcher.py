@@ -1,8 +1,7 @@
-"""What requests that run together wait for, done in passes that they share.
+"""Continuous batching: one forward pass of the target for several requests.
 
-A pass streams the target's weights once for up to 16 rows that are verified, of whichever requests, and
-for a part of a prompt beside them, as much as leaves those their speed. Nobody's bits depend on who else
-is there.
+A pass verifies up to 16 rows of any requests, and prefills a chunk of one prompt beside them. The chunk
+is small enough that replies keep their speed. No request's bits depend on the others in the pass.
 """
 
 from __future__ import annotations
@@ -12,29 +11,28 @@ from time import perf_counter
 
 import torch
 
-from engine.decoding.waiting import Chore, Reading, Verification, Wait
-from engine.drafting.controllers.together import Together
+from engine.decoding.work import PrefillWork, VerifyWork, WorkItem, YieldWork
+from engine.drafting.controllers.batch import BatchController
 from engine.machine.failures import device_errors
 from engine.models.base import SharedModel
 from engine.request import MAX_ROWS
 
 
-class Passes:
-    """Serves those that wait, some in each pass."""
+class Batcher:
+    """Does the work items of running requests, some in each pass."""
 
-    def __init__(self, model: SharedModel, together: Together) -> None:
-        """``together`` hears of each pass that verified for several, and says how much of a prompt one
-        may read."""
-        self._model, self._together = model, together
+    def __init__(self, model: SharedModel, batch: BatchController) -> None:
+        """``batch`` is told what each shared pass took, and says how large a prefill chunk may be."""
+        self._model, self._batch = model, batch
         self._by_age = False
 
-    def serve(self, waits: Sequence[Wait]) -> None:
+    def serve(self, waits: Sequence[WorkItem]) -> None:
         """Makes at least one of ``waits`` ready, the longest waiting first. What fails is in its
         ``error``."""
         waits = sorted(waits, key=lambda wait: wait.number)
-        chores = [wait for wait in waits if isinstance(wait, Chore)]
-        verifying = _fitting([wait for wait in waits if isinstance(wait, Verification)])
-        reading = self._next([wait for wait in waits if isinstance(wait, Reading)])
+        chores = [wait for wait in waits if isinstance(wait, YieldWork)]
+        verifying = _fitting([wait for wait in waits if isinstance(wait, VerifyWork)])
+        reading = self._next([wait for wait in waits if isinstance(wait, PrefillWork)])
         if chores:
             chores[0].ready = True
         if len(verifying) == 1 and reading is None:
@@ -48,18 +46,18 @@ class Passes:
     def _rows(self) -> int:
         return self._model.shared_rows
 
-    def _next(self, readings: Sequence[Reading]) -> Reading | None:
+    def _next(self, readings: Sequence[PrefillWork]) -> PrefillWork | None:
         """By turns the one that is through first, and the one that waits longest: a short prompt does not
         wait for a long one, nor a long one for ever."""
         for each in readings:
-            _attempt(each, each.borrow)
+            _attempt(each, each.copy_prefix)
         readings = [each for each in readings if not each.ready]
         if len(readings) < 2:
             return readings[0] if readings else None
         self._by_age = not self._by_age
         return readings[0] if self._by_age else min(readings, key=lambda each: each.left)
 
-    def _pass(self, verifying: Sequence[Verification], reading: Reading | None) -> None:
+    def _pass(self, verifying: Sequence[VerifyWork], reading: PrefillWork | None) -> None:
         began = perf_counter()
         rows = sum(each.rows for each in verifying)
         read, found = None, None
@@ -67,7 +65,7 @@ class Passes:
             with device_errors(torch.device(self._model.info.device)):
                 parts = [each.part() for each in verifying]
                 if reading is not None:
-                    read = reading.part(self._together.prompt_rows(rows, self._rows))
+                    read = reading.part(self._batch.prompt_rows(rows, self._rows))
                 found = self._model.forward_together([*parts, *(() if read is None else (read,))])
         except Exception:
             pass  # whose fault it was shows when each is alone; the others go on
@@ -82,12 +80,12 @@ class Passes:
         if reading is not None and read is not None:
             reading.take(read)
         else:
-            self._together.passed(rows, perf_counter() - began)
+            self._batch.passed(rows, perf_counter() - began)
 
 
-def _fitting(verifying: Sequence[Verification]) -> list[Verification]:
+def _fitting(verifying: Sequence[VerifyWork]) -> list[VerifyWork]:
     """The first of them whose rows are verified in one pass; at least one, which drafted no more."""
-    found, rows = list[Verification](), 0
+    found, rows = list[VerifyWork](), 0
     for each in verifying:
         if rows + each.rows <= MAX_ROWS:
             found.append(each)
@@ -95,7 +93,7 @@ def _fitting(verifying: Sequence[Verification]) -> list[Verification]:
     return found
 
 
-def _attempt(wait: Wait, work: Callable[[], None]) -> None:
+def _attempt(wait: WorkItem, work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as error:

@@ -35,7 +35,7 @@ class Leading(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Lexicon:
+class TokenTable:
     """One tokenizer's tokens, by id.
 
     ``spelled``: the bytes of every ordinary token. ``control``: the names of those that stand for no
@@ -99,7 +99,7 @@ def split_unfinished(data: bytes | bytearray) -> tuple[str, bytes]:
     return decoder.decode(bytes(data)), decoder.getstate()[0]
 
 
-def read_lexicon(path: Path) -> Lexicon:
+def read_lexicon(path: Path) -> TokenTable:
     """The lexicon of the tokenizer in ``path``, a model's folder or GGUF file.
 
     Raises ModelError where there is no tokenizer.json, or one of another kind.
@@ -115,7 +115,7 @@ def read_lexicon(path: Path) -> Lexicon:
 
 
 @lru_cache(maxsize=2)
-def _lexicon(path: Path, _version: tuple[int, int]) -> Lexicon:
+def _lexicon(path: Path, _version: tuple[int, int]) -> TokenTable:
     """Cached by time and size: a large vocabulary takes a second to read, and much memory to keep."""
     content = read_tokenizer(path)
     spell = _spelling(path, content)
@@ -131,7 +131,7 @@ def _lexicon(path: Path, _version: tuple[int, int]) -> Lexicon:
     numbers = {name: number for number, name in control.items()}
     bos, eos = (numbers.get(name or "") for name in named_ends(path))
     leading, _ = _without_leading_space(content)
-    return Lexicon(
+    return TokenTable(
         path=path,
         spelled=spelled,
         control=control,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.decoding.loop import Ending
-from engine.decoding.narrator import Narrator
+from engine.decoding.loop import StoppingCriteria
+from engine.decoding.output_processor import OutputProcessor
 from engine.events import (
     Budget,
     Emitted,
@@ -71,8 +71,10 @@ def narrated(
 ) -> list[Event]:
     tokens = [*text.encode(), EOS]
     codec: Any = Bytes()
-    narrator = Narrator(codec, [], stop, Ending(10**9, (EOS,)), calls=calls, offered=offered)
-    return list(narrator.narrate(rounds(tokens, sizes), lambda: False))
+    processor = OutputProcessor(
+        codec, [], stop, StoppingCriteria(10**9, (EOS,)), calls=calls, offered=offered
+    )
+    return list(processor.process(rounds(tokens, sizes), lambda: False))
 
 
 def check_places(events: list[Event]) -> Finished:

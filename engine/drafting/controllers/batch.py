@@ -1,11 +1,13 @@
-"""Who drafts how far while several requests share their passes: what adds most tokens a second to all.
+"""The batch controller: how far each request drafts while several share passes.
+
+It maximises the tokens per second of all requests together:
 
     tokens/s = (requests + sum E[accepted]) / (T_verify(requests + sum drafted) + sum T_draft)
 
-A pass has 16 rows for everybody, and drafts are made one after the other, while all others wait for them.
-So with a few requests drafting pays, and with many mostly not: then all rows go to pending tokens, which
-always stand. Times and acceptance are measured as they are for one request alone (see ``auto.py``), and
-taken up again where somebody is alone once more.
+A pass has 16 rows for all requests. Drafts are made one after the other while the other requests wait.
+So drafting pays with few requests, and mostly does not with many: then all rows go to pending tokens,
+which always stand. Times and acceptance are those that ``auto.py`` measures for one request, which goes
+on with them once it is alone again.
 """
 
 from __future__ import annotations
@@ -19,50 +21,47 @@ from operator import mul
 
 from engine.decoding.controller import Controller, budget_to
 from engine.decoding.prefix import PREFILL_PART
-from engine.drafting.controllers.auto import least
-from engine.drafting.controllers.experience import Drafter, Experience
+from engine.drafting.controllers.auto import LIKELIEST, NEXT, least
+from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.events import Budget, Decision, Round
 from engine.request import MAX_ROWS
 
 _GAIN = 1.05
-"""How many times as many tokens a second all have to get for anybody to draft: what is paused while
-passes are shared is hardly tried again, so noise must not decide."""
+"""Minimum gain in tokens per second for any request to draft. A paused proposer is hardly tried again, so
+noise must not decide."""
 _KEPT = 0.5
-"""Of the speed that replies have while nobody's prompt is read, what they keep beside one that is."""
+"""Share of their speed that replies keep while a prompt is prefilled beside them."""
 _LEAST_READ = 8
-"""Rows of a prompt that a pass reads at least, whatever is kept: each pass streams all weights, so with
-fewer a prompt would take many times as long."""
+"""Minimum rows of a prefill chunk. Each pass streams all weights, so with fewer rows a prompt would take
+many times as long."""
 _DECIDE_EVERY = 8
-"""Passes after which it is decided anew, where nobody came or went."""
-_NEXT = 0.8
-"""How often the token behind a likely one stands, as in ``auto.py``."""
-_LIKELIEST = 0.9
+"""Passes between two decisions while the same requests run."""
 _LEAST_LEFT = 16
-"""Rounds that a reply is taken to go on for at least, when its proposer has a prompt to read first."""
+"""Minimum rounds that a reply is assumed to go on for when its proposer must prefill first."""
 _TRIED = 2
-"""Tokens that a proposer drafts at most while nobody knows what that takes."""
+"""Maximum depth of a proposer whose times are not measured yet."""
 _INSTANT = 1e-9
-"""Seconds that something takes at least, where nobody has measured it yet."""
+"""Seconds assumed for what is not measured yet."""
 
 
-class Together:
-    """The requests that run at once on one target."""
+class BatchController:
+    """Decides the depth of every request that runs on one target."""
 
-    def __init__(self, experience: Experience) -> None:
-        """``experience``: of which the times of passes are read, and learnt into."""
-        self.experience = experience
+    def __init__(self, statistics: ControllerStatistics) -> None:
+        """``statistics``: the times of passes, which are read and updated."""
+        self.statistics = statistics
         self.changes = 0  # in who runs
         self.running = 0
         self.gain = 1.0  # of the last decision, over drafting nothing
-        self._members: list[Beside] = []
-        self._depths: dict[Beside, int] = {}
+        self._members: list[BatchMember] = []
+        self._depths: dict[BatchMember, int] = {}
         self._speed, self._rows = 0.0, 1
         self._passes = 0
         self._due = True
 
     @contextmanager
     def joined(self) -> Iterator[None]:
-        """While a request runs."""
+        """Count a request as running."""
         self._change(1)
         try:
             yield
@@ -75,16 +74,18 @@ class Together:
         self._due = True
 
     def passed(self, rows: int, seconds: float) -> None:
-        """A pass for several has verified so many rows."""
-        self.experience.pace.observe([(self.experience.verify, rows, seconds)])
+        """Record that a batched forward verified ``rows`` rows in ``seconds``."""
+        self.statistics.pace.observe([(self.statistics.verify, rows, seconds)])
         self._passes += 1
         if self._passes % _DECIDE_EVERY == 0:
             self._due = True
 
     def prompt_rows(self, verified: int, most: int) -> int:
-        """How many rows of a prompt are read in a pass that verifies ``verified``, and has ``most``: as
-        many as leave what is verified its share of the time, by what verifying takes."""
-        verify = self.experience.verify
+        """Return the rows of a prefill chunk in a pass that verifies ``verified`` rows and has ``most``.
+
+        The pass then takes at most 1 / ``_KEPT`` times as long as without the chunk.
+        """
+        verify = self.statistics.verify
         if not verify.known:
             return min(_LEAST_READ, most - verified)
         seconds = verify.table(most)
@@ -95,30 +96,30 @@ class Together:
         """Decide anew: something is known that was not."""
         self._due = True
 
-    def add(self, member: Beside) -> None:
-        """It decodes from now on, until ``remove``."""
+    def add(self, member: BatchMember) -> None:
+        """Decide for ``member`` too, until ``remove``."""
         self._members.append(member)
         self._due = True
 
-    def remove(self, member: Beside) -> None:
-        """It has ended."""
+    def remove(self, member: BatchMember) -> None:
+        """Forget a request that has ended."""
         self._members.remove(member)
         self._depths.pop(member, None)
         self._due = True
 
     @property
-    def reader(self) -> Beside | None:
-        """Whose proposer reads next: that of one at a time, for all others wait for what it reads."""
+    def reader(self) -> BatchMember | None:
+        """The request whose proposer prefills next; one at a time, since all others wait for it."""
         return next((member for member in self._members if member.unread), None)
 
-    def needed(self, member: Beside) -> float | None:
-        """The acceptance, alike for each token that it drafts, from which it pays for all that it drafts;
-        None if there is none."""
-        verify, views = self.experience.verify.table(MAX_ROWS), member.view(1.0)
+    def needed(self, member: BatchMember) -> float | None:
+        """Return the break-even acceptance rate of ``member``'s drafts in this batch; None if no rate
+        pays."""
+        verify, views = self.statistics.verify.table(MAX_ROWS), member.view(1.0)
         count = min(max(self.running, 1), MAX_ROWS)
 
         def pays(rate: float) -> bool:
-            """Whether some depth does."""
+            """Return whether some depth pays at this rate."""
             return any(
                 (count + tokens) * verify[count]
                 > _GAIN * count * (verify[count + view.rows] + view.seconds)
@@ -128,8 +129,8 @@ class Together:
 
         return least(pays) if pays(1.0) else None
 
-    def depth(self, member: Beside) -> int:
-        """How far it is to draft next."""
+    def depth(self, member: BatchMember) -> int:
+        """Return how many tokens ``member`` drafts next."""
         if self._due:
             self._due = False
             self._decide()
@@ -137,19 +138,19 @@ class Together:
 
     @property
     def speed(self) -> float:
-        """Tokens a second that all get together, as far as drafts are decided on; at the usual pace."""
+        """Expected tokens per second of all requests together, by the last decision."""
         return self._speed
 
     def row_s(self) -> float:
-        """Seconds that one more row takes beside those that are verified."""
-        verify = self.experience.verify.table(MAX_ROWS)
+        """Return the seconds that one more verified row takes."""
+        verify = self.statistics.verify.table(MAX_ROWS)
         rows = min(max(self._rows, 1), MAX_ROWS - 1)
         return verify[rows + 1] - verify[rows]
 
     def _decide(self) -> None:
-        """Token for token, whichever brings most for its time, as long as that is more than all bring
-        now; and nothing, if all of it together brings little."""
-        verify = self.experience.verify.table(MAX_ROWS)
+        """Add the draft token with the best ratio of tokens to seconds, as long as it raises the speed of
+        all. If the gain of all together is below ``_GAIN``, nobody drafts."""
+        verify = self.statistics.verify.table(MAX_ROWS)
         count = max(len(self._members), self.running)
         rows = min(count + sum(member.rows - 1 for member in self._members), MAX_ROWS)
         tokens, seconds = float(count), verify[rows]
@@ -171,11 +172,11 @@ class Together:
             depths, self.gain, speed = dict.fromkeys(self._members, 0), 1.0, plain
         self._depths, self._speed, self._rows = depths, speed, rows
 
-    def _trying(self) -> Iterator[Beside]:
-        """Yield who may draft. Of a proposer whose times nobody knows one does, until they are known."""
+    def _trying(self) -> Iterator[BatchMember]:
+        """Yield the requests that may draft. While a proposer's times are unknown, one tries it."""
         unknown: set[Drafter] = set()
         for member in self._members:
-            drafter = member.experience.drafter
+            drafter = member.statistics.drafter
             if member.may_draft and drafter not in unknown:
                 yield member
                 if not drafter.drafts.known:
@@ -183,7 +184,7 @@ class Together:
 
 
 class _View:
-    """What a draft of some depth brings to its request, and takes."""
+    """What a draft of some depth brings to its request, and what it takes."""
 
     __slots__ = ("rows", "seconds", "tokens")
 
@@ -191,55 +192,55 @@ class _View:
         self.tokens, self.rows, self.seconds = tokens, rows, seconds
 
 
-class Beside:
-    """A request's own controller where it is alone; ``Together``'s decisions where it is not."""
+class BatchMember:
+    """A request's controller: its own while it is alone, ``BatchController``'s decisions otherwise."""
 
     def __init__(
         self,
         inner: Controller,
-        experience: Experience,
-        together: Together,
+        statistics: ControllerStatistics,
+        batch: BatchController,
         deepest: int,
         *,
         measures: bool,
         may_draft: bool,
     ) -> None:
-        """``measures``: whether it is decided for; else ``inner`` decides always, as the request says.
+        """``measures``: whether the batch controller decides; if not, ``inner`` always does.
 
-        ``may_draft``: whether it drafts beside others. ``experience`` is that of its proposer.
+        ``may_draft``: whether it drafts beside others. ``statistics`` is that of its proposer.
         """
-        self.inner, self.experience, self._together = inner, experience, together
+        self.inner, self.statistics, self._batch = inner, statistics, batch
         self.deepest, self.measures, self.may_draft = deepest, measures, measures and may_draft
         self.rows = 1 if measures else 1 + deepest
-        self._alone = together.running < 2  # in this round
-        self._seen = together.changes
+        self._alone = batch.running < 2  # in this round
+        self._seen = batch.changes
         self._warm, self._idle = False, 0
         self._said: tuple[int, int] | None = None  # how many were told of, and how far it drafted
         self._own: Decision | None = None  # the inner's last
         # Beside others the proposer reads the prompt once it is to draft: often it never is.
-        self.reads_at_once = not measures or together.running < 2
+        self.reads_at_once = not measures or batch.running < 2
         self._read, self._to_draft = self.reads_at_once, False
         self._unread = self._rounds = 0  # tokens of the prompt, and rounds so far
 
     @property
     def wants_reading(self) -> bool:
-        """Whether the proposer is to read a part of what it lacks of the text, before it may draft."""
-        return self._together.reader is self
+        """Whether the proposer is to prefill a chunk now, before it may draft."""
+        return self._batch.reader is self
 
     @property
     def unread(self) -> bool:
-        """Whether it is to draft, and does not yet since its proposer has to read."""
+        """Whether the request is to draft once its proposer has prefilled the text."""
         return self._to_draft and not self._read
 
     def begin(self, prompt: int) -> None:
-        """The prompt has so many tokens, which the proposer may have to read yet."""
+        """Note how many tokens the proposer may have to prefill."""
         self._unread = 0 if self._read else prompt
 
     def read(self, seconds: float, *, finished: bool) -> None:
-        """The proposer has read a part of the prompt in so many seconds, the last one if ``finished``."""
+        """Record that the proposer prefilled a chunk in ``seconds``; the last one if ``finished``."""
         part = min(self._unread, PREFILL_PART)
         if part:
-            self.experience.drafter.has_read(part, seconds / self.experience.pace.value)
+            self.statistics.drafter.has_read(part, seconds / self.statistics.pace.value)
         self._unread -= part
         self._read = finished
 
@@ -251,28 +252,28 @@ class Beside:
         than drafting has left out before.
         """
         left = max(self._rounds, _LEAST_LEFT)
-        return self.experience.drafter.reading_s(self._unread) / left
+        return self.statistics.drafter.reading_s(self._unread) / left
 
     def budget(self) -> Budget:
-        together = self._together
-        self._seen = together.changes
+        batch = self._batch
+        self._seen = batch.changes
         if not self.measures:
             return self.inner.budget()
-        if together.running < 2:
+        if batch.running < 2:
             return self._budget_alone()
         if self._alone:
             self._warm = self._alone = False
-        depth = together.depth(self)
+        depth = batch.depth(self)
         if depth and not self._read:
             self._to_draft = True
             return Budget(0, 0)
-        verify = self.experience.verify
-        plain = verify(min(together.running, MAX_ROWS)) * self.experience.pace.value
+        verify = self.statistics.verify
+        plain = verify(min(batch.running, MAX_ROWS)) * self.statistics.pace.value
         return budget_to(depth, self._news(depth), *self._floors(depth), plain or None)
 
     def observe(self, round: Round) -> None:
         self._rounds += 1
-        undisturbed = self._alone and self._seen == self._together.changes
+        undisturbed = self._alone and self._seen == self._batch.changes
         if undisturbed or not self.measures:
             self.inner.observe(round)
         else:
@@ -285,16 +286,16 @@ class Beside:
 
     @contextmanager
     def decoding(self) -> Iterator[None]:
-        """While its rounds take part in passes."""
-        self._together.add(self)
+        """Take part in the batch controller's decisions."""
+        self._batch.add(self)
         try:
             yield
         finally:
-            self._together.remove(self)
+            self._batch.remove(self)
 
     def view(self, stands: float | None = None) -> list[_View]:
-        """By depth, 0 first. ``stands``: how often each token does, where that is not what was seen."""
-        drafter = self.experience.drafter
+        """Return a view per depth, 0 first. ``stands``: assumed acceptance, not the measured one."""
+        drafter = self.statistics.drafter
         deepest = self.deepest if drafter.drafts.known else min(self.deepest, _TRIED)
         rates = drafter.stands() if stands is None else repeat(stands)
         chances = map(mul, drafter.goes_on(), rates)
@@ -320,31 +321,31 @@ class Beside:
         return budget
 
     def _learn(self, round: Round) -> None:
-        drafter, drafted = self.experience.drafter, round.tree.depth
+        drafter, drafted = self.statistics.drafter, round.tree.depth
         if not round.budget.depth:
             self._idle, self._warm = self._idle + 1, False
             return
         drafter.learn(round, self._idle)
         if self._warm:  # else it first read what it had missed
             if not drafter.drafts.known:
-                self._together.reconsider()
-            drafter.drafts.learn(drafted, round.timing.draft_s / self.experience.pace.value)
+                self._batch.reconsider()
+            drafter.drafts.learn(drafted, round.timing.draft_s / self.statistics.pace.value)
         self._idle, self._warm = 0, True
 
     def _floors(self, depth: int) -> tuple[float, float]:
         """As in ``auto.py``: how likely a draft must be to be worth its time, which is everybody's."""
-        drafter, together = self.experience.drafter, self._together
+        drafter, batch = self.statistics.drafter, self._batch
         if depth < 2 or not (drafter.stops_early and drafter.calibration.known):
             return 0.0, 0.0
-        row = together.row_s()
+        row = batch.row_s()
         token = row + drafter.drafts(depth) / depth
-        chances = (together.speed * token / _NEXT, together.speed * row)
-        floor, row_floor = (drafter.calibration.said_of(min(one, _LIKELIEST)) for one in chances)
+        chances = (batch.speed * token / NEXT, batch.speed * row)
+        floor, row_floor = (drafter.calibration.said_of(min(one, LIKELIEST)) for one in chances)
         return floor, row_floor
 
     def _news(self, depth: int) -> Decision | None:
         """What is decided, where that is another thing than was said last."""
-        running = self._together.running
+        running = self._batch.running
         if self._said == (running, depth):
             return None
         self._said = running, depth
@@ -352,19 +353,19 @@ class Beside:
             tokens = "1 token a round" if depth == 1 else f"up to {depth} tokens a round"
             why = (
                 f"beside {running - 1} more: drafting {tokens}, "
-                f"{self._together.gain:.2f} times as many tokens for all together"
+                f"{self._batch.gain:.2f} times as many tokens for all together"
             )
         else:
             why = f"beside {running - 1} more: drafting paused, for the rows of all bring more"
-        expected = next(iter(self.experience.drafter.stands()))
-        return Decision(depth, why, self._together.needed(self), expected)
+        expected = next(iter(self.statistics.drafter.stands()))
+        return Decision(depth, why, self._batch.needed(self), expected)
 
 
 @dataclass(frozen=True, slots=True)
 class _More:
     """A deeper draft of one request: what it brings, and takes, more than the one it has."""
 
-    member: Beside
+    member: BatchMember
     depth: int
     tokens: float
     rows: int
@@ -372,8 +373,8 @@ class _More:
 
 
 def _next_draft(
-    views: Mapping[Beside, list[_View]],
-    depths: Mapping[Beside, int],
+    views: Mapping[BatchMember, list[_View]],
+    depths: Mapping[BatchMember, int],
     verify: list[float],
     rows: int,
 ) -> _More | None:

@@ -18,31 +18,31 @@ from engine.kernels.native.program import (
     Attention,
     LayerCache,
     Number,
-    Recorder,
+    ProgramTracer,
     Rows,
     Tokens,
     Unsupported,
 )
 from engine.models.architecture import Architecture
-from engine.models.hidden_states import Backbone, EmbeddingAndHead, Tap
+from engine.models.hidden_states import AuxLayer, Backbone, EmbeddingAndHead
 from engine.models.rotation import cosines
 from engine.noise import Draws
 
 R = TypeVar("R")
 
 
-class Recorded(Recorder):
+class TracedOperations(ProgramTracer):
     """See ``Operations``. Any of them raises Unsupported for what is not compiled."""
 
     chunk = ROWS
 
     def __init__(self, target: Backbone) -> None:
-        """See ``Recorder``."""
+        """See ``ProgramTracer``."""
         super().__init__()
         self._target = target
 
-    def features(self, tap: Tap, rows: Rows) -> Tensor:
-        return self.take(self._target.tapped(tap), rows)
+    def features(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
+        return self.take(self._target.aux_states(aux_layer), rows)
 
     def embed(
         self,
@@ -146,7 +146,7 @@ class RecordedDraft:
 
     def __init__(
         self,
-        recorder: Recorder,
+        recorder: ProgramTracer,
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],

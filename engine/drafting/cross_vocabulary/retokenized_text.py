@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from engine.drafting.cross_vocabulary.lexicon import Leading, Lexicon, split_unfinished
+from engine.drafting.cross_vocabulary.token_table import Leading, TokenTable, split_unfinished
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 
 _SHORTEST, _LONGEST = 48, 256
@@ -19,7 +19,7 @@ _SHORTEST, _LONGEST = 48, 256
 _BORDER = re.compile(rb"(?<=\S) ")
 
 
-class Transcript:
+class RetokenizedText:
     """Tokens of the target in, tokens of the draft out."""
 
     def __init__(self, vocabularies: VocabularyMap) -> None:
@@ -90,7 +90,7 @@ def _adds_space(leading: Leading, begins: bool) -> bool:
     return leading is Leading.ALWAYS or (begins and leading is Leading.FIRST)
 
 
-def _encode_whole(draft: Lexicon, run: bytearray) -> list[int]:
+def _encode_whole(draft: TokenTable, run: bytearray) -> list[int]:
     """A finished run; characters broken for good become U+FFFD where single bytes have no token."""
     tokens = draft.encode_bytes(run)
     return draft.encode(run.decode(errors="replace")) if tokens is None else tokens

@@ -7,15 +7,15 @@ from torch import Tensor
 
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
-from engine.models.token_map import GROUP, TokenMap
+from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 
 assert GROUP == native.LANES, "tokens are kept by whole panels"
 
 
-class Narrowed:
+class TrimmedHead:
     """The panels of ``among``, the tokens they stand for, and room for a row of their logits."""
 
-    def __init__(self, among: TokenMap, vocabulary: int) -> None:
+    def __init__(self, among: TrimmedVocabulary, vocabulary: int) -> None:
         self.among = among
         self.ids = among.ids(vocabulary)
         self.logits = torch.empty(1, among.groups * GROUP)

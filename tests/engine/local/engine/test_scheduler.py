@@ -108,7 +108,7 @@ def test_a_prompt_is_tokenised_again_for_a_pair_that_came_between(
     gate.reached.wait(PATIENCE)
     with ThreadPoolExecutor(1) as pool:
         loading = pool.submit(engine.load, request_for(*pair))
-        while not engine._turns._waiting:
+        while not engine._scheduler._waiting:
             time.sleep(0.001)
         seen = count_encodings(monkeypatch)
         late = engine.generate(asked("Late"))

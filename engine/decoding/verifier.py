@@ -1,4 +1,4 @@
-"""From the target's logits to an acceptance: sampling and acceptance, joined for one request."""
+"""The verifier: from the target's logits of a round to what is accepted, by the request's rule."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.noise import Stream, uniform
 from engine.request import AcceptanceRule
 
 LIKELIEST = 3
-"""How many of the target's likeliest tokens are told where its own token stands."""
+"""Top tokens that are shown at the position of the target's own token."""
 
 
 Likely = tuple[tuple[int, float], ...]
@@ -27,7 +27,7 @@ Likely = tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class VerifierOutput:
     """What is accepted, with the target's probabilities of what was drafted and of its own token.
 
     ``likeliest`` and ``alternatives``: see ``Round``.
@@ -49,7 +49,7 @@ _FOLLOWING = frozenset({AcceptanceRule.GREEDY, AcceptanceRule.COUPLED})
 """Every rule that accepts what the sampler itself chooses."""
 
 
-class Judge:
+class Verifier:
     """Applies the request's rule to each round."""
 
     def __init__(self, sampler: Sampler, alternatives: int = 0) -> None:
@@ -62,7 +62,7 @@ class Judge:
             raise ValueError(f"there is no way to judge by the acceptance rule {rule!r}")
         self.sampler, self.alternatives = sampler, alternatives
 
-    def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> Judgement:
+    def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> VerifierOutput:
         """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
         tree, position = proposal.tree, len(context.tokens)
         # Branches at the same place see the same noise: whichever is right is judged as in a chain.
@@ -71,7 +71,7 @@ class Judge:
         found = self.sampler.read(logits, positions, Stream.CHOICE, paths)
         if found is not None:
             acceptance = follow(found.tokens, tree)
-            return self._judgement(acceptance, found.chances, tree, found.likeliest, paths)
+            return self._output(acceptance, found.chances, tree, found.likeliest, paths)
         adjusted = self.sampler.adjusted(logits, paths)
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
@@ -83,17 +83,17 @@ class Judge:
         def likeliest(row: int, count: int) -> Likely:
             return self.sampler.likeliest(p[row], count)
 
-        return self._judgement(acceptance, partial(_read_off, p), tree, likeliest, paths)
+        return self._output(acceptance, partial(_read_off, p), tree, likeliest, paths)
 
-    def _judgement(
+    def _output(
         self,
         acceptance: Acceptance,
         chances: Callable[[Iterable[tuple[int, int]]], list[float]],
         tree: Tree,
         likeliest: Callable[[int, int], Likely],
         paths: Sequence[Sequence[int]],
-    ) -> Judgement:
-        """Keeps the probabilities of the rows that count: those reached by accepted nodes. Raises
+    ) -> VerifierOutput:
+        """Keep the probabilities of the rows that accepted nodes reach. Raises
         ModelError for logits that are no numbers, InvalidRequest where a grammar allows no token."""
         reached = {-1, *acceptance.path}
         nodes = zip(tree.parents, tree.tokens, strict=True)
@@ -108,7 +108,7 @@ class Judge:
             # A row of which nothing would be left is not masked.
             raise InvalidRequest("grammar", DEAD_END)
         kept = zip(tree.parents, shown, strict=True)
-        return Judgement(
+        return VerifierOutput(
             acceptance,
             tuple(value if parent in reached else None for parent, value in kept),
             next_p,
@@ -131,7 +131,7 @@ class Judge:
 
 
 def ancestries(tree: Tree) -> list[Sequence[int]]:
-    """For row 0 nothing, for each node the tokens from the root down to it."""
+    """Return for each row the tokens from the root down to its node; row 0 has none."""
     found: list[Sequence[int]] = [()]
     for parent, token in zip(tree.parents, tree.tokens, strict=True):
         found.append((*found[parent + 1], token))
@@ -139,7 +139,7 @@ def ancestries(tree: Tree) -> list[Sequence[int]]:
 
 
 def _read_off(p: Tensor, places: Iterable[tuple[int, int]]) -> list[float]:
-    """Some (row, token) of ``p``."""
+    """Return ``p[row, token]`` for each of ``places``."""
     rows, tokens = zip(*places, strict=True)
     found: list[float] = p[list(rows), list(tokens)].tolist()
     return found
