@@ -17,11 +17,11 @@ from app import paths
 Process = subprocess.Popen[bytes] | psutil.Process
 
 NICE = 10
-_PATIENCE_S = 30.0  # a step may take long; what is asked a second time stops within it
+_PATIENCE_S = 30.0  # a training step may take long; a second SIGTERM stops within it
 
 
 def start(words: Iterable[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Runs ``foretoken`` with ``words``; all that it says goes to ``log``. Raises OSError."""
+    """Start ``foretoken`` with the arguments ``words`` and its output in ``log``. Raises OSError."""
     return subprocess.Popen(
         [sys.executable, "-m", "app", *words],
         cwd=paths.project_root(),
@@ -33,7 +33,7 @@ def start(words: Iterable[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
 
 
 def find(number: int, born: float) -> psutil.Process | None:
-    """The process of that id, if it still runs and no later one has taken the id."""
+    """Return the process if it still runs, and if no later one has taken its id."""
     try:
         process = psutil.Process(number)
         alive = process.status() != psutil.STATUS_ZOMBIE
@@ -43,7 +43,7 @@ def find(number: int, born: float) -> psutil.Process | None:
 
 
 def put_behind(number: int) -> float:
-    """Lets the chat go first on the processor and stay last in memory; returns when it was born."""
+    """Lower its priority, and let it be killed first if memory is short. Return when it started."""
     if psutil.LINUX:
         with suppress(OSError):
             Path(f"/proc/{number}/oom_score_adj").write_text("500", encoding="ascii")
@@ -58,7 +58,7 @@ def put_behind(number: int) -> float:
 
 
 def end(process: Process) -> None:
-    """Asks, asks again, and then does not ask."""
+    """Send SIGTERM twice, ``_PATIENCE_S`` apart, then SIGKILL."""
     for act in (process.terminate, process.terminate, process.kill):
         try:
             act()

@@ -1,8 +1,8 @@
-"""The door of the engine: what pages, API, command line, race and bench use of it, and nothing deeper.
+"""The engine's interface, which is all that pages, API, command line, race and bench use of it.
 
 ``Engine.load`` makes a ``LoadRequest`` into a ``Loaded`` with its ``Capabilities``; ``Engine.generate``
-makes a ``Request`` into a ``Generation``, whose events anybody may follow. The engine of this machine is
-``engine.local``'s; one that computes nothing, for tests, stands in ``tests/support/fake_engine.py``.
+makes a ``Request`` into a ``Generation``, whose events any thread may follow. The engine of this machine
+is in ``engine.local``; one that computes nothing, for tests, is in ``tests/support/fake_engine.py``.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ NO_TEMPLATE = "This model has no chat template: it continues your text."
 """Among the notes on a base model."""
 
 Listener = Callable[[Event], None]
-"""Called with each event in order, in the engine's thread: it returns quickly, and calls neither the
-engine nor the generation. One that raises there is called no more."""
+"""Called with each event in order, in the engine's thread. It must return quickly, and must call neither
+the engine nor the generation. If it raises, it is not called again."""
 
 CacheListener = Callable[[int, Sequence[int]], None]
-"""Called with the number of a cache and the tokens, from a text's first on, that it holds for certain,
-whenever that has changed; as a ``Listener`` otherwise."""
+"""Called with a slot's number and the tokens that it holds, whenever these have changed. The rules of a
+``Listener`` apply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class OptionInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProposerInfo:
-    """A way to draft that this pair has, and its own options.
+    """A proposer that this pair has, with its options.
 
     ``forgetful``: options with which it uses nothing of earlier replies. Whoever asks the same more than
     once, and measures, gives them, or it would be measured on its own answer. ``depth``: what suits it
@@ -94,7 +94,7 @@ class ProposerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Unavailable:
-    """A way to draft that the engine knows and this pair lacks. ``reason`` is a sentence for people."""
+    """A proposer that the engine knows and this pair lacks. ``reason`` is a sentence for people."""
 
     name: str
     reason: str
@@ -130,11 +130,11 @@ class Capabilities:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all proposers."""
+        """The names of all proposers."""
         return tuple(proposer.name for proposer in self.proposers)
 
     def proposer(self, name: str) -> ProposerInfo | None:
-        """The proposer of that name, if it is offered."""
+        """Return the proposer of that name, if it is offered."""
         return next((each for each in self.proposers if each.name == name), None)
 
 
@@ -249,20 +249,19 @@ class Loaded:
 
 
 def keeps_words(loaded: Loaded) -> bool:
-    """Whether what is loaded writes a request's words again, drafts or no drafts: a server that does not
-    say by which rule it judges drafts promises nothing."""
+    """Return whether a request gives the same words again, with and without drafts. A server that does
+    not tell its acceptance rule promises nothing."""
     return bool(loaded.capabilities.rules)
 
 
 def one_target(one: Loaded, other: Loaded) -> bool:
-    """Whether both run the same target, as far as is known: another kind of server may call it
-    otherwise."""
+    """Return whether both run the same target, as far as their names tell."""
     told = keeps_words(one) and keeps_words(other)
     return one.target_name == other.target_name or not told
 
 
 def slug(name: str) -> str:
-    """A name of people's as an id: see ``Loaded.id``."""
+    """Return a name as an id: see ``Loaded.id``."""
     spelt = name.lower().replace(" + ", "+").replace("'", "")
     return re.sub(r"[^a-z0-9._+]+", "-", spelt).strip("-")
 
@@ -282,10 +281,10 @@ class Candidate:
 
 
 class Generation:
-    """One request's events, kept from the first on: for any number of readers, in any thread."""
+    """The events of one request, from the first on, for any number of readers in any thread."""
 
     def __init__(self, request: Request, cancel: Callable[[Generation], None]) -> None:
-        """``cancel`` is called once, for whoever cancels first."""
+        """``cancel`` is called once, at the first ``cancel()``."""
         self.request = request
         self._cancel = cancel
         self._cancelled = threading.Event()
@@ -295,15 +294,15 @@ class Generation:
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
-        """Hands ``listener`` all events: past ones in this thread, later ones in the engine's."""
+        """Call ``listener`` with all events: past ones in this thread, later ones in the engine's."""
         with self._lock:
             for event in self._events:
-                listener(event)  # what it raises here is its caller's affair
+                listener(event)  # an error goes to the caller
             if not self.ended:
                 self._listeners.append(listener)
 
     def __iter__(self) -> Iterator[Event]:
-        """All events from the first on; blocks for each, and ends after Finished or Failed."""
+        """Yield all events from the first on. Blocks for each; ends after Finished or Failed."""
         inbox: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self.listen(inbox.put)
         while True:
@@ -314,13 +313,13 @@ class Generation:
 
     @property
     def ended(self) -> bool:
-        """Whether the last event has come."""
+        """Whether the last event was published."""
         return bool(self._events) and isinstance(self._events[-1], Finished | Failed)
 
     def cancel(self) -> None:
-        """Ends the generation: at once while it waits, else before its next round.
+        """Cancel the request: at once while it waits, else before its next round.
 
-        The stream still finishes properly. Does not wait for listeners.
+        The stream still ends with Finished. Does not wait for listeners.
         """
         with self._cancelling:
             first = not self._cancelled.is_set()
@@ -333,13 +332,13 @@ class Generation:
         return self._cancelled.is_set()
 
     def publish(self, event: Event) -> None:
-        """For engines only: the next event."""
+        """Publish the next event. For engines only."""
         with self._lock:
             self._events.append(event)
             for listener in tuple(self._listeners):
                 try:
                     listener(event)
-                except Exception:  # the engine answers others too
+                except Exception:  # other requests must go on
                     log.exception("a listener failed")
                     self._listeners.remove(listener)
             if self.ended:
@@ -347,50 +346,50 @@ class Generation:
 
 
 class Watcher(Protocol):
-    """Looks on while something is loaded, and may end it."""
+    """Follows a load, and may cancel it."""
 
     @property
     def cancelled(self) -> bool: ...
 
     def on_progress(self, progress: Progress) -> None:
-        """How far a download has come."""
+        """Called with the progress of a download."""
 
     def on_loading(self, progress: LoadProgress) -> None:
-        """What is done with what is on the disk, and how far it is."""
+        """Called with the stage and progress of reading and packing weights."""
 
 
 class Engine(Protocol):
-    """Loads one pair at a time and answers requests in the order they come, some of them at once."""
+    """Loads one pair at a time, and runs requests in the order they come, some at once."""
 
     @property
     def loaded(self) -> Loaded | None: ...
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or waits, loading included."""
+        """Whether a request or a load runs or waits."""
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Fetches what is not here and replaces what is loaded, behind the requests that wait. Blocks.
+        """Download what is missing and replace what is loaded, after the requests that wait. Blocks.
 
-        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory,
-        DeviceLost, and DownloadCancelled or LoadCancelled where the watcher ended it; what was loaded
-        before then stays.
+        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory and
+        DeviceLost, and DownloadCancelled or LoadCancelled if the watcher cancels. The pair that was
+        loaded before stays then.
         """
 
     def unload(self) -> None:
-        """Frees the models' memory, after the requests that wait."""
+        """Free the models' memory, after the requests that wait."""
 
     def generate(self, request: Request) -> Generation:
-        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+        """Queue a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
 
     def likeliest(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[Candidate, ...]:
-        """What the target would write behind the tokens ``reply`` of an answer, best first.
+        """Return the target's top tokens after the tokens ``reply`` of an answer, best first.
 
-        Computed anew, without speculation, behind the requests that wait. Blocks. ``request`` has a seed
-        where it has a temperature. Raises NotLoaded, InvalidRequest or ContextExceeded.
+        They are computed without speculation or reuse, after the requests that wait. Blocks. ``request``
+        has a seed if it has a temperature. Raises NotLoaded, InvalidRequest or ContextExceeded.
         """
 
     def close(self) -> None:
-        """Cancels everything and frees the models' memory."""
+        """Cancel all requests and free the models' memory."""

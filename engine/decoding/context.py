@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class Context:
-    """All tokens; the last one is pending: the target has not seen it yet."""
+    """All tokens. The last one is pending: the target's state does not hold it yet."""
 
     def __init__(self, prompt: Iterable[int]) -> None:
         self.tokens = list(prompt)

@@ -9,21 +9,21 @@ from engine.request import MAX_DEPTH
 
 
 class Controller(Protocol):
-    """Decides for one request, before each draft. It sees finished rounds, never tokens ahead of
-    time: under ``rejection`` a depth that knew what would be drafted would bend the distribution.
+    """Decides the depth of one request's next draft.
 
-    Of a round it may use what was judged (the tree's size, the accepted path) and times, not the
-    drafted tokens behind a rejected one nor their q: their noise is used again.
+    It sees finished rounds only. Under ``rejection`` a depth that depends on the coming draft would bias
+    the output. It may use the tree's size, the accepted path and times. It must not depend on tokens or q
+    after the first rejection: their noise is reused, and the output would be biased.
     """
 
     def budget(self) -> Budget:
-        """How far the next round may draft."""
+        """Return how far the next round may draft."""
 
     def observe(self, round: Round) -> None:
-        """Learns from a finished round."""
+        """Learn from a finished round."""
 
     def sit_out(self) -> None:
-        """A round has ended that this had no part in, in the place of ``observe``."""
+        """Note a round that another controller decided; called instead of ``observe``."""
 
 
 def budget_to(
@@ -33,5 +33,5 @@ def budget_to(
     row_floor: float = 0.0,
     plain_s: float | None = None,
 ) -> Budget:
-    """So deep, with as many branches as are verified in one pass."""
+    """Return a budget of this depth, with as many branches as one pass verifies."""
     return Budget(depth, MAX_DEPTH if depth else 0, decision, floor, row_floor, plain_s=plain_s)

@@ -1,4 +1,4 @@
-"""Rounds whose drafting and judging the host does, whatever computes the models."""
+"""Rounds that are drafted and verified by the host, on any executor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.events import Budget, Timing
 
 
 class HostLauncher:
-    """A ``Launcher`` that drafts when it launches a round, and judges when it reads it."""
+    """A ``Launcher`` that drafts when it launches a round, and applies the rule when it reads it."""
 
     ahead = 0
 
@@ -27,13 +27,9 @@ class HostLauncher:
         *,
         shares: bool = False,
     ) -> None:
-        """``shares``: whether others may verify in one pass with it."""
-        self.context, self.target, self.proposer, self.verifier = (
-            context,
-            target,
-            proposer,
-            verifier,
-        )
+        """``shares``: whether other requests may verify in one pass with it."""
+        self.context, self.target = context, target
+        self.proposer, self.verifier = proposer, verifier
         self._shares = shares
         self._ended: float | None = None  # of the last round, if others took part in it
 

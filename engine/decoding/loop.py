@@ -1,4 +1,4 @@
-"""The loop: launch and read. Rounds come out; text, chat and clients are somebody else's."""
+"""The decoding loop: it launches and reads rounds. It knows no text, chat or client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class StoppingCriteria:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A round that was read: what was drafted within ``budget``, and what the target makes of it."""
+    """A round that was read: its budget, what was drafted, and what the verifier made of it."""
 
     budget: Budget
     proposal: DraftProposal
@@ -34,33 +34,34 @@ class Verified:
 
 
 class Launcher(Protocol):
-    """Where the rounds of one request run: here, or on a device, which may be a round ahead.
+    """Runs the rounds of one request, on the host or on a device.
 
-    What the host learns of a round then acts one round late. At most one is computed for nothing.
+    A device may be one round ahead. What the host learns of a round then takes effect one round late, and
+    at most one round is computed in vain.
     """
 
     @property
     def ahead(self) -> int:
-        """Rounds that may be launched beside the one that is read next: 0 or 1."""
+        """How many rounds may be launched before the oldest is read: 0 or 1."""
 
     def launch(self, budget: Budget, started: float) -> bool:
-        """Begins a round: propose, verify, judge. False where the one before it must be read first.
+        """Begin a round: propose and verify. Return False if the round before it must be read first.
 
-        ``started``: when its budget was asked for, by ``perf_counter``.
+        ``started``: when the budget was asked for, by ``perf_counter``.
         """
 
     @property
     def waits(self) -> WorkItem | None:
-        """What the oldest round launched waits for that others may compute, before it is read."""
+        """The work item of the oldest round, if another may do it before the round is read."""
 
     def read(self) -> Verified:
-        """Waits for the oldest round launched. Raises ModelError for logits that are no numbers."""
+        """Wait for the oldest round and return it. Raises ModelError for logits that are not finite."""
 
     def commit(self, verified: Verified) -> Timing:
-        """The accepted path stays in the caches, and the proposer observes; then what the round took."""
+        """Commit the accepted path, tell the proposer, and return what the round took."""
 
     def close(self) -> None:
-        """No more rounds: from here on the target's cache holds the context but for the pending token."""
+        """End the request. The target's state holds the context then, but for the pending token."""
 
 
 def decode(
@@ -70,7 +71,7 @@ def decode(
     ending: StoppingCriteria,
     name: str,
 ) -> Generator[Round]:
-    """The rounds of ``decode_beside``, with a launcher that waits for nobody."""
+    """Yield the rounds of ``decode_beside``, whose launcher has no work items."""
     rounds = decode_beside(context, launcher, controller, ending, name)
     return cast(Generator[Round], rounds)
 
@@ -82,20 +83,20 @@ def decode_beside(
     ending: StoppingCriteria,
     name: str,
 ) -> Generator[Round | WorkItem]:
-    """Yields rounds until ``ending``; each appends its tokens to ``context``.
+    """Yield rounds until ``ending``; each appends its tokens to ``context``.
 
-    Before a round may come what it waits for: it is to be computed, by whoever can, before the next is
-    asked for, or is then.
+    A work item may come before a round. The caller may do it, together with those of other requests,
+    before it asks for the next value. If it does not, the round does it alone.
 
-    The target's cache must hold ``context.tokens[:-1]``, and does so again when this is closed, which may
-    be between any two rounds. ``name`` is the proposer's, for the record; one that has several to choose
-    from says which.
+    The target's state must hold ``context.tokens[:-1]``. It does so again when the generator is closed,
+    which may be between any two rounds. ``name`` is the proposer's name in ``Round``, unless a proposal
+    names another.
     """
     index, unread, ended = 0, 0, False
-    budget: Budget | None = None  # decided, for a round that has to wait
+    budget: Budget | None = None  # of a round that could not be launched yet
     with closing(launcher):
         while not ended and (room := ending.limit - context.generated) > 0:
-            # A round brings one token at least.
+            # Each unread round brings at least one token.
             while unread <= launcher.ahead and unread < room:
                 started = perf_counter()
                 budget = budget or controller.budget()
@@ -115,7 +116,7 @@ def decode_beside(
             round = Round(
                 index=index,
                 proposer=proposal.by or name,
-                budget=replace(verified.budget, needed=()),  # that is between the two who decide
+                budget=replace(verified.budget, needed=()),  # only controller and proposer use it
                 tree=proposal.tree,
                 accepted_path=acceptance.path,
                 next_token=acceptance.next_token,
@@ -134,7 +135,7 @@ def decode_beside(
 
 
 def _within(budget: Budget, room: int) -> Budget:
-    """No deeper than the tokens still wanted: the target adds one of its own."""
+    """Limit the depth to the tokens still wanted; the target adds one of its own."""
     return replace(
         budget,
         depth=min(budget.depth, room),
@@ -144,7 +145,7 @@ def _within(budget: Budget, room: int) -> Budget:
 
 
 def up_to_end(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:
-    """How many tokens count, up to and including the first of ``eos``; whether one was there."""
+    """Return how many tokens count, up to the first of ``eos`` with it, and whether there is one."""
     for index, token in enumerate(tokens):
         if token in eos:
             return index + 1, True

@@ -1,17 +1,17 @@
-"""Bringing a cache up to a new text: what it shares with the old one, and the rest in parts."""
+"""Prefix reuse: the tokens that two texts share, and the rest in chunks."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 PREFILL_CHUNK = 512
-"""Tokens prefilled between two looks at the cancel switch."""
+"""Tokens prefilled between two checks for a cancelled request."""
 PREFILL_PART = 64
-"""The same where others may wait: of one pass of the compiled step, which is no slower so."""
+"""The same while other requests wait; the compiled step is no slower with such chunks."""
 
 
 def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
-    """The number of leading tokens that are the same."""
+    """Return the length of the common prefix."""
     limit = min(len(cached), len(wanted))
     for index in range(limit):
         if cached[index] != wanted[index]:
@@ -20,7 +20,7 @@ def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
 
 
 def chunks(tokens: Sequence[int], *, beside_others: bool = False) -> Iterator[Sequence[int]]:
-    """``tokens`` in runs of ``PREFILL_CHUNK``, or ``PREFILL_PART``; the last may be shorter."""
+    """Yield ``tokens`` in chunks of ``PREFILL_CHUNK``, or of ``PREFILL_PART`` ``beside_others``."""
     size = PREFILL_PART if beside_others else PREFILL_CHUNK
     for start in range(0, len(tokens), size):
         yield tokens[start : start + size]

@@ -1,4 +1,4 @@
-"""The protocol of everything that drafts."""
+"""The protocol of proposers, which draft."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from engine.models.sequence_state import SequenceState
 
 @dataclass(frozen=True, slots=True)
 class DraftProposal:
-    """Drafted tokens and how likely the drafter thought them.
+    """Drafted tokens with their draft probabilities.
 
-    ``q``: (nodes, vocabulary), the distributions the nodes were drawn from, or None when they were
-    drafted without chance or no rule weighs it. ``chosen_q``: each node's own probability, for display.
-    ``by``: the name of the proposer that drafted, where that is not the one that was asked.
+    ``q``: (nodes, vocabulary), the distributions the nodes were drawn from; None if they were not drawn
+    at random, or if the rule does not weigh q. ``chosen_q``: each node's own probability, for display.
+    ``by``: the proposer that drafted, if it is another one than was asked.
     """
 
     tree: Tree
@@ -35,10 +35,10 @@ NOTHING = DraftProposal(Tree(), None, ())
 
 
 class Proposer(Protocol):
-    """Drafts tokens for one sequence at a time; lives as long as the loaded pair.
+    """Drafts tokens for one sequence at a time. It lives as long as the loaded pair.
 
-    ``Options`` is a frozen dataclass of plain settings, each field with a ``help`` in its metadata, and
-    ``choices`` where there are few, or a function that names them; ``needs`` names what must be loaded:
+    ``Options`` is a frozen dataclass of settings. The metadata of each field has a ``help``, and
+    ``choices`` (or a function that returns them) if there are few. ``needs`` names what must be loaded:
     ``draft``, or a kind of head (see ``engine.drafting.heads``).
     """
 
@@ -46,27 +46,26 @@ class Proposer(Protocol):
     needs: ClassVar[frozenset[str]]
 
     def begin(self, context: Context, sampler: Sampler) -> None:
-        """A new request: ``context`` holds its prompt and will grow; draws go through ``sampler``."""
+        """Start a request. ``context`` holds its prompt and will grow; ``sampler`` draws tokens."""
 
     def prepare(self, context: Context) -> Iterator[None]:
-        """Takes in the prompt, once ``begin`` was called with it; this counts as prefill.
+        """Prefill the prompt, after ``begin``.
 
-        Yields before each part of the work, where the caller may stop for good, or first have rounds
-        that draft nothing.
+        Yields before each chunk. The caller may stop there, or first run rounds without a draft.
         """
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        """Drafts at most ``budget`` after ``context.tokens``; may draft nothing."""
+        """Draft at most ``budget`` after ``context.tokens``; possibly nothing."""
 
     def observe(self, acceptance: Acceptance) -> None:
-        """Learns what became of the last proposal."""
+        """Learn what was accepted of the last proposal."""
 
     def close(self) -> None:
-        """Releases memory; the proposer is not used again."""
+        """Release memory. The proposer is not used again."""
 
 
 class RoundDraft(Protocol):
-    """A draft model that a device's rounds run themselves (see ``engine.models.rounds``)."""
+    """A draft model that runs inside a device's rounds (see ``engine.models.rounds``)."""
 
     @property
     def model(self) -> Model:
@@ -78,37 +77,37 @@ class RoundDraft(Protocol):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """What the host knows to be in the state."""
+        """The tokens that the host knows to be in the state."""
 
     def prepare(self, context: Context) -> Iterator[None]:
-        """Reads what it lacks of the text; see ``Proposer``."""
+        """Prefill what the state lacks of the text; see ``Proposer``."""
 
     def set_tokens(self, tokens: Sequence[int]) -> None:
-        """Rounds have left these in the state."""
+        """Note that rounds have left these tokens in the state."""
 
 
 @dataclass(frozen=True, slots=True)
 class InRound:
-    """Rounds draft without the host: by ``draft``, or nothing at all where that is None."""
+    """Rounds draft without the host, by ``draft``; None: they draft nothing."""
 
     draft: RoundDraft | None = None
 
 
 @runtime_checkable
 class RoundProposer(Protocol):
-    """A proposer that the rounds of a device can do the work of; any other drafts on the host."""
+    """A proposer that may run inside a device's rounds; others draft on the host."""
 
     def in_round(self) -> InRound | None:
-        """How; None where it has to draft on the host after all."""
+        """Return how it runs there; None if it must draft on the host."""
 
 
 @runtime_checkable
 class ChoosingProposer(Protocol):
-    """A proposer that drafts by one of several, which ``Budget.proposer`` may name."""
+    """A proposer that chooses among several, one of which ``Budget.proposer`` may name."""
 
     @property
     def members(self) -> Mapping[str, Proposer]: ...
 
     @property
     def recalls_as(self) -> str:
-        """By what name rounds go in which past text drafted."""
+        """The name under which rounds are counted that were drafted from past text."""

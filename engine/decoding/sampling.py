@@ -30,17 +30,17 @@ class Mask(Protocol):
     """What forbids tokens: see ``engine.decoding.constraint``."""
 
     def foresee(self, drafted: Sequence[Sequence[int]]) -> None:
-        """Rows behind ``drafted`` will be masked."""
+        """Prepare to mask the rows behind ``drafted``."""
 
     def masked(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
-        """-inf where a token may not follow the text and ``drafted[row]``."""
+        """Return the logits with -inf for tokens that may not follow the text and ``drafted[row]``."""
 
     def allows(self, drafted: Sequence[int], token: int) -> bool:
-        """Whether it may."""
+        """Return whether ``token`` may follow the text and ``drafted``."""
 
 
 class Sampler:
-    """One request's way from logits to tokens; shared by target and draft."""
+    """Samples tokens from logits for one request, for the target and for its drafts."""
 
     def __init__(
         self,
@@ -54,10 +54,10 @@ class Sampler:
         native_step: bool = True,
         mask: Mask | None = None,
     ) -> None:
-        """``bias``: what is added to the logits of some tokens.
+        """``bias``: (token, value) pairs that are added to the logits.
 
-        ``native_step``: whether tokens may be chosen by the library compiled for this processor.
-        ``mask``: of what may follow, for requests with a grammar.
+        ``native_step``: whether the compiled library may choose tokens.
+        ``mask``: the tokens that a grammar allows.
         """
         self.sampling, self.rule, self.seed = sampling, rule, seed
         self.context, self.vocabulary, self.mask = context, vocabulary, mask
@@ -67,27 +67,27 @@ class Sampler:
         self._library = native.ready() if native_step else None
         self._as_it_is = not (_penalises(sampling) or bias)
         self.reads = not rule.weighs_q and self._as_it_is and not self._truncates
-        """Whether a token can be chosen from a model's logits as they are, a grammar's mask aside: drafts
-        that forget it are cut, under the rules that leave the target's own choice whatever is drafted."""
+        """True if ``read`` may sample from raw logits: no penalty, bias, truncation or q-weighting. A
+        grammar mask is fine; drafted tokens that it forbids are truncated later."""
 
     @property
     def may_recall(self) -> bool:
-        """Whether what earlier replies taught may decide what is drafted, and how far.
+        """Whether drafts and depths may depend on earlier replies.
 
-        Under ``rejection`` and ``block`` drafts must not know this reply's noise, and a given seed may
-        have drawn an earlier reply with the same. The other rules leave the target's own choice,
-        whatever is drafted.
+        Under ``rejection`` and ``block`` a draft must be independent of this reply's noise, with which an
+        earlier reply of the same seed was drawn. Under the other rules the target's choice does not
+        depend on what is drafted.
         """
         return not self.rule.weighs_q or self.sampling.seed is None
 
     @property
     def takes_likeliest(self) -> bool:
-        """Whether every token is the likeliest by the model's own logits."""
+        """Whether every token is the argmax of the raw logits."""
         return self.rule is AcceptanceRule.GREEDY and self._as_it_is
 
     @property
     def looks_back(self) -> bool:
-        """Whether a token's logits depend on the tokens before it beyond what the model made of them."""
+        """Whether penalties or a mask make logits depend on the tokens before them."""
         return _penalises(self.sampling) or self.mask is not None
 
     def read(

@@ -132,11 +132,10 @@ def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Device)
 
 
 def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
-    """What the wider weights of a draft in ``quantization`` are rounded to as the compiled step packs
-    them; None: nothing.
+    """Return what wider weights of a draft are rounded to when the compiled step packs them, or None.
 
-    A step takes as long as its weights take to come from memory, and what only drafts may have any: four
-    bits cost it little of its acceptance and save a quarter of its time (see docs/log/drafting.md).
+    Decoding is bandwidth-bound and a draft needs no exact weights: 4 bits cost little acceptance and save
+    a quarter of its time (see docs/log/drafting.md).
     """
     large = checkpoint.parameters > SMALL
     return DRAFTING if large and _compiled(checkpoint, quantization, place) else None

@@ -115,11 +115,11 @@ class LocalEngine:
         return loaded
 
     def unload(self) -> None:
-        """Frees the models' memory, after the requests that wait."""
+        """See ``Engine.unload``."""
         self._scheduler.call(self._unload)
 
     def generate(self, request: Request) -> Generation:
-        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+        """See ``Engine.generate``."""
         pair = self._pair
         if pair is None:
             self._scheduler.check_open()
@@ -143,15 +143,15 @@ class LocalEngine:
         )
 
     def tokens(self, request: Request) -> list[int]:
-        """The request's prompt in tokens. Raises NotLoaded, InvalidRequest or ContextExceeded."""
+        """Return the prompt's tokens. Raises NotLoaded, InvalidRequest or ContextExceeded."""
         return self._need_pair().session.prepare(request)
 
     def measure(self, work: Callable[[Model], T]) -> T:
-        """Runs ``work`` with the target model on the engine's thread (benchmarks). Raises NotLoaded."""
+        """Run ``work`` with the target model on the engine's thread, for benchmarks. Raises NotLoaded."""
         return self._scheduler.call(lambda: work(self._need_pair().session.target.model))
 
     def follow_caches(self, listener: CacheListener) -> None:
-        """Has ``listener``, and nobody else, told what caches hold, of this pair and of later ones."""
+        """Call this listener, and no other, when slots change, of this pair and of later ones."""
         self._scheduler.call(lambda: self._follow_caches(listener))
 
     def close(self) -> None:
@@ -164,7 +164,7 @@ class LocalEngine:
         return self._pair
 
     def _room(self) -> int:
-        """How many requests may run at once."""
+        """Return how many requests may run at once."""
         pair = self._pair
         return 1 if pair is None else pair.session.parallel
 

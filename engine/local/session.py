@@ -80,7 +80,7 @@ class Session:
         """``place``: where the model runs, and what may be used there; None: whatever there is.
         ``parallel``: how many requests may run at once, more than one only with a ``SharedModel``.
 
-        ``kept``: what verifying takes, from earlier starts; None: it is measured in this one.
+        ``kept``: times of verification from earlier starts; None: they are measured in this one.
         """
         assert parallel == 1 or isinstance(model, SharedModel)
         # Asked once: a step that is built later is for the pair that is loaded then.
@@ -92,27 +92,27 @@ class Session:
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
         self.grammars = Grammars(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.learning = Learning(stops_early=not self.target.runs_rounds)
-        self._passes = None
+        self._batcher = None
         if isinstance(model, SharedModel):
-            self._passes = Batcher(model, self.learning.batch)
+            self._batcher = Batcher(model, self.learning.batch)
 
     @property
     def parallel(self) -> int:
-        """How many requests may run at once."""
+        """The number of requests that may run at once."""
         return self._slots.most
 
     @property
     def target(self) -> Target:
-        """That of the first lane."""
+        """The target of the first slot."""
         return self._slots.first.target
 
     @property
     def resources(self) -> Resources:
-        """Those of the first lane."""
+        """The resources of the first slot."""
         return self._slots.first.resources
 
     def prepare(self, request: Request) -> list[int]:
-        """The prompt's tokens. Raises InvalidRequest or ContextExceeded; any thread may ask."""
+        """Return the prompt's tokens. Raises InvalidRequest or ContextExceeded. Thread-safe."""
         tokens = self._encode(request)
         if not tokens:
             raise InvalidRequest("messages", "The prompt is empty: write something first.")
@@ -137,12 +137,12 @@ class Session:
         return tokens
 
     def prepared(self, request: Request) -> Prepared:
-        """What ``steps`` needs of a request; its grammar is compiled here, on the caller's thread. Raises
+        """Return what ``steps`` needs of a request, its grammar compiled on the caller's thread. Raises
         as ``prepare``."""
         return Prepared(self.prepare(request), self._grammar_of(request))
 
     def _encode(self, request: Request) -> list[int]:
-        """The prompt's tokens; of several requests for the same, as of choices, found out once."""
+        """Return the prompt's tokens. Those of the last prompt are kept for the next choice of n."""
         asked = (request.messages, request.prompt, request.token_ids, request.tools)
         known = self._encoded
         if known is None or known[0] != asked:
@@ -150,7 +150,7 @@ class Session:
         return list(known[1])
 
     def _grammar_of(self, request: Request) -> Compiled | None:
-        """What its reply must match. Raises InvalidRequest where that cannot be compiled."""
+        """Return the reply's grammar, compiled. Raises InvalidRequest if it cannot be."""
         grammar, style = request.grammar, self.codec.calls
         if request.tools:
             for at, tool in enumerate(request.tools):
@@ -170,7 +170,7 @@ class Session:
             raise InvalidRequest(field, f"{field} {why}") from error
 
     def _special(self, names: Sequence[str]) -> dict[str, int]:
-        """Those that are tokens which no text of a grammar matches."""
+        """Return the ids of those names that are special tokens, which no grammar's text matches."""
         found = {name: self.codec.token_named(name) for name in names}
         return {
             name: token
@@ -181,10 +181,10 @@ class Session:
     def run(
         self, request: Request, cancelled: Callable[[], bool], prepared: Prepared | None = None
     ) -> Iterator[Event]:
-        """Yields Started, Prefilled, Emitted..., Finished, while nothing else runs.
+        """Yield Started, Prefilled, Emitted..., Finished, while no other request runs.
 
-        ``prepared``: what that method gave for this request, if it was asked already. Raises as it does,
-        DeviceLost where the GPU is gone, and ModelError for a model that computes no numbers.
+        ``prepared``: the result of that method, if it was called already. Raises as it does, DeviceLost
+        if the GPU is gone, and ModelError for logits that are not finite.
         """
         return cast(Iterator[Event], self.steps(request, cancelled, prepared, beside=False))
 
@@ -197,10 +197,10 @@ class Session:
         beside: bool = True,
         kept: Callable[[Target], None] = lambda _: None,
     ) -> Iterator[Event | WorkItem]:
-        """As ``run``, one of up to ``parallel`` at once if ``beside``: between events it yields what it
-        waits for, and is asked for more once that is ready.
+        """Yield as ``run``. If ``beside``, up to ``parallel`` requests run at once: work items come
+        between events, and the caller goes on once each is ready.
 
-        ``kept`` hears of the cache that holds the text when all is said, and nothing else yet."""
+        ``kept`` is called with the target when its state holds the whole text."""
         if prepared is None:
             prepared = self.prepared(request)
         info = self.target.model.info
@@ -264,8 +264,8 @@ class Session:
         with contextlib.closing(rounds):
             steps = processor.process_beside(rounds, cancelled)
             yield from steps if member is None else _read_on(steps, member, proposer, context)
-        # What was not shown is forgotten: which tokens a follow-up finds in the cache must not depend
-        # on who drafted, for a prompt's keys need not have the bits of a decoded token's.
+        # Tokens that were not shown are forgotten. What a follow-up finds in the state must not depend on
+        # the proposer, since a prompt's keys need not have the bits of a decoded token's.
         target.reuse([*run.prompt, *processor.tokens][:-1])
 
     def _opens_thought(self, request: Request, prompt: Sequence[int]) -> bool:
@@ -274,25 +274,25 @@ class Session:
         return bool(request.messages) and opens_thought(end)
 
     def _begun(self, proposer: Proposer, run: Run, context: Context, sampler: Sampler) -> Proposer:
-        """Who drafts for the run: ``proposer``, or what drafts from the prediction before it does."""
+        """Return the run's proposer, or one that drafts from its prediction first."""
         if run.predicted:
             expected = self.codec.encode_part(run.predicted, self.target.context)
             proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
         if not run.reuse_cache:
-            # An empty text shares nothing with what the proposer holds, so all of it is dropped.
+            # An empty text shares no prefix with the proposer's state, so it is cleared.
             proposer.begin(Context(()), sampler)
         proposer.begin(context, sampler)
         return proposer
 
     def serve(self, waits: Sequence[WorkItem]) -> None:
-        """Makes at least one of these ready, which ``steps`` have yielded."""
-        assert self._passes is not None
-        self._passes.serve(waits)
+        """Do at least one of the work items that ``steps`` have yielded."""
+        assert self._batcher is not None
+        self._batcher.serve(waits)
 
     def likeliest(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[Candidate, ...]:
-        """See ``Engine.likeliest``. Nothing cached is used: it may be what is doubted."""
+        """See ``Engine.likeliest``. Reuses no state: an error in it may be what is looked for."""
         info = self.target.model.info
         prepared = self.prepared(request)
         run = Run.resolve(request, prepared.tokens, info, prepared.grammar)
@@ -327,18 +327,18 @@ class Session:
         )
 
     def follow_caches(self, listener: CacheListener) -> None:
-        """Has ``listener`` told what each lane's cache holds, from the next change on."""
+        """Call ``listener`` with the tokens of a slot whenever they have changed."""
         self._slots.listener = listener
 
     def close(self) -> None:
-        """Releases the proposers' memory, and ends what tries grammars."""
+        """Release the proposers' memory, and end the process that tries grammars."""
         self._slots.close()
         self.grammars.close()
 
     def _warm_up(self) -> None:
-        """Before the first request that needs to know what verifying takes.
+        """Measure verification before the first request whose controller needs it.
 
-        On a device the first round tells, and all depths are taken to cost the same until tried.
+        On a device it is not measured: all depths are assumed to cost the same until they are tried.
         """
         verify = self.learning.statistics.verify
         if not self.target.runs_rounds and not verify.known:
@@ -355,10 +355,10 @@ def _launcher(
     *,
     shares: bool,
 ) -> Launcher:
-    """Where the rounds run. ``shares``: whether others may verify in one pass with them.
+    """Return the launcher of the run. ``shares``: whether other requests may verify in one pass.
 
-    Where the target runs rounds, all of its requests are judged on the device, whoever drafts: its
-    noise and the host's differ in their last bits, and a seed's words must not depend on that.
+    A target that runs rounds verifies all of its requests on the device, whatever drafts. Its noise and
+    the host's differ in the last bits, and the words of a seed must not depend on that.
     """
     if target.runs_rounds:
         return DeviceLauncher(context, target, proposer, sampler, constraint)
@@ -370,17 +370,17 @@ def _launcher(
 def _read_on(
     steps: Iterator[Event | WorkItem], member: BatchMember, proposer: Proposer, context: Context
 ) -> Iterator[Event | WorkItem]:
-    """``steps``, and behind each round, where the proposer is to read the prompt yet, a part of that."""
+    """Yield ``steps``; after each round let the proposer prefill a chunk, if it still has to."""
     unread: Iterator[None] | None = None
     member.begin(len(context.tokens))
     with member.decoding():
         for step in steps:
             yield step
             if isinstance(step, Emitted) and member.wants_reading:
-                # One part, and then everybody's next round: no reply stands still meanwhile.
+                # One chunk, then the next round of every request, so that no reply stalls.
                 if unread is None:
                     unread = proposer.prepare(context)
-                    next(unread, None)  # stands before the first part
+                    next(unread, None)  # stops before the first chunk
                 began = perf_counter()
                 finished = next(unread, True)
                 member.read(perf_counter() - began, finished=bool(finished))

@@ -1,4 +1,4 @@
-"""Replies that a session gives side by side, for whoever wants what its cache holds of each."""
+"""Run requests concurrently and hand each finished reply's cache to a callback."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from engine.request import Request
 T = TypeVar("T")
 
 Take = Callable[[Request, ReplyState, Target], T]
-"""Makes of a reply, and of the target's cache behind it, what is wanted of them."""
+"""Makes a result from a reply and the target's state behind it."""
 
 
 def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Iterator[T]:
-    """What ``take`` makes of each, in the order of ``requests``; as many run at once as the session can.
+    """Yield what ``take`` makes of each reply, in the order of ``requests``.
 
-    A request is asked for once there is a place for it, and those that run are finished when no more
-    come. Raises what ``Session.steps`` raises.
+    As many requests run at once as the session can; the next is taken from ``requests`` when a slot is
+    free. Raises what ``Session.steps`` raises.
     """
     coming, going = iter(requests), deque[_Going[T]]()
     more = True
@@ -45,7 +45,7 @@ def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Ite
 
 
 class _Going(Generic[T]):
-    """A reply up to what it waits for. ``made``: what was taken of it, once it is ``done``."""
+    """A reply up to its next work item. ``made``: the result, once it is ``done``."""
 
     def __init__(self, session: Session, request: Request, take: Take[T]) -> None:
         self.made: list[T] = []

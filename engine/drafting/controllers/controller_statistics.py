@@ -1,4 +1,4 @@
-"""What rounds have taught about a machine, a model and its proposers. Kept between requests."""
+"""Acceptance rates and times measured in rounds, for controllers. Kept between requests."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from engine.events import Round
 from engine.request import MAX_DEPTH
 
 _FORGET = 0.97
-"""What a round still counts one round later: about the last 30 rounds matter."""
+"""Decay of an observation per round: about the last 30 rounds matter."""
 _FORGET_USUAL = 0.998
-"""The same for what is usual: it outlasts a text, and is where estimates of a new one start."""
+"""Decay of the long-run rate, which outlasts a request and is the prior of the next one."""
 _CARRIED = 1.0
-"""The rounds that all earlier texts count for when a new one begins: each is foreseen as well or badly
-in its own way, deep positions as much as the first."""
+"""Weight, in rounds, of earlier requests' statistics at the start of a new one."""
 _IDLE = 7
-"""Rounds without drafting that make an estimate older, at most: nothing new was seen in them."""
+"""Maximum rounds without a draft that age the estimates: nothing was observed in them."""
 _LARGEST = 1e9
 _PRIOR = 0.7
-"""Acceptance of the first token before anything is known: worth a try."""
+"""Assumed acceptance of the first token before any round: high enough to try."""
 _PRIOR_WEIGHT = 2.0
-"""The rounds that an estimate from elsewhere counts for."""
+"""Weight of a prior, in rounds."""
 _RARELY = 0.1
-"""A proposer that finds nothing costs little, and may find something soon: never written off."""
+"""Minimum rate at which a draft goes on: a proposer that finds nothing costs little."""
 
 
 class AcceptanceRate:
-    """How often something happened of late.
+    """An exponentially weighted rate.
 
-    Old observations fade as new ones weigh more: then nothing has to be done to all of them in every
-    round. ``weight`` is what one observation counts now.
+    New observations get a rising ``weight`` instead of old ones being scaled down: that saves a pass over
+    all rates in every round.
     """
 
     __slots__ = ("chances", "times")
@@ -49,17 +48,17 @@ class AcceptanceRate:
         self.chances *= factor
 
     def limit(self, chances: float) -> None:
-        """Keeps the rate, with no more behind it than ``chances``."""
+        """Keep the rate, and reduce its weight to ``chances`` at most."""
         if self.chances > chances:
             self.fade(chances / self.chances)
 
     def estimate(self, otherwise: float) -> float:
-        """The rate; ``otherwise`` where little was seen."""
+        """Return the rate, with ``otherwise`` as its prior."""
         return (self.times + _PRIOR_WEIGHT * otherwise) / (self.chances + _PRIOR_WEIGHT)
 
 
 class Drafter:
-    """One proposer under one rule. Position j means: given that the tokens before it did.
+    """Statistics of one proposer under one rule. Rates of a position are conditional on those before.
 
     ``drafts`` are its times by the depth of what it drafted. ``stops_early``: whether its drafts may end
     before an unlikely token, see ``Budget.floor``.
@@ -77,14 +76,14 @@ class Drafter:
         self._nodes = list(range(MAX_DEPTH + 1))  # of the last tree so deep
 
     def begin(self) -> None:
-        """A new text: what was learnt from others counts little."""
+        """Start a new request: reduce the weight of what earlier ones taught."""
         for share in self._accepted:
             share.limit(_CARRIED * self._weight)
         for share in self._drafted:
             share.limit(_CARRIED * self._weight)
 
     def learn(self, round: Round, idle: int) -> None:
-        """Takes a round that was to draft, after ``idle`` rounds that were not."""
+        """Learn from a round with a depth above 0, after ``idle`` rounds without."""
         self._age(1 + min(idle, _IDLE))
         drafted, accepted = round.tree.depth, len(round.accepted_path)
         self._nodes[drafted] = len(round.tree)
@@ -101,7 +100,7 @@ class Drafter:
                 self.calibration.learn(said, accepted)
 
     def has_read(self, tokens: int, seconds: float) -> None:
-        """Learns what reading a part of a prompt took."""
+        """Record the time of a prefill chunk."""
         self._read_tokens += tokens
         self._read_s += seconds
 
@@ -110,23 +109,23 @@ class Drafter:
         return tokens * self._read_s / self._read_tokens if self._read_tokens else 0.0
 
     def doubt(self) -> None:
-        """Half of what was seen is forgotten: estimates move to what is usual."""
+        """Halve the weight of recent rounds, so that estimates move to the long-run rate."""
         for share in (*self._drafted, *self._accepted):
             share.fade(0.5)
 
     def nodes(self, depth: int) -> int:
-        """How many tokens a draft so deep has, its branches included."""
+        """Return the tokens of a draft of this depth, branches included."""
         return self._nodes[depth]
 
     @property
     def usual(self) -> float:
-        """How often the first token stands, in the long run; 0 before anything is known."""
+        """Long-run acceptance of the first token; 0 before any round."""
         return self._usual.estimate(0.0)
 
     def stands(self) -> Iterator[float]:
-        """The probability that a drafted token stands, for each position.
+        """Yield the acceptance probability of each position.
 
-        Deep positions are seen seldom; where little is known, the position before tells.
+        Deep positions are seen seldom: the position before is their prior.
         """
         rate, prior = self._usual.estimate(_PRIOR), _PRIOR_WEIGHT * self._weight
         for share in self._accepted:  # ``estimate`` written out: this is asked in every round
@@ -134,14 +133,14 @@ class Drafter:
             yield rate
 
     def goes_on(self) -> Iterator[float]:
-        """The probability that one more token is drafted, for each position."""
+        """Yield for each position the probability that a draft reaches it."""
         rate, prior = 1.0, _PRIOR_WEIGHT * self._weight
         for share in self._drafted:
             rate = (share.times + prior * rate) / (share.chances + prior)
             yield rate if rate > _RARELY else _RARELY
 
     def _age(self, rounds: int) -> None:
-        """What was seen before counts less than what comes."""
+        """Age all observations by ``rounds``."""
         self._weight /= _FORGET**rounds
         if self._weight > _LARGEST:  # before the numbers do
             for share in (*self._drafted, *self._accepted):
@@ -151,9 +150,9 @@ class Drafter:
 
 @dataclass(slots=True)
 class ControllerStatistics:
-    """What a controller starts from: ``verify`` are times by rows, the pending token included.
+    """What a controller starts from. ``verify``: times of a pass by its rows, pending token included.
 
-    ``between`` is what lies between two rounds, whatever they drafted: text, events, the page.
+    ``between``: times between two rounds, whatever they drafted: text, events, the page.
     """
 
     verify: Times = field(default_factory=lambda: Times(proportional=False))
