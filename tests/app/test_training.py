@@ -122,7 +122,7 @@ def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
     trainer = made(
         read(made.Shape, content["shape"]), Origin.of(model, torch.device("cpu"), hard_weight=0.1)
     )
-    assert all(tap.layer is None or tap.layer <= model.info.layers for tap in trainer.taps)
+    assert all(each.layer is None or each.layer <= model.info.layers for each in trainer.aux_layers)
 
 
 def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(

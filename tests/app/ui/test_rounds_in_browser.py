@@ -274,7 +274,7 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     page.keyboard.press("ArrowLeft")
     check_replay(page, events, 2)
     timing = events[0].round.timing
-    parts = page.locator(".parts-names").inner_text()
+    parts = page.locator(".replay .parts-names").inner_text()
     share = round(100 * timing.verify_s / timing.total_s)
     assert f"verification {1000 * 2 * timing.verify_s:.0f} ms ({share}%)" in parts
     assert page.locator(".replay .replay-charts svg").count() == 2
@@ -285,7 +285,7 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     # Drawn at another width than they have, their words once were five pixels high.
     drawn = page.locator(".replay .replay-charts svg").evaluate_all(scales)
     assert drawn == pytest.approx([1, 1], abs=0.02)
-    page.locator(".replay-speed").select_option("4")
+    page.locator(".replay .replay-speed").select_option("4")
     page.click(".replay [data-transport=first]")
     page.click(".replay [data-transport=play]")
     page.wait_for_selector(f".replay .replay-pane[data-round='{len(events)}']")
