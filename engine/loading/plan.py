@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting import heads as head_kinds
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
-from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, UNQUANTISED
 from engine.kernels.native import compilers
@@ -56,7 +56,7 @@ class LoadPlan:
     draft: ModelPlan | None
     vocabularies: VocabularyMap | None
     heads: tuple[HeadPlan, ...]
-    products: Products
+    products: LinearFactory
     sizes: PairSizes
     wanted: int
     room: memory.MemoryFit
@@ -156,14 +156,14 @@ def survey(
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     _check_kinds(heads)
 
-    products = Products.choose(suited.compute, place)
+    products = LinearFactory.choose(suited.compute, place)
     sizes = PairSizes(target, draft, heads, products, place, draft_place)
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
     planned = suited
     if _auto(request, files.pairing.target) and place.device.type == "cpu":
         planned = _that_fits(suited, sizes, wanted, min(wanted, memory.SHORTEST_CONTEXT))
-        sizes = replace(sizes, products=Products.choose(planned.compute, place))
+        sizes = replace(sizes, products=LinearFactory.choose(planned.compute, place))
     return Survey(
         place=place,
         compatible=compatible,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
-from engine.drafting.heads.products import Products
 from engine.kernels.block_formats import LAYOUTS
 from engine.kernels.formats import AS_STORED, Q4
 from engine.loading import fit as memory
@@ -34,7 +34,7 @@ class PairSizes:
     target: Checkpoint
     draft: Checkpoint | None
     heads: Sequence[HeadPlan]
-    products: Products
+    products: LinearFactory
     place: Device
     draft_place: Device
 

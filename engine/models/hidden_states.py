@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.kernels.native.library import Matrix
+from engine.kernels.cpu.linear import Linear
 from engine.machine.zeros import zeros
 
 
@@ -98,10 +98,11 @@ class AuxHiddenStates:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingAndHead:
-    """Both ends of a model in the compiled step's layout; logits l become ``cap`` tanh(l / cap)."""
+    """A model's embedding table and output head in its executor's layout; logits become ``cap`` *
+    tanh(logits / ``cap``)."""
 
-    embedding: Matrix
-    head: Matrix
+    embedding: Linear
+    head: Linear
     cap: float | None
 
 

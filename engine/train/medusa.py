@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.drafting.heads.eager import EagerArithmetic
+from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.medusa import residual
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.loop import Loss

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import torch
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.text import TextCodec
 from engine.drafting import heads
-from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.kernels.native import build, compilers
@@ -135,7 +135,7 @@ def _resources(kind: str, folder: Path, target: Path, place: Device) -> Resource
     if kind not in heads.kinds():
         return Resources(draft=_load(folder, place))
     plan = heads.inspect(folder, inspect(target))
-    head = heads.load(plan, Products.choose("fp32", place))
+    head = heads.load(plan, LinearFactory.choose("fp32", place))
     return Resources(heads={kind: head})
 
 

@@ -18,9 +18,9 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from engine.drafting.heads.eager import EagerArithmetic
+from engine.backends.operations import Arithmetic
+from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.mlp import Norm, State
-from engine.drafting.heads.operations import Arithmetic
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.loop import Loss
 from engine.train.losses import Teacher, head_loss

@@ -17,9 +17,9 @@ from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
-from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.loading.loader import load_model
 from engine.loading.pairing import vocabularies
@@ -144,7 +144,7 @@ def open_session(
     ``native``: whether the compiled step may be used, if it is built. ``parallel``: see ``Session``.
     """
     place = devices.choose(native=native)
-    checkpoint, products = inspect(target), Products.choose("fp32", place)
+    checkpoint, products = inspect(target), LinearFactory.choose("fp32", place)
     load = partial(load_model, quantization=dtype, native=native)
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
     resources = Resources(

@@ -19,22 +19,22 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from engine.backends import executors
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.torch.eager import EagerOperations
 from engine.decoding.target import Target
 from engine.drafting import heads
-from engine.drafting.heads import executors
 from engine.drafting.heads.base import Head, TargetShape
 from engine.drafting.heads.block import BlockDraft, BlockHead
-from engine.drafting.heads.eager import Eager
-from engine.drafting.heads.operations import tokens
-from engine.drafting.heads.products import Products
 from engine.drafting.heads.stateless import StatelessHead
+from engine.kernels.operands import Tokens
 from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, Backbone
 
-EAGER = Eager(cast(Backbone, None))
+EAGER = EagerOperations(cast(Backbone, None))
 """Torch's executor without a target, for heads that need nothing of it but a hidden state."""
 PICKLE = "medusa_lm_head.pt"
 _RIDGE, _SHARPNESS = 1e-2, 20.0
@@ -65,7 +65,8 @@ def random_heads(target: TargetShape) -> dict[str, Head]:
             for kind in heads.kinds()
         ]
         return {
-            plan.kind: heads.load(plan, Products.choose("fp32", devices.choose())) for plan in plans
+            plan.kind: heads.load(plan, LinearFactory.choose("fp32", devices.choose()))
+            for plan in plans
         }
 
 
@@ -87,7 +88,7 @@ def write_head(
 def in_torch() -> Iterator[None]:
     """Proposers that are made meanwhile compute their heads in torch, also where these are compiled."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(executors, "TracedOperations", Eager)
+        patch.setattr(executors, "TracedOperations", EagerOperations)
         yield
 
 
@@ -96,7 +97,7 @@ def logits_behind(head: StatelessHead, normed: Tensor, chain: Sequence[int]) -> 
 
     ``normed (hidden,)`` is the target's hidden state of the token before.
     """
-    held = tokens(len(chain))
+    held = Tokens(len(chain))
     held[:] = list(chain)
     steps = head.draft(EAGER, held, normed[None])
     return torch.cat([next(steps) for _ in chain])
@@ -104,7 +105,7 @@ def logits_behind(head: StatelessHead, normed: Tensor, chain: Sequence[int]) -> 
 
 def block_pass(head: BlockHead, target: Backbone, pending: int) -> BlockDraft:
     """A draft in torch behind all that ``target`` has read, with its states and logits."""
-    drafts = BlockDraft(head, Eager(target))
+    drafts = BlockDraft(head, EagerOperations(target))
     drafts.begin(0, target.length, pending, head.shape.depth).logits(0)
     return drafts
 

@@ -16,8 +16,8 @@ from engine.errors import ModelError
 from engine.models.checkpoints.config_file import read_config
 
 if TYPE_CHECKING:  # the names alone must not bring torch
+    from engine.backends.linear_factory import LinearFactory
     from engine.drafting.heads.base import Head, HeadPlan, TargetShape
-    from engine.drafting.heads.products import Products
 
 Config = Mapping[str, Any]
 
@@ -114,9 +114,9 @@ def check(folder: Path) -> str:
     return kind
 
 
-def load(plan: HeadPlan, products: Products) -> Head:
+def load(plan: HeadPlan, linears: LinearFactory) -> Head:
     """Reads the weights of an inspected head. Raises ModelError for what is damaged."""
-    head: Head = _class_of(plan.kind).load(plan, products)
+    head: Head = _class_of(plan.kind).load(plan, linears)
     return head
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
-from engine.drafting.heads.products import Products
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair
 from engine.models.hidden_states import AuxLayer
@@ -68,8 +68,8 @@ class Head(Protocol):
         """Checks names, shapes and sizes. Raises ModelError or IncompatiblePair."""
 
     @classmethod
-    def load(cls, plan: HeadPlan, products: Products) -> Self:
-        """Reads the weights; ``products`` makes what multiplies by them. Raises ModelError."""
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
+        """Reads the weights; ``linears`` makes what multiplies by them. Raises ModelError."""
 
 
 def check_fits(

@@ -24,6 +24,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Draft, Memory, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.block_layout import (
     CONFIDENCE,
@@ -33,12 +35,10 @@ from engine.drafting.heads.block_layout import (
     read_shape,
 )
 from engine.drafting.heads.decoder_layer import decoder_layer, norm
-from engine.drafting.heads.operations import Draft, Memory, Operations, tokens
-from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Number, Rows, Tokens
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.activations import activation
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, joined
@@ -97,12 +97,12 @@ class BlockHead:
         )
 
     @classmethod
-    def load(cls, plan: HeadPlan, products: Products) -> Self:
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, BlockShape)
-        a, kernels = shape.architecture, Kernels(products.linear, plain_embedding)
-        sources = [partial(_tensor, stored, products, n) for n in range(len(a.layers))]
+        a, kernels = shape.architecture, Kernels(linears.linear, plain_embedding)
+        sources = [partial(_tensor, stored, linears, n) for n in range(len(a.layers))]
         layers = tuple(load_layer(a, a.layers[0], at, kernels) for at in sources)
         pairs = [_keys_values(a, at, "weight") for at in sources]
         biases = [_keys_values(a, at, "bias") for at in sources] if a.qkv_bias else None
@@ -110,16 +110,16 @@ class BlockHead:
         confidence = stored(CONFIDENCE[0]) if shape.confidence else None
         return cls(
             shape=shape,
-            fc=products.linear(stored("fc.weight")),
-            hidden_norm=make_norm(a, products.vector(stored("hidden_norm.weight"))),
-            context=products.linear(torch.cat(pairs), torch.cat(biases) if biases else None),
+            fc=linears.linear(stored("fc.weight")),
+            hidden_norm=make_norm(a, linears.vector(stored("hidden_norm.weight"))),
+            context=linears.linear(torch.cat(pairs), torch.cat(biases) if biases else None),
             key_norms=torch.stack([_key_norm(a, layer) for layer in layers]),
             layers=layers,
-            norm=make_norm(a, products.vector(stored("norm.weight"))),
-            markov=_markov(stored, products) if shape.rank else None,
-            confidence_weight=None if confidence is None else products.vector(confidence),
+            norm=make_norm(a, linears.vector(stored("norm.weight"))),
+            markov=_markov(stored, linears) if shape.rank else None,
+            confidence_weight=None if confidence is None else linears.vector(confidence),
             confidence_bias=float(stored(CONFIDENCE[1])) if shape.confidence else 0.0,
-            device=products.device,
+            device=linears.device,
         )
 
     def new_memory(self, ops: Operations) -> Memory:
@@ -128,10 +128,10 @@ class BlockHead:
 
     def read(self, ops: Operations, memory: Memory, rows: Rows) -> None:
         """Keeps keys and values of the text's tokens at ``rows``, which the target has read."""
-        x = ops.product(
+        x = ops.linear(
             self.fc, ops.join(*(ops.features(aux_layer, rows) for aux_layer in self.shape.read))
         )
-        made = ops.product(self.context, norm(ops, self.hidden_norm, x))
+        made = ops.linear(self.context, norm(ops, self.hidden_norm, x))
         ops.remember(made, memory, self.key_norms, self.shape.architecture.epsilon, rows)
 
     def states(self, ops: Operations, memory: Memory, block: Tokens, rows: Rows) -> Tensor:
@@ -154,7 +154,7 @@ class BlockHead:
                 yield row
             else:
                 before = ops.embed(self.markov.before, chain, step)
-                yield ops.add(row, ops.product(self.markov.after, before))
+                yield ops.add(row, ops.linear(self.markov.after, before))
 
     @torch.inference_mode()
     def confidence(self, state: Tensor, before: int) -> float:
@@ -183,7 +183,7 @@ class _Pass:
         self._head, self._ops = head, ops
         self.memory = head.new_memory(ops)
         self.count, self.start, self.end, self.depth = (Number() for _ in range(4))
-        self.tokens = tokens(head.shape.block, head.shape.mask)
+        self.tokens = Tokens(head.shape.block, head.shape.mask)
 
     def read(self) -> None:
         rows = Rows(self.count, self.start, most=self._ops.chunk)
@@ -243,9 +243,9 @@ class BlockDraft:
         made.memory.reserve(end + self._block)
 
 
-def _tensor(stored: Stored, products: Products, layer: int, name: str) -> Tensor:
+def _tensor(stored: Stored, linears: LinearFactory, layer: int, name: str) -> Tensor:
     tensor = stored(f"layers.{layer}.{name}")
-    return tensor if tensor.dim() > 1 else products.vector(tensor)
+    return tensor if tensor.dim() > 1 else linears.vector(tensor)
 
 
 def _keys_values(a: Architecture, at: TensorSource, kind: str) -> Tensor:
@@ -259,6 +259,6 @@ def _key_norm(a: Architecture, layer: Layer) -> Tensor:
     return layer.attention.qk_norm[a.heads :]
 
 
-def _markov(stored: Stored, products: Products) -> MarkovHead:
+def _markov(stored: Stored, linears: LinearFactory) -> MarkovHead:
     before, after = MARKOV
-    return MarkovHead(stored(before).to(products.device), products.linear(stored(after)))
+    return MarkovHead(stored(before).to(linears.device), linears.linear(stored(after)))

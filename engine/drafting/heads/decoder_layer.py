@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from engine.drafting.heads.operations import Arithmetic, Memory, Operations
-from engine.kernels.native.program import Rows
+from engine.backends.operations import Arithmetic, Memory, Operations
+from engine.kernels.operands import Rows
 from engine.models.architecture import Architecture
 from engine.models.weights import Layer, RmsNorm
 
@@ -26,13 +26,13 @@ def decoder_layer(
 
     ``number`` is its place in ``memory``. ``causal``: rows do not see the ones behind them.
     """
-    qkv = ops.product(layer.attention.qkv, x)
+    qkv = ops.linear(layer.attention.qkv, x)
     attended = ops.attend(qkv, memory, number, layer.attention.qk_norm, rows, causal=causal)
-    residual = ops.add(residual, ops.product(layer.attention.output, attended))
-    gates = ops.product(layer.gate_up, norm(ops, layer.mlp_norm, residual))
+    residual = ops.add(residual, ops.linear(layer.attention.output, attended))
+    gates = ops.linear(layer.gate_up, norm(ops, layer.mlp_norm, residual))
     gate, up = gates.chunk(2, dim=1)
     active = ops.activate(architecture.activation, gate, times=up)
-    return ops.add(residual, ops.product(layer.down, active))
+    return ops.add(residual, ops.linear(layer.down, active))
 
 
 def norm(ops: Arithmetic, weights: RmsNorm, x: Tensor) -> Tensor:

@@ -17,6 +17,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Draft, Memory, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.decoder_layer import decoder_layer, norm
 from engine.drafting.heads.eagle3_layout import (
@@ -27,13 +29,11 @@ from engine.drafting.heads.eagle3_layout import (
     Eagle3HeadShape,
     read_shape,
 )
-from engine.drafting.heads.operations import Draft, Memory, Operations, tokens
-from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Number, Rows, Tokens
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.activations import activation
 from engine.models.hidden_states import AuxLayer, joined
 from engine.models.weights import Layer, RmsNorm, load_layer, make_norm
@@ -73,28 +73,28 @@ class Eagle3Head:
         return HeadPlan(cls.kind, stored, joined(shape.read), stored.parameters, **own, shape=shape)
 
     @classmethod
-    def load(cls, plan: HeadPlan, products: Products) -> Self:
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, Eagle3HeadShape)
-        a, at = shape.architecture, partial(_tensor, stored, products, shape.prefix)
-        kernels = Kernels(products.linear, plain_embedding)
+        a, at = shape.architecture, partial(_tensor, stored, linears, shape.prefix)
+        kernels = Kernels(linears.linear, plain_embedding)
         activation(a.activation)  # refuses one that is not known
 
         def norm(name: str) -> RmsNorm:
-            return make_norm(a, products.vector(stored(name)))
+            return make_norm(a, linears.vector(stored(name)))
 
         return cls(
             shape=shape,
             fc_norm=norm(FC_NORM) if shape.norm_before_fc else None,
-            fc=products.linear(stored("fc.weight")),
+            fc=linears.linear(stored("fc.weight")),
             input_norms=torch.stack([at("input_layernorm.weight"), at("hidden_norm.weight")]),
             layer=load_layer(a, a.layers[0], at, kernels),
             norm=norm("norm.weight"),
-            output=products.linear(stored(HEAD)),
-            targets=_targets(stored, shape, products.device),
-            embedding=_embedding(stored, products.device),
-            device=products.device,
+            output=linears.linear(stored(HEAD)),
+            targets=_targets(stored, shape, linears.device),
+            embedding=_embedding(stored, linears.device),
+            device=linears.device,
         )
 
     def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor:
@@ -105,7 +105,7 @@ class Eagle3Head:
         states = ops.join(*(ops.features(aux_layer, rows) for aux_layer in self.shape.read))
         if self.fc_norm is not None:
             states = norm(ops, self.fc_norm, states)
-        return self._layer(ops, memory, behind, 0, ops.product(self.fc, states), rows)
+        return self._layer(ops, memory, behind, 0, ops.linear(self.fc, states), rows)
 
     def draft(
         self, ops: Operations, memory: Memory, end: Number, chain: Tokens, state: Tensor
@@ -120,7 +120,7 @@ class Eagle3Head:
             if step:
                 state = self._layer(ops, memory, chain, step, state, Rows(one, end, step - 1))
             normed = state if self.shape.norm_output else norm(ops, self.norm, state)
-            yield ops.product(self.output, normed)
+            yield ops.linear(self.output, normed)
 
     def _layer(
         self, ops: Operations, memory: Memory, tokens: Tokens, first: int, state: Tensor, rows: Rows
@@ -153,7 +153,7 @@ class Eagle3Draft:
     def __init__(self, head: Eagle3Head, ops: Operations) -> None:
         self._chunk, self.memory = ops.chunk, head.new_memory(ops)
         self._count, self._start, self._last, self._end = (Number() for _ in range(4))
-        self._behind = tokens(ops.chunk)
+        self._behind = Tokens(ops.chunk)
         rows = Rows(self._count, self._start, most=ops.chunk)
         memory, behind, last = self.memory, self._behind, self._last  # a cycle would keep all alive
         self.draft = ops.unroll(
@@ -193,9 +193,9 @@ def _embedding(stored: Stored, device: torch.device) -> Tensor | None:
     return stored(EMBEDDING).to(device) if EMBEDDING in stored.shapes else None
 
 
-def _tensor(stored: Stored, products: Products, prefix: str, name: str) -> Tensor:
+def _tensor(stored: Stored, linears: LinearFactory, prefix: str, name: str) -> Tensor:
     tensor = stored(prefix + name)
-    return tensor if tensor.dim() > 1 else products.vector(tensor)
+    return tensor if tensor.dim() > 1 else linears.vector(tensor)
 
 
 def _targets(stored: Stored, shape: Eagle3HeadShape, device: torch.device) -> Tensor | None:

@@ -25,6 +25,8 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Arithmetic, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
 from engine.drafting.heads.mlp import (
     Norm,
@@ -36,12 +38,10 @@ from engine.drafting.heads.mlp import (
     prefix_of,
     read_norm,
 )
-from engine.drafting.heads.operations import Arithmetic, Operations
-from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Tokens
+from engine.kernels.operands import Tokens
 from engine.models.hidden_states import NORMED, AuxLayer
 
 GATES = ("forget", "input", "output", "cell")
@@ -106,19 +106,19 @@ class LstmHead:
         return HeadPlan(cls.kind, stored, (NORMED,), numbers(wanted), shape=shape)
 
     @classmethod
-    def load(cls, plan: HeadPlan, products: Products) -> Self:
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         projects = [
-            products.linear(torch.cat([stored(name) for name in shape.projections(number)]))
+            linears.linear(torch.cat([stored(name) for name in shape.projections(number)]))
             for number in range(2)
         ]
         return cls(
             projects=projects,
-            embedding=torch.cat([stored(name) for name in shape.tables], dim=1).to(products.device),
-            cell_norm=read_norm(stored, products, shape.name("cell_ln.0")),
-            state_norm=read_norm(stored, products, shape.name("state_ln.0")),
-            output=products.linear(stored(shape.name("head.0.weight"))),
+            embedding=torch.cat([stored(name) for name in shape.tables], dim=1).to(linears.device),
+            cell_norm=read_norm(stored, linears, shape.name("cell_ln.0")),
+            state_norm=read_norm(stored, linears, shape.name("state_ln.0")),
+            output=linears.linear(stored(shape.name("head.0.weight"))),
             steps=shape.steps,
             scaled=shape.scaled,
         )
@@ -132,7 +132,7 @@ class LstmHead:
         before, *cells = state
         width = len(self.cell_norm.weight)
         weight = emphasis(self.steps, width)
-        gates = ops.add(ops.product(self.projects[min(step, 1)], before), embedded, weight)
+        gates = ops.add(ops.linear(self.projects[min(step, 1)], before), embedded, weight)
         opened = ops.activate("sigmoid", gates[:, : 3 * width])
         forget, let_in, let_out = opened.split(width, dim=1)
         cell = ops.activate("gelu", self.cell_norm(ops, gates[:, 3 * width :]), times=let_in)
@@ -149,7 +149,7 @@ class LstmHead:
         state = self.start(ops, normed)
         for step in range(self.steps):
             state = self.advance(ops, state, ops.embed(self.embedding, chain, step), step)
-            yield ops.product(self.output, state[0])
+            yield ops.linear(self.output, state[0])
 
 
 def _shape_of(stored: Stored) -> _Shape:

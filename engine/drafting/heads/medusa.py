@@ -17,12 +17,12 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Arithmetic, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
-from engine.drafting.heads.operations import Arithmetic, Operations
-from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Tokens
+from engine.kernels.operands import Tokens
 from engine.models.hidden_states import NORMED, AuxLayer
 
 
@@ -36,7 +36,7 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class MedusaHead:
-    """``heads[k]``: the layers' products, then that of its output head."""
+    """``heads[k]``: the layers' linears, then that of its output head."""
 
     heads: Sequence[Sequence[Linear]]
 
@@ -66,16 +66,16 @@ class MedusaHead:
         return HeadPlan(cls.kind, stored, (NORMED,), stored.parameters, shape=shape)
 
     @classmethod
-    def load(cls, plan: HeadPlan, products: Products) -> Self:
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         heads = []
         for head in range(shape.heads):
             names = [f"{head}.{layer}.linear" for layer in range(shape.layers)]
             layers = [
-                products.linear(stored(f"{name}.weight"), stored(f"{name}.bias")) for name in names
+                linears.linear(stored(f"{name}.weight"), stored(f"{name}.bias")) for name in names
             ]
-            heads.append((*layers, products.linear(stored(f"{head}.{shape.layers}.weight"))))
+            heads.append((*layers, linears.linear(stored(f"{head}.{shape.layers}.weight"))))
         return cls(tuple(heads))
 
     def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
@@ -84,9 +84,9 @@ class MedusaHead:
             x = normed
             for layer in layers:
                 x = residual(ops, layer, x)
-            yield ops.product(output, x)
+            yield ops.linear(output, x)
 
 
 def residual(ops: Arithmetic, layer: Linear, x: Tensor) -> Tensor:
     """x + SiLU(W x + b)."""
-    return ops.add(x, ops.activate("silu", ops.product(layer, x)))
+    return ops.add(x, ops.activate("silu", ops.linear(layer, x)))

@@ -24,12 +24,12 @@ from typing import ClassVar, Self
 
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Arithmetic, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
-from engine.drafting.heads.operations import Arithmetic, Operations
-from engine.drafting.heads.products import Products
 from engine.drafting.heads.stored import Stored
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Tokens
+from engine.kernels.operands import Tokens
 from engine.models.hidden_states import NORMED, AuxLayer
 
 EPSILON = 1e-6
@@ -135,12 +135,12 @@ class MlpHead:
         return HeadPlan(cls.kind, stored, (NORMED,), numbers(wanted), shape=shape)
 
     @classmethod
-    def load(cls, plan: HeadPlan, products: Products) -> Self:
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
-        linear = cache(lambda name: products.linear(stored(name)))  # steps may share a tensor
-        table = cache(lambda name: stored(name).to(products.device))
-        norm = cache(lambda name: read_norm(stored, products, name))
+        linear = cache(lambda name: linears.linear(stored(name)))  # steps may share a tensor
+        table = cache(lambda name: stored(name).to(linears.device))
+        norm = cache(lambda name: read_norm(stored, linears, name))
         stages = []
         for names in map(shape.names, range(shape.steps)):
             project, output = linear(names["project"]), linear(names["output"])
@@ -155,7 +155,7 @@ class MlpHead:
         """The state behind tokens whose rows of the step's table are ``embedded (rows, width)``."""
         stage = self.stages[step]
         weight = emphasis(self.steps, embedded.shape[1])
-        mixed = ops.add(ops.product(stage.project, state[0]), embedded, weight)
+        mixed = ops.add(ops.linear(stage.project, state[0]), embedded, weight)
         return (ops.activate("gelu", stage.norm(ops, mixed)),)
 
     def table(self, step: int) -> Tensor:
@@ -167,7 +167,7 @@ class MlpHead:
         state = self.start(ops, normed)
         for step, stage in enumerate(self.stages):
             state = self.advance(ops, state, ops.embed(stage.table, chain, step), step)
-            yield ops.product(stage.output, state[0])
+            yield ops.linear(stage.output, state[0])
 
 
 def prefix_of(stored: Stored) -> str:
@@ -181,9 +181,9 @@ def norm_shapes(name: str, width: int) -> dict[str, tuple[int, ...]]:
     return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
 
 
-def read_norm(stored: Stored, products: Products, name: str) -> Norm:
+def read_norm(stored: Stored, linears: LinearFactory, name: str) -> Norm:
     """The norm of that name."""
-    weight, bias = (products.vector(stored(f"{name}.{part}")) for part in ("weight", "bias"))
+    weight, bias = (linears.vector(stored(f"{name}.{part}")) for part in ("weight", "bias"))
     return Norm(weight, bias)
 
 

@@ -8,8 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from engine.drafting.heads.operations import Draft, Operations
-from engine.kernels.native.program import Number, Rows, Tokens
+from engine.backends.operations import Draft, Operations
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.hidden_states import NORMED
 
 

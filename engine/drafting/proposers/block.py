@@ -9,14 +9,14 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from engine.backends.executors import executed
+from engine.backends.operations import Draft
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.block import BlockDraft, BlockHead
-from engine.drafting.heads.executors import executed
-from engine.drafting.heads.operations import Draft
 from engine.drafting.proposers.drawing import Chain, Floors, draws_of, floors_of, writes, written
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.backends.operations import Draft
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.operations import Draft
 from engine.drafting.proposers.drawing import floors_of, stream_of
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree

@@ -10,9 +10,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.backends.operations import Draft
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.operations import Draft
 from engine.events import Budget, Tree
 from engine.noise import Draws, Stream
 

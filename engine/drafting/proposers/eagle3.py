@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import ClassVar
 
+from engine.backends.executors import executed
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.prefix import chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head
-from engine.drafting.heads.executors import executed
 from engine.drafting.proposers.branches import BranchOptions, branched_out
 from engine.drafting.proposers.drawing import floors_of, written_out
 from engine.drafting.resources import Resources

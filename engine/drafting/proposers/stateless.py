@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
+from engine.backends.executors import executed
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
-from engine.drafting.heads.executors import executed
 from engine.drafting.heads.stateless import StatelessDraft, StatelessHead
 from engine.models.hidden_states import Backbone
 

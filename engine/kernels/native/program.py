@@ -20,10 +20,8 @@ from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, Library, Matrix
 from engine.kernels.native.structures import Op
+from engine.kernels.operands import Number, Rows, Tokens
 
-Number = c.c_int32
-"""A number that is set before a run."""
-Tokens = c.Array[c.c_int64]
 Likely = c.Array[c.c_float]
 
 FUNCTIONS = {**native.GATES, "sigmoid": 4, "identity": 5}
@@ -64,16 +62,6 @@ class LayerCache:
         view = self.view
         view.keys, view.values = keys.data_ptr(), values.data_ptr()
         view.rotation, view.room = turns.data_ptr(), values.shape[1]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """``count`` rows, no more than ``most``, at positions from ``start + offset`` on."""
-
-    count: Number
-    start: Number
-    offset: int = 0
-    most: int = 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,27 +113,27 @@ class ProgramTracer:
 
     def embed(
         self,
-        table: Matrix | Tensor | None,
+        table: Linear | Tensor | None,
         tokens: Tokens,
         first: int = 0,
         rows: Rows | None = None,
     ) -> Tensor:
         """The rows of ``tokens[first]`` and behind it, one without ``rows``. ``table`` is needed."""
         count, most = (self.one, 1) if rows is None else (rows.count, rows.most)
-        op = Op(code=Code.EMBED, tokens=c.addressof(tokens) + first * c.sizeof(c.c_int64))
+        op = Op(code=Code.EMBED, tokens=tokens.address_of(first))
         if isinstance(table, Matrix):
             self._use(table)
             op.matrix, width = table.pointer, table.inputs
         else:
-            _check(table is not None, "a table is not compiled")
-            assert table is not None
+            _check(isinstance(table, Tensor), "a table is not compiled")
+            assert isinstance(table, Tensor)
             _set(op, _table(table))
             width = table.shape[1]
         result = self._buffer(most, width, count)
         self._record(op, count, by_rows=True, to=result, alive=(table, tokens))
         return result
 
-    def product(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
+    def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         """``linear`` of ``x``, which takes all of its rows' numbers."""
         matrix, bias = _panels(linear)
         self._use(matrix)
@@ -241,7 +229,7 @@ class ProgramTracer:
         op = Op(
             code=Code.CHOOSE, numbers=None if numbers is None else numbers.data_ptr(), offset=at
         )
-        op.chosen = c.addressof(tokens) + (at + 1) * c.sizeof(c.c_int64)
+        op.chosen = tokens.address_of(at + 1)
         op.probability = c.addressof(likely) + at * c.sizeof(c.c_float)
         op.draws = None if draws is None else c.addressof(draws)
         self._record(op, self.one, x=logits, alive=(numbers, tokens, likely, draws))
@@ -306,7 +294,7 @@ class ProgramTracer:
         if by_rows and self._by_rows is count:
             self.ops[-1].barrier = 0
         self._by_rows = count if by_rows else None
-        op.barrier, op.rows = 1, c.addressof(count)
+        op.barrier, op.rows = 1, count.address
         if to is not None:
             op.width, op.to, op.to_stride = to.shape[1], to.data_ptr(), to.stride(0)
         if x is not None:
@@ -354,7 +342,7 @@ def _set(op: Op, fields: dict[str, Any]) -> None:
 
 
 def _place(rows: Rows) -> dict[str, Any]:
-    return {"start": c.addressof(rows.start), "offset": rows.offset}
+    return {"start": rows.start.address, "offset": rows.offset}
 
 
 def _vector(values: Tensor | None, count: int) -> int | None:

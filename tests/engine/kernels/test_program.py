@@ -15,15 +15,9 @@ from torch import Tensor
 from engine.kernels.cpu.linear import Biased, make_linear
 from engine.kernels.native import build
 from engine.kernels.native.library import Kind, Library, Matrix
-from engine.kernels.native.program import (
-    Attention,
-    LayerCache,
-    Number,
-    ProgramTracer,
-    Rows,
-    Unsupported,
-)
+from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.native.structures import Draws
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.noise import Stream, key, sample
 
 
@@ -35,6 +29,12 @@ def threads(request: pytest.FixtureRequest, library: Library) -> Library:
 
 def draw(*shape: int, seed: int = 0) -> Tensor:
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def tokens_of(*ids: int) -> Tokens:
+    tokens = Tokens(len(ids))
+    tokens[:] = ids
+    return tokens
 
 
 def given(recorder: ProgramTracer, values: Tensor, count: Number | None = None) -> Tensor:
@@ -56,7 +56,7 @@ def test_tables_are_read_as_they_are_stored(dtype: torch.dtype, threads: Library
     table = draw(40, 32).to(dtype)
     table[7, :4] = torch.tensor([0.0, -0.0, 3e-7, 60000.0])  # a half of 3e-7 is subnormal
     recorder, rows = ProgramTracer(threads), Rows(Number(5), Number(4), 1, most=5)
-    tokens = (c.c_int64 * 6)(39, 7, 0, 3, 3, 7)
+    tokens = tokens_of(39, 7, 0, 3, 3, 7)
     taken, looked_up = recorder.take(table, rows), recorder.embed(table, tokens, 1, rows)
     run(recorder)
     assert torch.equal(taken, table[5:10].float())
@@ -66,7 +66,7 @@ def test_tables_are_read_as_they_are_stored(dtype: torch.dtype, threads: Library
 def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
     matrix = Matrix(threads, Kind.BF16, draw(21, 48))
     recorder, rows = ProgramTracer(), Rows(Number(2), Number(), most=2)
-    found = recorder.embed(matrix, (c.c_int64 * 2)(20, 3), 0, rows)
+    found = recorder.embed(matrix, tokens_of(20, 3), 0, rows)
     run(recorder)
     assert torch.equal(found, matrix.rows([20, 3]))
 
@@ -76,9 +76,9 @@ def test_products_take_any_number_of_rows_and_a_bias(count: int, threads: Librar
     weight, bias, x = draw(50, 32), draw(50, seed=1), draw(count, 32, seed=2)
     matrix = Matrix(threads, Kind.FP32, weight)
     recorder = ProgramTracer()
-    plain = recorder.product(matrix, given(recorder, x))
-    biased = recorder.product(Biased(matrix, bias), given(recorder, x))
-    first = recorder.product(matrix, given(recorder, x), Number(1))
+    plain = recorder.linear(matrix, given(recorder, x))
+    biased = recorder.linear(Biased(matrix, bias), given(recorder, x))
+    first = recorder.linear(matrix, given(recorder, x), Number(1))
     run(recorder)
     assert torch.equal(plain, matrix(x))
     assert torch.equal(biased, matrix(x) + bias)
@@ -130,7 +130,7 @@ def test_rows_are_joined_parted_and_picked(threads: Library) -> None:
     recorder, count = ProgramTracer(threads), Number(2)
     joined = recorder.join(given(recorder, x, count), given(recorder, y, count))
     picked = recorder.pick(joined, Number(1))
-    narrow = recorder.embed(y, (c.c_int64 * 1)(2))
+    narrow = recorder.embed(y, tokens_of(2))
     added = recorder.add(picked, narrow, 2.0)
     run(recorder)
     assert torch.equal(joined[:2], torch.cat([x, y], dim=1)[:2])
@@ -148,12 +148,12 @@ def test_the_first_of_the_likeliest_is_named(
     high = int(place * (vocabulary - 1))
     logits[0, high:] = logits.max() + 1
     numbers = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(1))
-    recorder, tokens, likely = ProgramTracer(threads), (c.c_int64 * 3)(), (c.c_float * 2)()
+    recorder, tokens, likely = ProgramTracer(threads), Tokens(3), (c.c_float * 2)()
     row = given(recorder, logits)
     recorder.choose(row, tokens, likely, 0)
     recorder.choose(row, tokens, likely, 1, numbers)
     run(recorder)
-    assert list(tokens) == [0, high, int(numbers[high])]
+    assert tokens[:] == [0, high, int(numbers[high])]
     p = float(torch.softmax(logits, dim=1)[0, high])
     assert list(likely) == pytest.approx([p, p], rel=1e-5)
 
@@ -171,7 +171,7 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
     names = numbers if called else torch.arange(vocabulary)
     recorder, tokens, likely = (
         ProgramTracer(threads),
-        (c.c_int64 * (count + 1))(),
+        Tokens(count + 1),
         (c.c_float * count)(),
     )
     draws, rows = Draws(c.addressof(KEYS), 1 / temperature), 2 * draw(count, vocabulary)
@@ -194,7 +194,7 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
 def test_logits_that_are_no_numbers_name_a_token(
     keys: c.Array[c.c_uint64] | None, threads: Library
 ) -> None:
-    recorder, tokens, likely = ProgramTracer(threads), (c.c_int64 * 2)(), (c.c_float * 1)()
+    recorder, tokens, likely = ProgramTracer(threads), Tokens(2), (c.c_float * 1)()
     draws = Draws(None if keys is None else c.addressof(keys), 1.0)
     recorder.choose(given(recorder, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
     run(recorder)
@@ -250,20 +250,20 @@ def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> No
     """Each step adds the row of the token that the step before named."""
     table = draw(30, 32).contiguous()
     matrix = Matrix(threads, Kind.FP32, table)
-    recorder, tokens, likely = ProgramTracer(threads), (c.c_int64 * 6)(), (c.c_float * 5)()
+    recorder, tokens, likely = ProgramTracer(threads), Tokens(6), (c.c_float * 5)()
     x, ends = given(recorder, torch.zeros(1, 32)), [0]
     for step in range(5):
         x = recorder.norm(recorder.add(x, recorder.embed(table, tokens, step)), 1e-6)
-        recorder.choose(recorder.product(matrix, x), tokens, likely, step)
+        recorder.choose(recorder.linear(matrix, x), tokens, likely, step)
         ends.append(len(recorder))
     program = recorder.done()
     tokens[0] = 4
     program.run(0, len(recorder))
-    at_once = list(tokens)
+    at_once = tokens[:]
     tokens[1:] = [0] * 5
     for first, end in pairwise(ends):
         program.run(first, end)
-    assert list(tokens) == at_once
+    assert tokens[:] == at_once
 
     state, expected = torch.zeros(1, 32), [4]
     for _ in range(5):
@@ -273,14 +273,14 @@ def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> No
 
 
 def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None:
-    recorder, tokens = ProgramTracer(library), (c.c_int64 * 1)()
+    recorder, tokens = ProgramTracer(library), Tokens(1)
     x, wide = given(recorder, draw(2, 24)), given(recorder, draw(2, 32))
     with pytest.raises(Unsupported, match="24 numbers is no whole vectors"):
         recorder.norm(x, 1e-6)
     with pytest.raises(Unsupported, match="joined rows are no whole vectors"):
         recorder.join(x, wide)
     with pytest.raises(Unsupported, match="a product is not compiled"):
-        recorder.product(make_linear(draw(8, 24)), x)
+        recorder.linear(make_linear(draw(8, 24)), x)
     with pytest.raises(Unsupported, match="not float32 in one piece"):
         recorder.norm(wide, 1e-6, weight=draw(32).bfloat16())
     with pytest.raises(Unsupported, match=r"a table is in torch\.float64"):

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.backends.linear_factory import LinearFactory
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import Decoder
-from engine.drafting.heads.products import Products
 from engine.errors import InvalidRequest
 from engine.kernels.blocks import Blocks
 from engine.loading.choices import (
@@ -93,7 +93,7 @@ def test_the_embedding_keeps_eight_bits_and_rows_get_the_blocks_that_they_are(
 
 
 def sizes_of(found: Checkpoint) -> PairSizes:
-    return PairSizes(found, None, (), Products.choose("fp32", PLACE), PLACE, PLACE)
+    return PairSizes(found, None, (), LinearFactory.choose("fp32", PLACE), PLACE, PLACE)
 
 
 def test_it_is_offered_where_the_step_is_compiled(found: Checkpoint) -> None:

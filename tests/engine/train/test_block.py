@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.block import BlockHead
-from engine.drafting.heads.products import Products
 from engine.drafting.proposers.block import BlockProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -76,7 +76,7 @@ def make(model: HiddenStateModel, shape: BlockShape = SHAPE, hard: float = 0.1) 
 
 def load(trainer: BlockTrainer, out: Path, target: Path) -> BlockHead:
     trainer.export(out)
-    head = heads.load(heads.inspect(out, inspect(target)), Products("fp32", CPU))
+    head = heads.load(heads.inspect(out, inspect(target)), LinearFactory("fp32", CPU))
     assert isinstance(head, BlockHead)
     return head
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.eagle3 import Eagle3Head
-from engine.drafting.heads.products import Products
 from engine.drafting.proposers.eagle3 import Eagle3Proposer
 from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
@@ -101,7 +101,7 @@ def only(place: int, like: torch.Tensor) -> Starts:
 
 
 def loaded(folder: Path, target: Path) -> Eagle3Head:
-    head = heads.load(heads.inspect(folder, inspect(target)), Products("fp32", CPU))
+    head = heads.load(heads.inspect(folder, inspect(target)), LinearFactory("fp32", CPU))
     assert isinstance(head, Eagle3Head)
     return head
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.text import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.medusa import MedusaHead
-from engine.drafting.heads.products import Products
 from engine.kernels.native import library as native
 from engine.loading.loader import load_model
 from engine.machine import devices
@@ -197,7 +197,7 @@ def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path
         parameter.data.normal_(std=0.3).copy_(parameter.bfloat16().float())
     trainer.export(tmp_path)
     head = heads.load(
-        heads.inspect(tmp_path, inspect(target)), Products("fp32", torch.device("cpu"))
+        heads.inspect(tmp_path, inspect(target)), LinearFactory("fp32", torch.device("cpu"))
     )
     assert isinstance(head, MedusaHead)
     normed = torch.randn(1, LLAMA["hidden_size"])
@@ -220,7 +220,8 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
         optimizer.zero_grad()
     trainer.export(tmp_path / "head")
     head = heads.load(
-        heads.inspect(tmp_path / "head", inspect(target)), Products("fp32", torch.device("cpu"))
+        heads.inspect(tmp_path / "head", inspect(target)),
+        LinearFactory("fp32", torch.device("cpu")),
     )
     assert isinstance(head, MedusaHead)
     (kept,) = recording.replies

@@ -12,11 +12,11 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting import heads, proposers
-from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
 from engine.loading.loader import load_model
@@ -112,7 +112,7 @@ def test_a_trained_head_drafts_what_its_training_predicts(
 
     monkeypatch.setattr(unrolled, "head_loss", watched)
     plan = heads.inspect(tmp_path, inspect(target))
-    head = heads.load(plan, Products("fp32", torch.device("cpu")))
+    head = heads.load(plan, LinearFactory("fp32", torch.device("cpu")))
     seen = set()
     for seed in range(12):
         generator = torch.Generator().manual_seed(seed)

@@ -11,11 +11,11 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.torch.eager import EagerMemory, EagerOperations
 from engine.decoding.target import Target
 from engine.drafting import heads
 from engine.drafting.heads.block import BlockDraft, BlockHead
-from engine.drafting.heads.eager import Eager, EagerMemory
-from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED, AuxLayer
@@ -31,9 +31,9 @@ READ = (-1, 2, 7)  # the embedding, what leaves layer 2, and the last behind the
 TAPS = (AuxLayer(0), AuxLayer(3), NORMED)
 
 
-def load(folder: Path, products: Products | None = None) -> BlockHead:
+def load(folder: Path, products: LinearFactory | None = None) -> BlockHead:
     plan = heads.inspect(folder, TARGET)
-    head = heads.load(plan, products or Products("fp32", CPU))
+    head = heads.load(plan, products or LinearFactory("fp32", CPU))
     assert isinstance(head, BlockHead)
     return head
 
@@ -130,7 +130,7 @@ def held(drafts: BlockDraft) -> tuple[Tensor, Tensor]:
 
 def test_the_text_is_kept_as_if_read_at_once_whatever_was_drafted(tmp_path: Path) -> None:
     head, target = load(write_head(tmp_path, *block(TARGET, read=READ))), backbone()
-    whole, parts = (BlockDraft(head, Eager(target)) for _ in range(2))
+    whole, parts = (BlockDraft(head, EagerOperations(target)) for _ in range(2))
     whole.read(0, 8)
     for start, end in ((0, 3), (3, 4), (4, 8)):
         parts.begin(start, end, PENDING, 1).logits(0)
@@ -204,13 +204,13 @@ def test_where_rows_name_their_own_place_is_told_by_the_architecture_or_a_key(
 def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
     folder, target = write_head(tmp_path, *block(TARGET, rank=8, read=READ)), backbone()
 
-    def states(products: Products) -> Tensor:
+    def states(products: LinearFactory) -> Tensor:
         return block_pass(load(folder, products), target, PENDING).states
 
-    expected = states(Products("fp32", CPU))
-    kinds = [Products("bf16", CPU)]
+    expected = states(LinearFactory("fp32", CPU))
+    kinds = [LinearFactory("bf16", CPU)]
     if "int8" in library.kinds:
-        kinds.append(Products("int8", CPU, library))
+        kinds.append(LinearFactory("int8", CPU, library))
     for products in kinds:
         assert (states(products) - expected).norm() < 0.08 * expected.norm(), products.kind
 
@@ -286,4 +286,4 @@ def test_a_truncated_file_is_refused(tmp_path: Path) -> None:
 def test_a_pickle_is_read_with_the_weights_only_loader(tmp_path: Path) -> None:
     plan = heads.inspect(write_head(tmp_path, *block(TARGET), "pytorch_model.bin"), TARGET)
     assert plan.note is not None and "weights-only" in plan.note
-    heads.load(plan, Products("fp32", CPU))
+    heads.load(plan, LinearFactory("fp32", CPU))

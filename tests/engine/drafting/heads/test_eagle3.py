@@ -12,20 +12,20 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Memory
+from engine.backends.torch.eager import EagerOperations
 from engine.drafting import heads
-from engine.drafting.heads.eager import Eager
 from engine.drafting.heads.eagle3 import Eagle3Head
-from engine.drafting.heads.operations import Memory
-from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
-from engine.kernels.native.program import Number, Rows
+from engine.kernels.operands import Number, Rows
 from engine.models.hidden_states import AuxLayer, entering
 from tests.support.heads import FakeShape, eagle3, write_head
 
 TARGET = FakeShape(hidden=32, vocabulary=90, layers=12, path=Path("ours"))
 CPU = torch.device("cpu")
-PLAIN = Products("fp32", CPU)
+PLAIN = LinearFactory("fp32", CPU)
 TEXT = (7, 1, 64, 3, 3, 20, 89, 2)
 
 
@@ -134,7 +134,7 @@ FORMS = {
 }
 
 
-def load(folder: Path, products: Products = PLAIN, target: FakeShape = TARGET) -> Eagle3Head:
+def load(folder: Path, products: LinearFactory = PLAIN, target: FakeShape = TARGET) -> Eagle3Head:
     head = heads.load(heads.inspect(folder, target), products)
     assert isinstance(head, Eagle3Head)
     return head
@@ -144,11 +144,11 @@ def read(head: Eagle3Head, target: Shown, memory: Memory, start: int, end: int) 
     """What the layer puts out where the target has read TEXT[start:end], in torch."""
     behind = (c.c_int64 * (end - start))(*TEXT[start:end])
     rows = Rows(Number(end - start), Number(start))
-    return head.read(Eager(target), memory, behind, rows)
+    return head.read(EagerOperations(target), memory, behind, rows)
 
 
 def read_all(head: Eagle3Head, target: Shown) -> Tensor:
-    memory = head.new_memory(Eager(target))
+    memory = head.new_memory(EagerOperations(target))
     memory.reserve(len(TEXT))
     return read(head, target, memory, 0, len(TEXT))
 
@@ -176,11 +176,11 @@ def test_states_and_logits_are_those_of_the_papers_equations(
         g = torch.cat([g, states[-1:]])
     states, logits = by_the_paper(config, tensors, g, table, tokens)
 
-    memory = head.new_memory(Eager(target))
+    memory = head.new_memory(EagerOperations(target))
     memory.reserve(len(tokens))
     found = [read(head, target, memory, start, end) for start, end in ((0, 3), (3, 4), (4, 5))]
     chain = (c.c_int64 * 16)(*tokens[4:])
-    steps = head.draft(Eager(target), memory, Number(5), chain, found[-1])
+    steps = head.draft(EagerOperations(target), memory, Number(5), chain, found[-1])
     drafted = torch.cat([next(steps) for _ in range(4)])
     assert torch.allclose(torch.cat(found), states[:5], atol=1e-4)
     assert torch.allclose(drafted, logits[4:], atol=1e-4)
@@ -209,9 +209,9 @@ def test_a_head_with_the_targets_vocabulary_needs_no_offsets(tmp_path: Path) -> 
 def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
     config, tensors = eagle3(TARGET)
     folder, target = write_head(tmp_path, config, tensors), Shown()
-    kinds = [PLAIN, Products("bf16", CPU)]
+    kinds = [PLAIN, LinearFactory("bf16", CPU)]
     if "int8" in library.kinds:
-        kinds.append(Products("int8", CPU, library))
+        kinds.append(LinearFactory("int8", CPU, library))
     results = []
     for products in kinds:
         head = load(folder, products)

@@ -13,13 +13,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text import TextCodec
 from engine.drafting import heads, proposers
-from engine.drafting.heads.products import Products
 from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.kernels.native import build
@@ -148,7 +148,7 @@ HEADS: dict[str, tuple[str, Callable[[], Made]]] = {
 }
 
 
-def load(folder: Path, name: str, products: Products) -> Any:
+def load(folder: Path, name: str, products: LinearFactory) -> Any:
     kind, make = HEADS[name]
     folder = write_head(folder, *make())
     head = heads.load(heads.inspect(folder, TARGET), products)
@@ -219,7 +219,7 @@ def test_drafts_are_those_of_torch_round_after_round(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
     """Behind prompts of one part and of many, and whatever of a draft was accepted."""
-    head = load(tmp_path, name, Products("fp32", CPU, threads))
+    head = load(tmp_path, name, LinearFactory("fp32", CPU, threads))
     compiled, eager = (
         Drafter(head, Shown(threads, head.aux_layers, torch.bfloat16), in_torch=in_torch)
         for in_torch in (False, True)
@@ -243,7 +243,7 @@ def test_drafts_are_those_of_torch_round_after_round(
 def test_a_text_that_is_all_read_is_drafted_behind_again(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
-    head = load(tmp_path, name, Products("fp32", CPU, threads))
+    head = load(tmp_path, name, LinearFactory("fp32", CPU, threads))
     drafter = Drafter(head, Shown(threads, head.aux_layers, torch.float32)).begin(text(40), GREEDY)
     first = drafter.draft(4)
     same(drafter.draft(4), first)
@@ -257,7 +257,7 @@ def test_a_text_that_is_all_read_is_drafted_behind_again(
 def test_doubted_tokens_are_cut_likewise(
     least: float, wanted: tuple[Sampling, AcceptanceRule], threads: Library, tmp_path: Path
 ) -> None:
-    head = load(tmp_path, "dspark", Products("fp32", CPU, threads))
+    head = load(tmp_path, "dspark", LinearFactory("fp32", CPU, threads))
     options = {"min_confidence": least}
     found, expected = (
         Drafter(
@@ -275,7 +275,7 @@ def test_doubted_tokens_are_cut_likewise(
 def test_products_that_are_not_compiled_draft_in_torch(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
-    head = load(tmp_path, name, Products("fp32", CPU))
+    head = load(tmp_path, name, LinearFactory("fp32", CPU))
     drafter = Drafter(head, Shown(threads, head.aux_layers, torch.float32))
     assert not drafter.compiled
     assert len(drafter.begin(text(9), GREEDY).draft(3).tree) == 3
@@ -287,7 +287,7 @@ def test_what_drafts_is_freed_with_its_proposer(
     name: str, in_torch: bool, threads: Library, tmp_path: Path
 ) -> None:
     """At once: it holds weights of the head and the target, and a GPU's memory waits for no collector."""
-    head = load(tmp_path, name, Products("fp32", CPU, threads))
+    head = load(tmp_path, name, LinearFactory("fp32", CPU, threads))
     drafter = Drafter(head, Shown(threads, head.aux_layers, torch.float32), in_torch=in_torch)
     drafter.begin(text(9), GREEDY).draft(3)
     held = weakref.ref(drafter.proposer.drafts.draft)
@@ -301,7 +301,7 @@ def test_what_drafts_is_freed_with_its_proposer(
 
 def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
     folder = write_head(tmp_path, *made.lstm(TARGET, width=24))
-    head = heads.load(heads.inspect(folder, TARGET), Products("fp32", CPU, threads))
+    head = heads.load(heads.inspect(folder, TARGET), LinearFactory("fp32", CPU, threads))
     assert Drafter(head, Shown(threads, head.aux_layers, torch.float32)).compiled is False
 
 
@@ -311,7 +311,7 @@ def test_pips_own_heads_draft_the_same(kind: str, library: Library) -> None:
     model, shape = load_model(PIP / "target", quantization="fp32"), inspect(PIP / "target")
     plan, codec = heads.inspect(PIP / kind, shape), TextCodec(PIP / "target")
     kinds = [quick for quick in ("fp32", "int8") if quick in library.kinds]
-    for products in (Products(quick, CPU, library) for quick in kinds):
+    for products in (LinearFactory(quick, CPU, library) for quick in kinds):
         head = heads.load(plan, products)
         differ, drafted = 0, 0
         for prompt in ("Once upon a time", "What is a draft model? It is", "def main():"):

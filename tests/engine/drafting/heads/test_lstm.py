@@ -11,10 +11,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting import heads
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import State
-from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 TOKENS = (7, 3, 88)
 
 
-def load(folder: Path, products: Products) -> LstmHead:
+def load(folder: Path, products: LinearFactory) -> LstmHead:
     head = heads.load(heads.inspect(folder, TARGET), products)
     assert isinstance(head, LstmHead)
     return head
@@ -71,7 +71,7 @@ def test_logits_are_those_of_arctics_cell(
     tmp_path: Path, tied: bool, pickle: str, h: Tensor
 ) -> None:
     config, tensors = lstm(TARGET, tied=tied)
-    head = load(write_head(tmp_path, config, tensors, pickle), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, tensors, pickle), LinearFactory("fp32", CPU))
     assert head.steps == 3
     assert torch.allclose(logits_behind(head, h, TOKENS), by_arctic(config, tensors, h), atol=1e-4)
 
@@ -88,14 +88,14 @@ def test_joined_gates_are_read_behind_a_prefix_too(tmp_path: Path, h: Tensor) ->
         parts = [tensors[f"{gate}_proj.{number}.weight"] for gate in ("forget", "input", "output")]
         parts.append(tensors[f"cell_proj.{number}.weight"])
         joined[f"speculator.projs.{number}.weight"] = torch.cat(parts)
-    head = load(write_head(tmp_path, config, joined), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, joined), LinearFactory("fp32", CPU))
     assert torch.allclose(logits_behind(head, h, TOKENS), by_arctic(config, tensors, h), atol=1e-4)
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["one embedding", "one a gate"])
 def test_rows_advance_together_as_they_do_alone(tmp_path: Path, tied: bool, h: Tensor) -> None:
     """Training takes in all positions at once."""
-    head = load(write_head(tmp_path, *lstm(TARGET, tied=tied)), Products("fp32", CPU))
+    head = load(write_head(tmp_path, *lstm(TARGET, tied=tied)), LinearFactory("fp32", CPU))
     both = torch.stack([h, h.flip(0)])
 
     def advanced(normed: Tensor, *tokens: Tensor) -> State:
@@ -115,9 +115,9 @@ def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Ten
     config, tensors = lstm(TARGET)
     folder = write_head(tmp_path, config, tensors)
     expected = by_arctic(config, tensors, h)
-    kinds = [Products("bf16", CPU)]
+    kinds = [LinearFactory("bf16", CPU)]
     if "int8" in library.kinds:
-        kinds.append(Products("int8", CPU, library))
+        kinds.append(LinearFactory("int8", CPU, library))
     for products in kinds:
         found = logits_behind(load(folder, products), h, TOKENS)
         assert (found - expected).norm() < 0.06 * expected.norm(), products.kind
@@ -160,4 +160,4 @@ def test_truncated_files_and_numbers_that_are_none_are_refused(tmp_path: Path) -
         heads.inspect(folder, TARGET)
     tensors["cell_ln.0.bias"][3] = float("inf")
     with pytest.raises(ModelError, match=r"cell_ln\.0\.bias holds an infinite number"):
-        load(write_head(tmp_path / "nan", config, tensors), Products("fp32", CPU))
+        load(write_head(tmp_path / "nan", config, tensors), LinearFactory("fp32", CPU))

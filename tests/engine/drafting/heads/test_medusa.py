@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting import heads
 from engine.drafting.heads.medusa import MedusaHead
-from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.checkpoints.checkpoint import inspect
@@ -22,7 +22,7 @@ TARGET = FakeShape(hidden=48, vocabulary=90, layers=6, path=Path("ours"))
 CPU = torch.device("cpu")
 
 
-def load(folder: Path, products: Products) -> MedusaHead:
+def load(folder: Path, products: LinearFactory) -> MedusaHead:
     head = heads.load(heads.inspect(folder, TARGET), products)
     assert isinstance(head, MedusaHead)
     return head
@@ -48,7 +48,7 @@ def by_the_paper(config: dict[str, Any], tensors: dict[str, Tensor], h: Tensor) 
 @pytest.mark.parametrize("layers", [1, 2])
 def test_logits_are_those_of_the_papers_equations(tmp_path: Path, layers: int, pickle: str) -> None:
     config, tensors = medusa(TARGET, layers=layers)
-    head = load(write_head(tmp_path, config, tensors, pickle), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, tensors, pickle), LinearFactory("fp32", CPU))
     h = torch.randn(TARGET.hidden, generator=torch.Generator().manual_seed(5))
     expected = by_the_paper(config, tensors, h)
     assert torch.allclose(logits(head, h), expected, atol=1e-5)
@@ -60,9 +60,9 @@ def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
     folder = write_head(tmp_path, config, tensors)
     h = torch.randn(TARGET.hidden, generator=torch.Generator().manual_seed(5))
     expected = by_the_paper(config, tensors, h)
-    kinds = [Products("bf16", CPU)]
+    kinds = [LinearFactory("bf16", CPU)]
     if "int8" in library.kinds:
-        kinds.append(Products("int8", CPU, library))
+        kinds.append(LinearFactory("int8", CPU, library))
     for products in kinds:
         found = logits(load(folder, products), h)
         assert (found - expected).norm() < 0.05 * expected.norm(), products.kind
@@ -72,7 +72,7 @@ def test_quantised_heads_are_near(tmp_path: Path, library: Library) -> None:
 def test_published_widths_are_read(tmp_path: Path, dtype: torch.dtype) -> None:
     config, tensors = medusa(TARGET)
     narrow = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-    head = load(write_head(tmp_path, config, narrow, PICKLE), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, narrow, PICKLE), LinearFactory("fp32", CPU))
     h = torch.ones(TARGET.hidden)
     wide = {name: tensor.float() for name, tensor in narrow.items()}
     assert torch.allclose(logits(head, h), by_the_paper(config, wide, h), atol=1e-4)
@@ -119,4 +119,4 @@ def test_numbers_that_are_none_are_refused_when_they_are_read(tmp_path: Path) ->
     tensors["1.1.weight"][3, 3] = float("nan")
     folder = write_head(tmp_path, config, tensors, PICKLE)
     with pytest.raises(ModelError, match=r"1\.1\.weight holds NaN"):
-        load(folder, Products("fp32", CPU))
+        load(folder, LinearFactory("fp32", CPU))

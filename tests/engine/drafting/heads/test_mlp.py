@@ -11,9 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting import heads
 from engine.drafting.heads.mlp import MlpHead, State
-from engine.drafting.heads.products import Products
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.models.hidden_states import NORMED
@@ -24,7 +24,7 @@ CPU = torch.device("cpu")
 TOKENS = (7, 3, 88)
 
 
-def load(folder: Path, products: Products) -> MlpHead:
+def load(folder: Path, products: LinearFactory) -> MlpHead:
     head = heads.load(heads.inspect(folder, TARGET), products)
     assert isinstance(head, MlpHead)
     return head
@@ -67,7 +67,7 @@ def test_logits_are_those_of_the_papers_equations(
     tmp_path: Path, tied: bool, pickle: str, h: Tensor
 ) -> None:
     config, tensors = mlp(TARGET, tied=tied)
-    head = load(write_head(tmp_path, config, tensors, pickle), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, tensors, pickle), LinearFactory("fp32", CPU))
     assert head.steps == 3
     assert torch.allclose(
         logits_behind(head, h, TOKENS), by_the_paper(config, tensors, h), atol=1e-4
@@ -80,7 +80,7 @@ def test_the_input_is_scaled_only_where_the_configuration_says_so(
 ) -> None:
     config, tensors = mlp(TARGET)
     config["scale_input"] = scaled
-    head = load(write_head(tmp_path, config, tensors), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, tensors), LinearFactory("fp32", CPU))
     assert torch.allclose(
         logits_behind(head, h, TOKENS), by_the_paper(config, tensors, h), atol=1e-4
     )
@@ -101,7 +101,7 @@ def test_names_without_the_prefix_and_copies_of_tied_tensors_are_read(
     folder = write_head(tmp_path, config, bare, "pytorch_model.bin")
     plan = heads.inspect(folder, TARGET)
     assert plan.parameters == sum(tensor.numel() for tensor in tensors.values())
-    head = load(folder, Products("fp32", CPU))
+    head = load(folder, LinearFactory("fp32", CPU))
     assert torch.allclose(
         logits_behind(head, h, TOKENS), by_the_paper(config, tensors, h), atol=1e-4
     )
@@ -110,14 +110,14 @@ def test_names_without_the_prefix_and_copies_of_tied_tensors_are_read(
 def test_a_tied_speculator_of_one_step_needs_one_projection(tmp_path: Path, h: Tensor) -> None:
     config, tensors = mlp(TARGET, steps=1)
     assert "speculator.proj.1.weight" not in tensors
-    head = load(write_head(tmp_path, config, tensors), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, tensors), LinearFactory("fp32", CPU))
     expected = by_the_paper(config, tensors, h)
     assert torch.allclose(logits_behind(head, h, TOKENS[:1]), expected, atol=1e-4)
 
 
 def test_rows_advance_together_as_they_do_alone(tmp_path: Path, h: Tensor) -> None:
     """Training takes in all positions at once."""
-    head = load(write_head(tmp_path, *mlp(TARGET)), Products("fp32", CPU))
+    head = load(write_head(tmp_path, *mlp(TARGET)), LinearFactory("fp32", CPU))
     both = torch.stack([h, h.flip(0)])
 
     def advanced(normed: Tensor, *tokens: Tensor) -> State:
@@ -137,9 +137,9 @@ def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Ten
     config, tensors = mlp(TARGET)
     folder = write_head(tmp_path, config, tensors)
     expected = by_the_paper(config, tensors, h)
-    kinds = [Products("bf16", CPU)]
+    kinds = [LinearFactory("bf16", CPU)]
     if "int8" in library.kinds:
-        kinds.append(Products("int8", CPU, library))
+        kinds.append(LinearFactory("int8", CPU, library))
     for products in kinds:
         found = logits_behind(load(folder, products), h, TOKENS)
         assert (found - expected).norm() < 0.06 * expected.norm(), products.kind
@@ -149,7 +149,7 @@ def test_quantised_speculators_are_near(tmp_path: Path, library: Library, h: Ten
 def test_published_widths_are_read(tmp_path: Path, dtype: torch.dtype, h: Tensor) -> None:
     config, tensors = mlp(TARGET)
     narrow = {name: tensor.to(dtype) for name, tensor in tensors.items()}
-    head = load(write_head(tmp_path, config, narrow), Products("fp32", CPU))
+    head = load(write_head(tmp_path, config, narrow), LinearFactory("fp32", CPU))
     assert torch.allclose(
         logits_behind(head, h, TOKENS), by_the_paper(config, narrow, h), atol=1e-4
     )
@@ -209,4 +209,4 @@ def test_truncated_files_and_numbers_that_are_none_are_refused(tmp_path: Path) -
         heads.inspect(folder, TARGET)
     tensors["speculator.head.0.weight"][3, 3] = float("nan")
     with pytest.raises(ModelError, match=r"head\.0\.weight holds NaN"):
-        load(write_head(tmp_path / "nan", config, tensors), Products("fp32", CPU))
+        load(write_head(tmp_path / "nan", config, tensors), LinearFactory("fp32", CPU))

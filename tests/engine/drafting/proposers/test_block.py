@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting import heads, proposers
 from engine.drafting.heads.block import BlockHead
-from engine.drafting.heads.products import Products
 from engine.drafting.proposers.block import BlockProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
@@ -36,7 +36,7 @@ def head(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = write_head(
         tmp_path_factory.mktemp("head"), *block(TARGET, size=SIZE, rank=request.param)
     )
-    found = heads.load(heads.inspect(folder, TARGET), Products("fp32", torch.device("cpu")))
+    found = heads.load(heads.inspect(folder, TARGET), LinearFactory("fp32", torch.device("cpu")))
     assert isinstance(found, BlockHead)
     return found
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.linear_factory import LinearFactory
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.prefix import PREFILL_CHUNK
@@ -14,7 +15,6 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting import heads
 from engine.drafting.heads.eagle3 import Eagle3Head
-from engine.drafting.heads.products import Products
 from engine.drafting.proposers.eagle3 import Eagle3Proposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
@@ -48,7 +48,7 @@ class Watched(Target):
 def head(tmp_path_factory: pytest.TempPathFactory) -> Eagle3Head:
     shape = FakeShape(TableModel.HIDDEN, VOCABULARY, TableModel.LAYERS)
     folder = write_head(tmp_path_factory.mktemp("head"), *eagle3(shape, draft_vocabulary=25))
-    loaded = heads.load(heads.inspect(folder, shape), Products("fp32", torch.device("cpu")))
+    loaded = heads.load(heads.inspect(folder, shape), LinearFactory("fp32", torch.device("cpu")))
     assert isinstance(loaded, Eagle3Head)
     return loaded
 

@@ -16,10 +16,10 @@ from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting.heads.base import Head
-from engine.drafting.heads.operations import tokens
 from engine.drafting.proposers import create
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
+from engine.kernels.operands import Tokens
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.noise import Stream, sample
 from engine.request import AcceptanceRule, Sampling
@@ -72,7 +72,7 @@ class Drafter:
 def likeliest(kind: str, state: Tensor, pending: int) -> list[int]:
     """What the head alone says, each step fed with its own choice before."""
     head: Any = HEADS[kind]
-    chain = tokens(STEPS + 1)
+    chain = Tokens(STEPS + 1)
     chain[0] = pending
     for step, logits in enumerate(head.draft(EAGER, chain, state)):
         chain[step + 1] = int(logits.argmax())

@@ -1,4 +1,4 @@
-"""Which executor computes a head: the compiled step where it can, else torch."""
+"""Choose the executor of a head: the compiled step where it can, else torch."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from engine.drafting.heads.eager import Eager
-from engine.drafting.heads.operations import Operations
-from engine.drafting.heads.traced import TracedOperations
+from engine.backends.native.traced import TracedOperations
+from engine.backends.operations import Operations
+from engine.backends.torch.eager import EagerOperations
 from engine.kernels.native.program import Unsupported
 from engine.models.hidden_states import Backbone
 
@@ -18,12 +18,12 @@ T = TypeVar("T")
 
 
 def executed(make: Callable[[Operations], T], target: Backbone) -> T:
-    """What ``make`` makes with the first executor that supports all that it asks for.
+    """Return ``make(operations)`` for the first executor that supports every operation it calls.
 
-    The compiled step does not where there is none, and not every width, weight, target and device.
+    The compiled step does not support every width, weight, target and device, and may not be there.
     """
     try:
         return make(TracedOperations(target))
     except Unsupported as reason:
         log.debug("A head drafts in torch: %s", reason)
-        return make(Eager(target))
+        return make(EagerOperations(target))

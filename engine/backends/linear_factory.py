@@ -1,6 +1,6 @@
-"""How a head multiplies: float32 rows in and out, its weights held narrowly where that is quicker.
+"""Make a head's linear layers: float32 rows in and out, weights in the narrowest quick format.
 
-Losslessness asks nothing of a head's arithmetic: it only proposes. So it may be quantised though its
+A head only proposes, so losslessness asks nothing of its arithmetic: it may be quantised though its
 target is not, like a draft model.
 """
 
@@ -19,21 +19,21 @@ from engine.kernels.native.library import Library
 from engine.machine.devices import Device
 
 CACHED = 2_000_000
-"""Weights of a matrix that a processor's caches keep from one step to the next. Larger ones come from
-memory, which takes its time, so they are rounded further; see ``loading.choices.draft_rounding``."""
+"""Weights of a matrix that stays in the processor's caches between steps. Larger matrices are read from
+memory each step, so they are rounded further; see ``loading.choices.draft_rounding``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Products:
-    """Makes products. ``kind`` is int8, bf16 or fp32; int8 needs the ``library``, the compiled step."""
+class LinearFactory:
+    """Make linear layers in ``kind``: int8, bf16 or fp32. int8 needs ``library``, the compiled step."""
 
     kind: str
     device: torch.device
     library: Library | None = None
 
     @classmethod
-    def choose(cls, dtype: str, place: Device) -> Products:
-        """What suits ``place`` beside a target that computes in ``dtype``: fp32 or bf16."""
+    def choose(cls, dtype: str, place: Device) -> LinearFactory:
+        """Return the factory for ``place`` and a target that computes in ``dtype``, fp32 or bf16."""
         device = place.device
         library = native.ready(place.threads) if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
@@ -41,15 +41,15 @@ class Products:
         return cls(dtype, device, library)
 
     def linear(self, weight: Stacked, bias: Tensor | None = None) -> Linear:
-        """The product with ``weight (out, in)``, and ``bias (out,)`` added."""
-        product = self._product(widen(weight))
-        return product if bias is None else Biased(product, self.vector(bias))
+        """Return the layer that multiplies by ``weight (out, in)`` and adds ``bias (out,)``."""
+        linear = self._linear(widen(weight))
+        return linear if bias is None else Biased(linear, self.vector(bias))
 
     def vector(self, values: Tensor) -> Tensor:
-        """``values`` in float32 where the head computes."""
+        """Return ``values`` in float32 on the head's device."""
         return values.to(self.device, torch.float32)
 
-    def _product(self, weight: Tensor) -> Linear:
+    def _linear(self, weight: Tensor) -> Linear:
         if self.library is not None and native.takes(self.library, self.kind, weight.shape[1:]):
             rounded = DRAFTING if weight.numel() > CACHED else None
             return native.make_matrix(self.library, self.kind, weight, rounded)
@@ -60,7 +60,7 @@ class Products:
 
 @dataclass(frozen=True, slots=True)
 class _Narrow:
-    """A bf16 product for float32 rows."""
+    """A bf16 layer for float32 rows."""
 
     linear: Linear
 

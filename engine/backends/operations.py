@@ -1,14 +1,13 @@
-"""What heads compute with, so that each says once how it is computed.
+"""The operations that heads are written in, each computed by two executors.
 
-A head is a function of operations. One executor does each operation in torch when it is asked for
-(eager.py), on any device; the other (recorded.py) is asked once, notes them down, and has the compiled
-step run all of them in one call. So what is asked for must not depend on numbers that are computed.
-Values are float32 tensors (rows, width), and none is changed once it is made.
+The eager executor (torch/eager.py) computes an operation when it is called, on any device. The traced one
+(native/traced.py) notes all operations down once; the compiled step then runs them in one call. So which
+operations a head calls must not depend on computed numbers. Values are float32 tensors (rows, width); no
+operation changes its inputs.
 """
 
 from __future__ import annotations
 
-import ctypes as c
 from collections.abc import Callable, Iterator
 from typing import Protocol, TypeVar
 
@@ -16,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Number, Rows, Tokens
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws
@@ -29,7 +28,7 @@ _FIRST_ROOM = 256
 class Arithmetic(Protocol):
     """Operations on values alone; training uses them as well."""
 
-    def product(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
+    def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         """``linear`` of the first ``count`` rows of ``x``; None: of all."""
 
     def norm(
@@ -165,11 +164,6 @@ class Operations(Arithmetic, Protocol):
         draft) of one token after another, and finds those named before in its chain. ``numbers``:
         what the draft's tokens are called in the target's vocabulary; None: as they are counted.
         """
-
-
-def tokens(count: int, fill: int = 0) -> Tokens:
-    """Room for so many."""
-    return (c.c_int64 * count)(*[fill] * count)
 
 
 def room_for(rows: int) -> int:

@@ -1,4 +1,4 @@
-"""Heads computed by the compiled step: all operations are recorded once and run in one call."""
+"""Trace a head's operations once; the compiled step then runs all of them in one call."""
 
 from __future__ import annotations
 
@@ -9,20 +9,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from engine.drafting.heads import operations
-from engine.drafting.heads.operations import Draft
-from engine.kernels.native import library as native
+from engine.backends import operations
+from engine.backends.operations import Draft
+from engine.kernels.cpu.linear import Linear
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS
-from engine.kernels.native.program import (
-    Attention,
-    LayerCache,
-    Number,
-    ProgramTracer,
-    Rows,
-    Tokens,
-    Unsupported,
-)
+from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone, EmbeddingAndHead
 from engine.models.rotation import cosines
@@ -46,7 +39,7 @@ class TracedOperations(ProgramTracer):
 
     def embed(
         self,
-        table: native.Matrix | Tensor | None,
+        table: Linear | Tensor | None,
         tokens: Tokens,
         first: int = 0,
         rows: Rows | None = None,
@@ -56,16 +49,16 @@ class TracedOperations(ProgramTracer):
 
     def target_logits(self, states: Tensor, count: Number) -> Tensor:
         target = self._of_target()
-        logits = self.product(target.head, states, count)
+        logits = self.linear(target.head, states, count)
         return logits if target.cap is None else self.cap(logits, target.cap)
 
-    def new_memory(self, architecture: Architecture, device: torch.device) -> RecordedMemory:
-        return RecordedMemory(architecture)
+    def new_memory(self, architecture: Architecture, device: torch.device) -> TracedMemory:
+        return TracedMemory(architecture)
 
     def remember(
         self, made: Tensor, memory: operations.Memory, norms: Tensor, epsilon: float, rows: Rows
     ) -> None:
-        assert isinstance(memory, RecordedMemory)
+        assert isinstance(memory, TracedMemory)
         a = memory.architecture
         parts = made.split(a.kv_heads * a.head_dim, dim=1)
         for keys, values, norm, cache in zip(
@@ -83,7 +76,7 @@ class TracedOperations(ProgramTracer):
         *,
         causal: bool,
     ) -> Tensor:
-        assert isinstance(memory, RecordedMemory)
+        assert isinstance(memory, TracedMemory)
         a = memory.architecture
         heads = Attention(memory.caches[layer], a.heads, a.kv_heads, a.epsilon)
         sizes = [count * a.head_dim for count in (a.heads, a.kv_heads, a.kv_heads)]
@@ -99,7 +92,7 @@ class TracedOperations(ProgramTracer):
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None = None,
     ) -> Draft:
-        return RecordedDraft(self, most, read, steps, numbers)
+        return TracedDraft(self, most, read, steps, numbers)
 
     def _of_target(self) -> EmbeddingAndHead:
         if self._target.embedding_and_head is None:
@@ -107,7 +100,7 @@ class TracedOperations(ProgramTracer):
         return self._target.embedding_and_head
 
 
-class RecordedMemory:
+class TracedMemory:
     """See ``Memory``. ``caches`` tell programs where a layer's are.
 
     keys (layers, kv_heads, room / 16, head_dim, 16), values (layers, kv_heads, room, head_dim) float32.
@@ -139,7 +132,7 @@ class RecordedMemory:
             cache.move(keys, values, self.turns)
 
 
-class RecordedDraft:
+class TracedDraft:
     """See ``Draft``."""
 
     draws = True
@@ -152,7 +145,7 @@ class RecordedDraft:
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None,
     ) -> None:
-        self.chain = operations.tokens(most + 1)
+        self.chain = Tokens(most + 1)
         self._likely, self._draws = (c.c_float * most)(), structures.Draws()
         self._begin, made = 0, read()
         self._read_end = len(recorder)

@@ -1,4 +1,4 @@
-"""Heads computed in torch, each operation when it is asked for."""
+"""Compute a head's operations in torch, each when it is called."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from engine.decoding.prefix import PREFILL_CHUNK
-from engine.drafting.heads import operations
-from engine.drafting.heads.operations import Draft
+from engine.backends import operations
+from engine.backends.operations import Draft
 from engine.kernels.cpu.linear import Linear
-from engine.kernels.native.program import Number, Rows, Tokens
+from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone
@@ -28,7 +27,7 @@ _FUNCTIONS = {**ACTIVATIONS, "sigmoid": torch.sigmoid}
 class EagerArithmetic:
     """See ``Arithmetic``. Gradients flow through all of it."""
 
-    def product(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
+    def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         return linear(x if count is None else x[: count.value])
 
     def norm(
@@ -62,10 +61,10 @@ class EagerArithmetic:
         return torch.cat(parts, dim=-1)
 
 
-class Eager(EagerArithmetic):
+class EagerOperations(EagerArithmetic):
     """See ``Operations``."""
 
-    chunk = PREFILL_CHUNK
+    chunk = 512
 
     def __init__(self, target: Backbone) -> None:
         self._target = target
@@ -183,7 +182,7 @@ class EagerDraft(Generic[R]):
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None,
     ) -> None:
-        self.chain = operations.tokens(most + 1)
+        self.chain = Tokens(most + 1)
         self._read, self._steps = read, steps
         self._numbers = None if numbers is None else numbers.tolist()
         self._made: R
