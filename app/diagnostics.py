@@ -15,10 +15,10 @@ from pathlib import Path
 
 from app.recent_errors import Complaint
 from engine.api import Loaded
+from engine.backends.native import build
 from engine.errors import ForetokenError
-from engine.kernels.native import build, compilers
 from engine.loading import fit
-from engine.machine import cgroups, devices, processor, threads
+from engine.machine import cgroups, compilers, devices, processor, threads
 
 LIBRARIES = (
     "torch", "transformers", "gradio", "tokenizers", "safetensors", "llguidance", "triton",

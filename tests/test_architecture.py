@@ -126,16 +126,17 @@ BEHIND_THE_DOOR = {
     "app.cli.loading": (
         "engine.switching",  # chooses the engine
         "engine.local.engine",  # measures more than its door shows
-        "engine.kernels.native.build",  # says beforehand that something will be compiled
-        "engine.kernels.native.compilers",  # says what a compiler said
+        "engine.backends.native.build",  # says beforehand that something will be compiled
+        "engine.machine.compilers",  # says what a compiler said
         "engine.machine.devices",  # says beforehand what computes
     ),
     "app.diagnostics": (  # says what there is to compute on
         "engine.machine",
-        "engine.kernels.native.build",
-        "engine.kernels.native.compilers",
+        "engine.backends.native.build",
+        "engine.machine.compilers",
     ),
-    "app.cli.compiler": ("engine.kernels.native",),  # gets a compiler and tries it
+    # gets a compiler and tries it
+    "app.cli.compiler": ("engine.machine.compilers", "engine.backends.native.build"),
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
     "app.cli.drafting": ("engine.drafting.proposers",),
@@ -290,6 +291,21 @@ def test_nobody_above_asks_which_backend_or_proposer_it_has() -> None:
         for asked in asked_for(path)
         for room, insiders in CONCRETE.items()
         if asked.startswith(f"{room}.") and not name_of(path).startswith((*insiders, "tools."))
+    ]
+    assert not wrong
+
+
+MEASURES_KERNELS = "engine.bench.kernels"
+
+
+def test_nobody_above_the_backends_imports_the_compiled_kernels() -> None:
+    wrong = [
+        f"{name_of(path)} imports {imported}"
+        for path in modules()
+        for imported in imports_of(path)
+        if imported.startswith("engine.kernels.native")
+        and not name_of(path).startswith(("engine.kernels", "engine.backends", "tools."))
+        and name_of(path) != MEASURES_KERNELS
     ]
     assert not wrong
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from engine.kernels.native.compilers import Compiler
+    from engine.machine.compilers import Compiler
 
 
 def compiler(
@@ -20,7 +20,8 @@ def compiler(
     ] = False,
 ) -> None:
     """Show what compiles the step for this processor, which makes models on a CPU fast."""
-    from engine.kernels.native import build, compilers
+    from engine.backends.native import build
+    from engine.machine import compilers
 
     if fetch:
         _make_sure()
@@ -34,7 +35,7 @@ def compiler(
 
 def _make_sure() -> None:
     """The compiled step, with a fetched compiler if there is no other way. Raises BuildError."""
-    from engine.kernels.native import compilers
+    from engine.machine import compilers
 
     try:
         _compile(compilers.found())
@@ -56,13 +57,14 @@ def _make_sure() -> None:
 def _compile(candidates: Sequence[Compiler]) -> None:
     """Compiles the step and tries whether it can be loaded. Raises BuildError."""
     from app.cli.loading import Status
-    from engine.kernels.native import build, compilers, library
+    from engine.backends.native import build
+    from engine.machine import compilers
 
     start = time.monotonic()
     with Status() as status:
         status.say("Compiling the step; the first time up to some minutes ...")
         path = build.build(candidates=candidates)
-        if library.load(path) is None:
+        if build.load(path) is None:
             raise compilers.BuildError(f"{path} was compiled, and this system does not load it.")
     print(f"The step was ready in {time.monotonic() - start:.0f} s.")
 

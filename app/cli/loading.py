@@ -243,8 +243,8 @@ def _load(engine: Engine, request: LoadRequest, catalog: Catalog, status: Status
 
 def compile_first(request: LoadRequest, status: Status) -> None:
     """Builds the compiled step first: a command should not run half with and half without it."""
-    from engine.kernels.native import build, compilers
-    from engine.machine import devices
+    from engine.backends.native import build
+    from engine.machine import compilers, devices
 
     if not request.native or build.built() is not None:
         return

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.backends.native import build
 from engine.kernels.block_formats import DRAFTING
 from engine.kernels.blocks import Stacked, widen
 from engine.kernels.cpu.linear import Biased, Linear, make_linear
@@ -35,7 +36,7 @@ class LinearFactory:
     def choose(cls, dtype: str, place: Device) -> LinearFactory:
         """Return the factory for ``place`` and a target that computes in ``dtype``, fp32 or bf16."""
         device = place.device
-        library = native.ready(place.threads) if device.type == "cpu" and place.native else None
+        library = build.ready(place.threads) if device.type == "cpu" and place.native else None
         if library is not None and "int8" in library.kinds:
             return cls("int8", device, library)
         return cls(dtype, device, library)

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.backends.native import build
 from engine.bench.verify_cost import step_times
 from engine.drafting.controllers.warm_up import ROWS
 from engine.kernels.cpu import nf4
@@ -90,7 +91,7 @@ def kernels(*, native_step: bool = True, threads: int | None = None) -> dict[str
     ``threads`` are the compiled step's; None is one for each physical core.
     """
     known = UNBOUND | KERNELS
-    library = native.ready(threads) if native_step else None
+    library = build.ready(threads) if native_step else None
     if library is not None:
         for name in library.kinds:
             make = functools.partial(native.make_matrix, library, name)

@@ -14,11 +14,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.backends.native import build
+from engine.backends.native import sampling as compiled
+from engine.backends.native.sampling import SampledTokens
 from engine.decoding.context import Context
-from engine.kernels.native import choices
-from engine.kernels.native import library as native
-from engine.kernels.native import sampling as native_sampling
-from engine.kernels.native.choices import Choices
 from engine.noise import Draws, Stream, key, ranking, sample
 from engine.request import AcceptanceRule, Sampling
 
@@ -64,7 +63,7 @@ class Sampler:
         self._seen = _Seen(context)
         self._biased = torch.tensor([token for token, _ in bias], dtype=torch.long)
         self._bias = torch.tensor([value for _, value in bias])
-        self._library = native.ready() if native_step else None
+        self._library = build.ready() if native_step else None
         self._as_it_is = not (_penalises(sampling) or bias)
         self.reads = not rule.weighs_q and self._as_it_is and not self._truncates
         """True if ``read`` may sample from raw logits: no penalty, bias, truncation or q-weighting. A
@@ -96,21 +95,21 @@ class Sampler:
         positions: Sequence[int],
         stream: Stream,
         drafted: Sequence[Sequence[int]] | None = None,
-    ) -> Choices | None:
+    ) -> SampledTokens | None:
         """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
 
         ``drafted`` as for ``adjusted``, by which they are masked; without it they are not. None where it
         takes more: biases, penalties, truncation, a rule that weighs q, no compiled step.
         """
-        if self._library is None or not self.reads or not choices.reads(logits):
+        if self._library is None or not self.reads or not compiled.supports(logits):
             return None
         logits = logits[:, : self.vocabulary]
         if drafted is not None and self.mask is not None:
             logits = self.mask.masked(logits, drafted)
         draws = self.draws(positions, stream)
         if draws is None:
-            return choices.likeliest(self._library, logits)
-        return choices.drawn(self._library, logits, draws)
+            return compiled.greedy(self._library, logits)
+        return compiled.sample(self._library, logits, draws)
 
     def draws(self, positions: Sequence[int], stream: Stream) -> Draws | None:
         """How tokens are drawn at ``positions``; None where each is the likeliest."""
@@ -158,7 +157,7 @@ class Sampler:
     def draw(self, weights: Tensor, positions: Sequence[int], stream: Stream) -> list[int]:
         """One token for each row of ``weights``, proportionally; see ``noise.sample``."""
         if self._library is not None and weights.device.type == "cpu":
-            return native_sampling.sample(self._library, weights, self._keys(positions, stream))
+            return compiled.draw(self._library, weights, self._keys(positions, stream))
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 
@@ -169,8 +168,8 @@ class Sampler:
         """
         if p.device.type != "cpu":
             return ()
-        if self._library is not None and choices.reads(p):
-            tokens = choices.first_places(self._library, p, count)
+        if self._library is not None and compiled.supports(p):
+            tokens = compiled.top_indices(self._library, p, count)
         else:
             tokens = p.topk(min(count, len(p))).indices.tolist()
         chances: list[float] = p[tokens].tolist()

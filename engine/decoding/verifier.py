@@ -59,7 +59,7 @@ class Verifier:
         """
         rule = sampler.rule
         if rule not in _FOLLOWING and rule not in _WEIGHING:
-            raise ValueError(f"there is no way to judge by the acceptance rule {rule!r}")
+            raise ValueError(f"there is no acceptance rule {rule!r}")
         self.sampler, self.alternatives = sampler, alternatives
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> VerifierOutput:
@@ -71,7 +71,7 @@ class Verifier:
         found = self.sampler.read(logits, positions, Stream.CHOICE, paths)
         if found is not None:
             acceptance = follow(found.tokens, tree)
-            return self._output(acceptance, found.chances, tree, found.likeliest, paths)
+            return self._output(acceptance, found.probabilities, tree, found.top_tokens, paths)
         adjusted = self.sampler.adjusted(logits, paths)
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
@@ -88,7 +88,7 @@ class Verifier:
     def _output(
         self,
         acceptance: Acceptance,
-        chances: Callable[[Iterable[tuple[int, int]]], list[float]],
+        probabilities: Callable[[Iterable[tuple[int, int]]], list[float]],
         tree: Tree,
         likeliest: Callable[[int, int], Likely],
         paths: Sequence[Sequence[int]],
@@ -99,7 +99,7 @@ class Verifier:
         nodes = zip(tree.parents, tree.tokens, strict=True)
         places = [(parent + 1, token) for parent, token in nodes]
         rows = [0, *(node + 1 for node in acceptance.path)]  # where each token of the round stands
-        *shown, next_p = chances([*places, (rows[-1], acceptance.next_token)])
+        *shown, next_p = probabilities([*places, (rows[-1], acceptance.next_token)])
         # One logit that is no number makes all of its row such, or, where sums skip it, leaves nothing.
         if not all(0 < p < math.inf for p in (next_p, *(shown[node] for node in acceptance.path))):
             raise ModelError(BROKEN_LOGITS)

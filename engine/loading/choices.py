@@ -7,16 +7,15 @@ from enum import StrEnum
 import torch
 
 from engine.backends.cuda import decoder as cuda
+from engine.backends.native import build
 from engine.backends.native import support as native_step
+from engine.backends.native.build import Library
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.block_formats import DRAFTING
 from engine.kernels.cpu import int8
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED
-from engine.kernels.native import compilers
-from engine.kernels.native import library as native
-from engine.kernels.native.library import Library
 from engine.loading.fit import QUANTISED_WIDTHS
-from engine.machine import processor
+from engine.machine import compilers, processor
 from engine.machine.devices import Device
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import (
@@ -91,7 +90,7 @@ def choose_backend(checkpoint: Checkpoint, quantization: str, place: Device) -> 
 
 def compiled_step(place: Device) -> Library | None:
     """The compiled step, where it is built and may be used."""
-    return native.ready(place.threads) if _may_be_compiled(place) else None
+    return build.ready(place.threads) if _may_be_compiled(place) else None
 
 
 def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
@@ -323,7 +322,7 @@ def _compiled_in_bf16(checkpoint: Checkpoint, place: Device) -> bool:
         return False
     library = compiled_step(place)
     if library is not None:
-        return library.kinds["bf16"] is native.Kind.PAIRS
+        return library.pairs_bf16
     return PAIRS in processor.instructions() and bool(compilers.found())
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
+from engine.backends.native.build import Library
 from engine.backends.native.decoder import NativeDecoder, is_row_independent, takes_file_dtype
 from engine.backends.torch import decoder as interpreted
 from engine.backends.torch.decoder import Decoder
@@ -17,7 +18,6 @@ from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import AS_STORED, Q4, QUANTISED
-from engine.kernels.native.library import Library
 from engine.loading.choices import (
     Backend,
     check_kv_cache,

@@ -11,7 +11,6 @@ from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, UNQUANTISED
-from engine.kernels.native import compilers
 from engine.loading import fit as memory
 from engine.loading.choices import (
     Backend,
@@ -29,7 +28,7 @@ from engine.loading.parallel import at_once
 from engine.loading.request import LoadRequest
 from engine.loading.sizes import PairSizes
 from engine.loading.specs import ModelSpec
-from engine.machine import device_memory, devices
+from engine.machine import compilers, device_memory, devices
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
 

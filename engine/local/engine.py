@@ -258,7 +258,7 @@ class LocalEngine:
         Requests go on meanwhile; the change waits its turn among them. Nothing here refers to the pair
         itself: it may be unloaded before the build ends, and its memory is wanted then.
         """
-        from engine.kernels.native import library as native
+        from engine.backends.native import build
 
         def swap() -> None:
             try:
@@ -266,7 +266,7 @@ class LocalEngine:
             except ForetokenError as error:  # closed, or no room for both: nothing is lost
                 log.info("The step was compiled, and what is loaded stays as it is: %s", error)
 
-        native.build_behind(swap)
+        build.build_in_background(swap)
 
     def _exchange(self, earlier: LoadPlan, loaded: Loaded) -> None:
         """``loaded`` once more, compiled, if it is still there; on the thread."""
@@ -299,12 +299,11 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
     if not request.native or not (rounded or is_gguf(files.target)):
         return
     with importing():
-        from engine.kernels.native import build, compilers
-        from engine.kernels.native import library as native
-        from engine.machine import devices
+        from engine.backends.native import build
+        from engine.machine import compilers, devices
         from engine.models.checkpoints.checkpoint import inspect
 
-    if native.ready(request.threads) is not None:
+    if build.ready(request.threads) is not None:
         return
     in_blocks = rounded or inspect(files.target).block_formats
     if not in_blocks or devices.choose(request.device).device.type != "cpu":

@@ -10,13 +10,13 @@ from pathlib import Path
 import torch
 
 from engine.api import NO_TEMPLATE, Loaded, LoadRequest
+from engine.backends.native import build
 from engine.decoding.text import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import vocabulary_trimmer
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
-from engine.kernels.native import build
 from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.plan import LoadPlan
 from engine.loading.watching import LoadWatch, Stage

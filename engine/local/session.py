@@ -17,6 +17,7 @@ from typing import cast
 import torch
 
 from engine.api import CacheListener, Candidate
+from engine.backends.native import build
 from engine.decoding.constraint import Constrained, Constraint, Forcing
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher
@@ -40,7 +41,6 @@ from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Emitted, Event, Finished, FinishReason, Started
 from engine.grammar.compiler import Compiled, Grammars
-from engine.kernels.native import library as native
 from engine.local.batcher import Batcher
 from engine.local.run import Run
 from engine.local.slot import Slot
@@ -84,7 +84,7 @@ class Session:
         """
         assert parallel == 1 or isinstance(model, SharedModel)
         # Asked once: a step that is built later is for the pair that is loaded then.
-        self.native = (place is None or place.native) and native.ready() is not None
+        self.native = (place is None or place.native) and build.ready() is not None
         graphs = place is None or place.cuda_graphs
         self._slots = Slots(lambda: Slot(model, resources, captures=graphs), parallel)
         self._kept = kept

@@ -10,14 +10,14 @@ from pathlib import Path
 import torch
 
 from engine.backends.linear_factory import LinearFactory
+from engine.backends.native import build
 from engine.decoding.text import TextCodec
 from engine.drafting import heads
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
-from engine.kernels.native import build, compilers
 from engine.loading.loader import load_alone, plan_model
 from engine.loading.pairing import vocabularies
-from engine.machine import devices
+from engine.machine import compilers, devices
 from engine.machine.devices import Device
 from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect

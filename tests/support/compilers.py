@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernels.native import compilers
+from engine.machine import compilers
 
 VERSION = "0.17.99"
 """That wheels made here say they have: of those that are asked for, and published nowhere."""

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernels.native import build, compilers
-from engine.kernels.native.library import Library, load
+from engine.backends.native import build
+from engine.backends.native.build import Library, load
+from engine.machine import compilers
 from engine.models.checkpoints.gguf.write import export
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.heads import write_heads

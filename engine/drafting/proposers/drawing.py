@@ -98,7 +98,7 @@ class Chain:
         found = self._sampler.read(logits, positions, self._stream)
         if found is not None:
             self.tokens += found.tokens
-            self._likely += found.chances(enumerate(found.tokens))
+            self._likely += found.probabilities(enumerate(found.tokens))
             return
         adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
         p = self._sampler.probabilities(adjusted)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import ctypes as c
 import functools
 import itertools
-import logging
 import operator
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -22,12 +20,9 @@ from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, SCALES, L
 from engine.kernels.blocks import Blocks, Stacked, Weight
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4
-from engine.kernels.native import build, compilers
 from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
 from engine.request import MAX_ROWS
-
-log = logging.getLogger(__name__)
 
 ROWS = MAX_ROWS
 MOST_ROWS = 4 * ROWS
@@ -94,6 +89,11 @@ class Products:
         self.rows = _typed(found.foretoken_rows, None, pointer, pointer, number, pointer)
         self.free_matrix = _typed(found.foretoken_free_matrix, None, pointer)
         self._new_pool = _typed(found.foretoken_pool, pointer, number)
+
+    @property
+    def pairs_bf16(self) -> bool:
+        """Whether bf16 weights are multiplied in pairs, by rows that are rounded to bf16 too."""
+        return self.kinds.get("bf16") is Kind.PAIRS
 
     @functools.cached_property
     def pool(self) -> int:
@@ -341,43 +341,6 @@ def _handle(file: BinaryIO) -> int:
 
         return msvcrt.get_osfhandle(file.fileno())
     return file.fileno()
-
-
-@functools.cache
-def load(path: Path, threads: int | None = None) -> Library | None:
-    """The library in ``path``, on ``threads``; None where this system will not load it."""
-    try:
-        return Library(path, threads)
-    except OSError as error:
-        log.warning("The compiled step in %s cannot be loaded: %s", path, error)
-        return None
-
-
-def ready(threads: int | None = None) -> Library | None:
-    """The library, if it has been built. Whether it may be used, ``devices.Place.native`` says.
-
-    One for each number of ``threads``, for they are made once.
-    """
-    path = build.built()
-    return None if path is None else load(path, threads)
-
-
-def build_behind(done: Callable[[], None]) -> None:
-    """Builds the library on a thread of its own, unless it is there; calls ``done`` if it then is.
-
-    It may be there already, built by somebody else since the caller looked.
-    """
-    threading.Thread(target=_build, args=(done,), name="build", daemon=True).start()
-
-
-def _build(done: Callable[[], None]) -> None:
-    try:
-        path = build.build()
-    except compilers.BuildError as error:
-        log.info("%s", error)
-        return
-    if load(path) is not None:
-        done()
 
 
 def _typed(function: object, result: object, *arguments: object) -> Callable[..., int]:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.kernels.native import build, compilers
+from engine.backends.native import build
 from engine.kernels.native.library import Library
+from engine.machine import compilers
 from tests.app.cli.conftest import Foretoken
 from tests.support.compilers import hide_compilers, write_program, write_wheel
 

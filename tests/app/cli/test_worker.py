@@ -65,8 +65,8 @@ def test_what_is_done_is_said_where_there_is_no_terminal_too(
         built[0] = Path("native.so")
         return built[0]
 
-    monkeypatch.setattr("engine.kernels.native.build.built", lambda: built[0])
-    monkeypatch.setattr("engine.kernels.native.build.build", build)
+    monkeypatch.setattr("engine.backends.native.build.built", lambda: built[0])
+    monkeypatch.setattr("engine.backends.native.build.build", build)
     served: list[object] = []
     dynamo = SimpleNamespace(
         read_options=list, Offer=lambda *given: given, serve=lambda *given: served.append(given)

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import torch
 
+from engine.backends.native import build
 from engine.backends.torch.decoder import Decoder
 from engine.events import Finished
 from engine.kernels.formats import QUANTISED
-from engine.kernels.native import library as native
 from engine.loading.loader import load_model
 from engine.local.session import Session
 from engine.models.base import Model
@@ -40,7 +40,7 @@ DTYPES = ("fp32", "bf16", *QUANTISED)
 def interpreted() -> Iterator[None]:
     """Nothing here is about the compiled step; see test_native.py."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "ready", lambda *_: None)
+        patch.setattr(build, "ready", lambda *_: None)
         yield
 
 

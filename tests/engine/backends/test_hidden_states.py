@@ -11,9 +11,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.backends.native import build
 from engine.decoding.target import Target
 from engine.events import Tree
-from engine.kernels.native import library as native
 from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer, entering, joined
@@ -45,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
 def load(run: str, folder: Path, dtype: str, request: pytest.FixtureRequest) -> HiddenStateModel:
     library = request.getfixturevalue("library") if run == "compiled" else None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "ready", lambda *_: library)
+        patch.setattr(build, "ready", lambda *_: library)
         model = load_model(folder, quantization=dtype)
     assert isinstance(model, HiddenStateModel)
     return model

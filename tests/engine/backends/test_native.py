@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from engine.backends.native import build, sampling
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import Decoder
-from engine.kernels.native import build, choices
 from engine.kernels.native.library import KINDS, Library
 from engine.loading.loader import FailedTrial, load_alone, load_model, load_planned, plan_model
 from engine.machine.devices import Device
@@ -176,9 +176,9 @@ def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
     new, expected, p = prompt, list[int](), list[float]()
     for number in draws.keys:
         logits = model.forward(new, other, last=1)[:, :limit]
-        found = choices.drawn(library, logits, Draws(1.3, (number,)))
+        found = sampling.sample(library, logits, Draws(1.3, (number,)))
         expected += found.tokens
-        p += found.chances([(0, found.tokens[0])])
+        p += found.probabilities([(0, found.tokens[0])])
         new = found.tokens
     assert chosen == expected
     assert likely == pytest.approx(p, rel=1e-5)
@@ -248,13 +248,13 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
     for number in range(9):
         logits = model.forward_among(new, other, among)[:, :limit]
         if draws is None:
-            found = choices.likeliest(library, logits)
+            found = sampling.greedy(library, logits)
         else:
             key = draws.keys[number]
-            found = choices.drawn(library, logits, Draws(draws.temperature, (key,)))
+            found = sampling.sample(library, logits, Draws(draws.temperature, (key,)))
         new = found.tokens
         expected += new
-        p += found.chances([(0, new[0])])
+        p += found.probabilities([(0, new[0])])
     assert chosen == expected
     assert likely == pytest.approx(p, rel=1e-5)
     assert one.end == other.length
@@ -265,7 +265,7 @@ def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatc
     found = []
     for threads in (1, 2, 3, 5):
         other = Library(build.build(), threads)
-        monkeypatch.setattr("engine.loading.choices.native.ready", lambda _, other=other: other)
+        monkeypatch.setattr("engine.loading.choices.build.ready", lambda _, other=other: other)
         model = compiled(PIP / "target", "fp32")
         found.append(model.forward(text, model.new_state(128), last=16))
     assert all(torch.equal(one, found[0]) for one in found[1:])

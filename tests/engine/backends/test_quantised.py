@@ -13,10 +13,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from engine.backends.linear_factory import LinearFactory
+from engine.backends.native import build
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4, QUANTISED
-from engine.kernels.native import library as native
 from engine.loading.choices import choose_quantization, quantization_note
 from engine.loading.loader import load_model
 from engine.loading.sizes import PairSizes
@@ -217,7 +217,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     write_random(tmp_path)
     checkpoint = inspect(tmp_path)
     assert quantization_note("fp32", checkpoint, CPU) is None
-    monkeypatch.setattr(native, "ready", lambda *_: None)
+    monkeypatch.setattr(build, "ready", lambda *_: None)
     assert "int8 is faster" in (quantization_note("nf4", checkpoint, CPU) or "")
     for levels, words in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
         monkeypatch.setattr(int8, "exact_levels", lambda width, levels=levels: levels)
@@ -227,7 +227,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
 PEAK = """
 import re, sys
 from pathlib import Path
-from engine.kernels.native import library as native
+from engine.backends.native import build
 from engine.loading.loader import (load_model)
 
 def memory(what):

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.native import build
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.native import build, compilers
-from engine.kernels.native import library as native
 from engine.kernels.native.library import Kind, Library, Matrix
+from engine.machine import compilers
 
 SHAPES = [(16, 16), (40, 64), (100, 1040), (4096, 256), (256, 448)]
 ODD = [*SHAPES, (24, 77)]
@@ -150,11 +150,11 @@ def test_what_is_built_behind_is_told_when_it_is_there(library: Library) -> None
     import threading
 
     told = threading.Event()
-    native.build_behind(told.set)
+    build.build_in_background(told.set)
     assert told.wait(5)
 
 
 def test_a_file_that_is_no_library_is_left_aside(tmp_path: Path) -> None:
     broken = tmp_path / "library.so"
     broken.write_bytes(b"not a library")
-    assert native.load(broken) is None
+    assert build.load(broken) is None

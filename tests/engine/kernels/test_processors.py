@@ -16,9 +16,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.native import build
 from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
 from engine.kernels.cpu import int8
-from engine.kernels.native import build
 from engine.kernels.native.library import BLOCKS, ROWS, Kind, Matrix, Products
 from tests.support.block_matrices import random_blocks, rounded_rows
 

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.backends.native import build
 from engine.kernels.cpu.linear import Biased, make_linear
-from engine.kernels.native import build
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.native.structures import Draws

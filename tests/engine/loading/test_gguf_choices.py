@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from engine.backends.linear_factory import LinearFactory
+from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
-from engine.kernels.native import build
 from engine.loading.choices import (
     choose_quantization,
     draft_quantization,

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import Decoder
 from engine.errors import InvalidRequest
 from engine.kernels.block_formats import DRAFTING
-from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.choices import Backend
@@ -104,17 +104,17 @@ def test_a_build_between_plan_and_load_changes_no_backend(
     library: Library, monkeypatch: pytest.MonkeyPatch, then: bool
 ) -> None:
     """Loading once looked again, and a target that was planned for torch had a compiled draft."""
-    monkeypatch.setattr(native, "ready", lambda *_: None if then else library)
+    monkeypatch.setattr(build, "ready", lambda *_: None if then else library)
     plan = plan_model(inspect(PIP / "draft"), Device(torch.device("cpu")), "fp32")
     assert plan.backend is (Backend.TORCH if then else Backend.NATIVE)
-    monkeypatch.setattr(native, "ready", lambda *_: library if then else None)
+    monkeypatch.setattr(build, "ready", lambda *_: library if then else None)
     assert isinstance(load_planned(plan), Decoder if then else NativeDecoder)
 
 
 def test_each_model_is_planned_for_the_quickest_backend_that_runs_it(
     library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native, "ready", lambda *_: library)
+    monkeypatch.setattr(build, "ready", lambda *_: library)
     cpu, gpu = Device(torch.device("cpu")), Device(torch.device("cuda"), kernels=True)
 
     def backend(place: Device, dtype: str, folder: Path = PIP / "draft") -> Backend:
@@ -137,7 +137,7 @@ def test_a_large_draft_alone_is_rounded_further(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its words are proposals; the target keeps the bits that it has alone."""
-    monkeypatch.setattr(native, "ready", lambda *_: library)
+    monkeypatch.setattr(build, "ready", lambda *_: library)
     request = request_for(PIP / "target", PIP / "draft", device="cpu", quantization="fp32")
     small = planned(request)
     assert small.draft is not None and small.draft.rounded is None

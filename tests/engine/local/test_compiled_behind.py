@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.backends.native import build
 from engine.events import Finished
-from engine.kernels.native import build, compilers
-from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.watching import LoadWatch, Stage
 from engine.local.engine import LocalEngine
+from engine.machine import compilers
 from engine.models.base import Model
 from engine.request import Request, Speculation
 from tests.support.checkpoints import write_random
@@ -43,8 +43,8 @@ class Machine:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
-    monkeypatch.setattr(native, "ready", lambda *_: made.library)
-    monkeypatch.setattr(native, "build_behind", made.waiting.append)
+    monkeypatch.setattr(build, "ready", lambda *_: made.library)
+    monkeypatch.setattr(build, "build_in_background", made.waiting.append)
     return made
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 
 from engine.backends.linear_factory import LinearFactory
+from engine.backends.native import build
 from engine.decoding.text import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.medusa import MedusaHead
-from engine.kernels.native import library as native
 from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import HiddenStateModel
@@ -158,7 +158,7 @@ def test_a_run_keeps_to_the_device_and_the_step_that_its_recipe_allows(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``foretoken ui --device cpu --no-native`` once trained with what it found."""
-    monkeypatch.setattr(native, "ready", lambda *_: pytest.fail("the compiled step was asked for"))
+    monkeypatch.setattr(build, "ready", lambda *_: pytest.fail("the compiled step was asked for"))
     monkeypatch.setattr(devices, "look", lambda: pytest.fail("a GPU was looked for"))
     modest = replace(RECIPE, budget=Budget(tokens=500), device="cpu", native=False)
     assert (distil(modest, target, PROMPTS, tmp_path) / "model.safetensors").is_file()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.linear_factory import LinearFactory
+from engine.backends.native import build
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
@@ -22,7 +23,6 @@ from engine.decoding.text import TextCodec
 from engine.drafting import heads, proposers
 from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.kernels.native import build
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect

@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.backends.native import build
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
@@ -22,7 +23,6 @@ from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Emitted, Origin, Round
-from engine.kernels.native import library as native
 from engine.local.session import Session
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
 from tests.support.checkpoints import open_session, write_tokenizer
@@ -134,7 +134,7 @@ def test_tli_is_the_drafts_distribution_among_the_shared_tokens(
     plain = Sampler(Sampling(temperature=temperature), rule, 11, context, ROWS)
     proposer.begin(context, plain)
     proposal = proposer.propose(context, Budget(4, 4))
-    assert (proposal.q is not None) == rule.weighs_q or native.ready() is None
+    assert (proposal.q is not None) == rule.weighs_q or build.ready() is None
     shared = dict(zip(both.target_ids, both.draft_ids, strict=True))
     written = [*both.draft.opening, *both.draft.encode(" The lamp")]
     for node, token in enumerate(proposal.tree.tokens):

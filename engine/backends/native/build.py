@@ -1,23 +1,31 @@
-"""Compiles the step with a compiler of this machine, once for each source, compiler and processor."""
+"""Compile the step on this machine, once for each source, compiler and processor, and load it."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
+import logging
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from engine.kernels.native import compilers
-from engine.kernels.native.compilers import BuildError, Compiler, NoCompiler
+from engine.kernels import native
+from engine.kernels.native.library import Library
+from engine.machine import compilers
+from engine.machine.compilers import BuildError, Compiler, NoCompiler
 from engine.request import MAX_ROWS
 
-SOURCE = Path(__file__).parent
+__all__ = ["Library", "build", "build_in_background", "built", "folder", "load", "ready"]
+
+log = logging.getLogger(__name__)
+
+SOURCE = Path(native.__file__).parent
 ALL = ("products.cpp", "native.cpp")
 PRODUCTS = ALL[:1]
 """Matrices alone: what is written for each kind of processor."""
@@ -124,6 +132,43 @@ def _run(commands: Iterable[Sequence[str]], environment: dict[str, str]) -> None
             said = process.communicate(timeout=LIMIT_S)[1].decode(errors="replace")
             if process.returncode:
                 raise BuildError(f"{name} could not compile the native step: {said[-2000:]}")
+
+
+@functools.cache
+def load(path: Path, threads: int | None = None) -> Library | None:
+    """Return the library in ``path``, on ``threads``; None where this system will not load it."""
+    try:
+        return Library(path, threads)
+    except OSError as error:
+        log.warning("The compiled step in %s cannot be loaded: %s", path, error)
+        return None
+
+
+def ready(threads: int | None = None) -> Library | None:
+    """Return the compiled library, or None where it is not built yet.
+
+    There is one for each number of ``threads``. ``Device.native`` says whether it may be used.
+    """
+    path = built()
+    return None if path is None else load(path, threads)
+
+
+def build_in_background(done: Callable[[], None]) -> None:
+    """Build the library on a thread of its own; call ``done`` once it is there.
+
+    Another process may have built it since the caller looked.
+    """
+    threading.Thread(target=_build_and_load, args=(done,), name="build", daemon=True).start()
+
+
+def _build_and_load(done: Callable[[], None]) -> None:
+    try:
+        path = build()
+    except BuildError as error:
+        log.info("%s", error)
+        return
+    if load(path) is not None:
+        done()
 
 
 def folder() -> Path:

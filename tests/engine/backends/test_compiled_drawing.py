@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.backends.native import sampling
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
-from engine.kernels.native import sampling
 from engine.kernels.native.library import Library
 from engine.noise import Stream, key, sample
 from engine.request import AcceptanceRule, Sampling
@@ -17,7 +17,7 @@ from engine.request import AcceptanceRule, Sampling
 
 def drawn(library: Library, weights: torch.Tensor, seed: int, first: int = 0) -> list[int]:
     positions = range(first, first + len(weights))
-    return sampling.sample(library, weights, [key(seed, Stream.CHOICE, at) for at in positions])
+    return sampling.draw(library, weights, [key(seed, Stream.CHOICE, at) for at in positions])
 
 
 @settings(max_examples=300, deadline=None)

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.kernels.native import build, compilers
-from engine.kernels.native.compilers import BuildError, Compiler, NoCompiler
+from engine.backends.native import build
 from engine.kernels.native.library import Kind, Library, Matrix, Products
+from engine.machine import compilers
+from engine.machine.compilers import BuildError, Compiler, NoCompiler
 from tests.support.compilers import VERSION, hide_compilers, write_program, write_wheel
 
 REFUSES = "echo no such option >&2; exit 1"

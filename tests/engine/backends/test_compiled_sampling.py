@@ -9,13 +9,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.backends.native import sampling
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier, VerifierOutput
 from engine.errors import ModelError
 from engine.events import Tree
-from engine.kernels.native import choices
 from engine.kernels.native.library import Library
 from engine.noise import Draws, Stream, exponential, key
 from engine.request import AcceptanceRule, Sampling
@@ -30,7 +30,7 @@ def test_the_first_places_are_those_of_the_largest_and_first_among_equals(
     row[torch.rand(width, generator=generator) < 0.3] = float("-inf")
     expected = row.argsort(descending=True, stable=True).tolist()
     possible = [place for place in expected if row[place] > float("-inf")]
-    assert choices.first_places(library, row, count) == possible[:count]
+    assert sampling.top_indices(library, row, count) == possible[:count]
 
 
 @given(
@@ -48,21 +48,21 @@ def test_tokens_and_chances_are_torchs(
     whole[torch.rand(whole.shape, generator=generator) < 0.2] = float("-inf")
     whole[:, 0] = 1.0
     logits = whole[:, :width]
-    found = choices.likeliest(library, logits)
+    found = sampling.greedy(library, logits)
     assert found.tokens == logits.argmax(-1).tolist()
     places = [(row, (seed + 7 * row) % width) for row in range(rows)]
     expected = torch.softmax(logits.double(), -1)
-    for (row, token), chance in zip(places, found.chances(places), strict=True):
+    for (row, token), chance in zip(places, found.probabilities(places), strict=True):
         assert chance == pytest.approx(float(expected[row, token]), rel=1e-5, abs=1e-12)
 
 
 def test_a_row_reads_the_same_beside_others(library: Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
-    together = choices.likeliest(library, logits)
+    together = sampling.greedy(library, logits)
     for row in range(16):
-        alone = choices.likeliest(library, logits[row : row + 1])
+        alone = sampling.greedy(library, logits[row : row + 1])
         assert alone.tokens == together.tokens[row : row + 1]
-        assert alone.chances([(0, 5)]) == together.chances([(row, 5)])
+        assert alone.probabilities([(0, 5)]) == together.chances([(row, 5)])
 
 
 def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
@@ -70,9 +70,9 @@ def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
 ) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 3] = 0.0
-    found = choices.likeliest(library, logits)
+    found = sampling.greedy(library, logits)
     assert found.tokens == [0, 3]
-    assert found.chances([(0, 0), (1, 3), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
+    assert found.probabilities([(0, 0), (1, 3), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
 
 
 @settings(max_examples=200, deadline=None)
@@ -92,7 +92,7 @@ def test_tokens_are_drawn_as_from_a_softmax(
     whole[:, 0] = 0.5
     logits = whole[:, :width]
     keys = tuple(key(seed, Stream.CHOICE, position) for position in range(rows))
-    found = choices.drawn(library, logits, Draws(temperature, keys))
+    found = sampling.sample(library, logits, Draws(temperature, keys))
     expected = torch.softmax(logits.double() / temperature, -1)
     # Two that finish together to the last bits may change places: the winner is as good as first.
     times = exponential(seed, Stream.CHOICE, range(rows), width) / expected
@@ -100,25 +100,25 @@ def test_tokens_are_drawn_as_from_a_softmax(
         assert times[row, token] <= times[row].min() * (1 + 1e-4)
     places = list(enumerate(found.tokens))
     exact = [float(expected[place]) for place in places]
-    assert found.chances(places) == pytest.approx(exact, rel=1e-4)
+    assert found.probabilities(places) == pytest.approx(exact, rel=1e-4)
 
 
 def test_a_row_is_drawn_the_same_beside_others(library: Library) -> None:
     logits = torch.randn(16, 4099, generator=torch.Generator().manual_seed(1))
     keys = tuple(range(16))
-    together = choices.drawn(library, logits, Draws(0.8, keys))
+    together = sampling.sample(library, logits, Draws(0.8, keys))
     for row in range(16):
-        alone = choices.drawn(library, logits[row : row + 1], Draws(0.8, keys[row : row + 1]))
+        alone = sampling.sample(library, logits[row : row + 1], Draws(0.8, keys[row : row + 1]))
         assert alone.tokens == together.tokens[row : row + 1]
-        assert alone.chances([(0, 5)]) == together.chances([(row, 5)])
+        assert alone.probabilities([(0, 5)]) == together.chances([(row, 5)])
 
 
 def test_nothing_is_drawn_where_no_logit_is_a_number(library: Library) -> None:
     logits = torch.full((2, 40), float("-inf"))
     logits[1, 39] = 0.0
-    found = choices.drawn(library, logits, Draws(1.0, (1, 2)))
+    found = sampling.sample(library, logits, Draws(1.0, (1, 2)))
     assert found.tokens == [0, 39]
-    assert found.chances([(0, 0), (1, 39), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
+    assert found.probabilities([(0, 0), (1, 39), (1, 4), (1, 40)]) == [0.0, 1.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,120 @@
+"""Sample a token from each row of logits in one compiled pass, without a softmax over the vocabulary.
+
+This is all that a round needs where nothing is added to the logits and their distribution is not
+truncated. In torch it takes a division, a softmax, a choice and an indexing; for small vocabularies the
+calls cost more than what they compute.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from engine.kernels.native.library import Library
+from engine.noise import Draws
+
+Numbers = ctypes.Array[ctypes.c_float]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledTokens:
+    """The result of ``greedy`` or ``sample``.
+
+    _library     the compiled library
+    tokens       one for each row
+    _logits      (rows, width) float32
+    _sharpness   1 / temperature
+    _peaks       the largest logit of each row
+    _masses      the sum of e^(sharpness * (logit - peak)) of each row; 0 where no logit is a number
+    """
+
+    _library: Library
+    tokens: list[int]
+    _logits: Tensor
+    _sharpness: float
+    _peaks: Numbers
+    _masses: Numbers
+
+    def probabilities(self, places: Iterable[tuple[int, int]]) -> list[float]:
+        """Return the probability of each (row, token); 0 for a token beyond the logits."""
+        start, (stride, _), width = (
+            self._logits.data_ptr(),
+            self._logits.stride(),
+            self._logits.shape[1],
+        )
+        found = []
+        for row, token in places:
+            mass = self._masses[row]
+            if not mass or token >= width:
+                found.append(0.0)
+                continue
+            logit = ctypes.c_float.from_address(start + 4 * (row * stride + token)).value
+            found.append(math.exp((logit - self._peaks[row]) * self._sharpness) / mass)
+        return found
+
+    def top_tokens(self, row: int, count: int) -> tuple[tuple[int, float], ...]:
+        """Return the ``count`` most probable tokens of a row with their probabilities, best first."""
+        tokens = top_indices(self._library, self._logits[row], count)
+        return tuple(zip(tokens, self.probabilities((row, token) for token in tokens), strict=True))
+
+
+def supports(logits: Tensor) -> bool:
+    """Return whether ``logits`` are float32 on the CPU with contiguous rows, as needed below."""
+    near = logits.device.type == "cpu" and logits.stride(-1) == 1
+    return near and logits.dtype is torch.float32
+
+
+def greedy(library: Library, logits: Tensor) -> SampledTokens:
+    """Take the first token with the largest logit of each row of ``logits (rows, width)``."""
+    assert supports(logits)
+    rows, width = logits.shape
+    tokens, peaks, masses = _room(rows)
+    library.likeliest(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
+    return SampledTokens(library, list(tokens), logits, 1.0, peaks, masses)
+
+
+def sample(library: Library, logits: Tensor, draws: Draws) -> SampledTokens:
+    """Draw a token for each row of ``logits (rows, width)``, with the noise of ``draws``."""
+    assert supports(logits)
+    rows, width = logits.shape
+    tokens, peaks, masses = _room(rows)
+    sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * rows)(*draws.keys)
+    library.drawn(
+        logits.data_ptr(), rows, width, logits.stride(0), sharpness, keys,
+        tokens, peaks, masses,
+    )  # fmt: skip
+    return SampledTokens(library, list(tokens), logits, sharpness, peaks, masses)
+
+
+def top_indices(library: Library, row: Tensor, count: int) -> list[int]:
+    """Return the indices of the ``count`` largest numbers of ``row (width,)``, largest first.
+
+    Of equal numbers the first comes first. ``row`` must be as ``supports`` says.
+    """
+    places = (ctypes.c_int64 * count)()
+    library.first_places(row.data_ptr(), row.shape[0], count, places)
+    return [place for place in places if place >= 0]
+
+
+def draw(library: Library, weights: Tensor, keys: Sequence[int]) -> list[int]:
+    """Draw one token for each row of ``weights (rows, vocabulary)``, float32 on the CPU.
+
+    This is ``noise.sample`` compiled. ``keys``: for each row the number below 2**64 that is hashed with
+    the token ids. torch would make three tensors over the vocabulary; here nearly all tokens have lost
+    before their logarithm is needed.
+    """
+    assert weights.dtype is torch.float32 and weights.device.type == "cpu"
+    rows, vocabulary = weights.shape
+    weights = weights.contiguous()
+    tokens = (ctypes.c_int64 * rows)()
+    library.sample(weights.data_ptr(), rows, vocabulary, (ctypes.c_uint64 * rows)(*keys), tokens)
+    return list(tokens)
+
+
+def _room(rows: int) -> tuple[ctypes.Array[ctypes.c_int64], Numbers, Numbers]:
+    return (ctypes.c_int64 * rows)(), (ctypes.c_float * rows)(), (ctypes.c_float * rows)()
