@@ -110,7 +110,7 @@ class Operations(Arithmetic, Protocol):
     chunk: int
     """Rows of a text that are best read at once."""
 
-    def features(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         """The target's hidden states of the tokens at ``rows``."""
 
     def pick(self, x: Tensor, number: Number) -> Tensor:

@@ -39,8 +39,8 @@ def cache_argument(model: PreTrainedModel) -> str:
 class AdapterState(SequenceState):
     """The tokens themselves and transformers' KV of all complete windows (and perhaps more)."""
 
-    def __init__(self, context: int, features: AuxHiddenStates | None = None) -> None:
-        super().__init__(context, features)
+    def __init__(self, context: int, aux: AuxHiddenStates | None = None) -> None:
+        super().__init__(context, aux)
         self.tokens: list[int] = []  # committed or pending; more are stale
         self.cache = DynamicCache()
 
@@ -62,7 +62,7 @@ class TransformersModel:
         """See ``TappableModel``."""
         if not aux_layers:
             return AdapterState(context)
-        features = AuxHiddenStates(
+        aux = AuxHiddenStates(
             aux_layers,
             layers=self._info.layers,
             hidden=self._info.hidden,
@@ -70,7 +70,7 @@ class TransformersModel:
             dtype=self.model.dtype,
             device=self.model.device,
         )
-        return AdapterState(context, features)
+        return AdapterState(context, aux)
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
@@ -116,28 +116,28 @@ class TransformersModel:
             state.cache.crop(-surplus)
         device = self.model.device
         position = torch.arange(start, stop, device=device)
-        with self._last_layer(state.features) as left:
+        with self._last_layer(state.aux) as left:
             output = self.model(
                 input_ids=torch.tensor([window], device=device),
                 position_ids=position[None],
                 use_cache=True,
-                output_hidden_states=state.features is not None,
+                output_hidden_states=state.aux is not None,
                 **{self._cache_argument: state.cache},
             )
-        if state.features is not None:
+        if state.aux is not None:
             *entered, normed = output.hidden_states
             for index, states in enumerate((*entered, *left)):
-                state.features.write(AuxLayer(index), start, states[0])
-            state.features.write(NORMED, start, normed[0])
+                state.aux.write(AuxLayer(index), position, states[0])
+            state.aux.write(NORMED, position, normed[0])
         logits: Tensor = output.logits[0].float()
         return logits
 
     @contextlib.contextmanager
-    def _last_layer(self, features: AuxHiddenStates | None) -> Iterator[list[Tensor]]:
+    def _last_layer(self, aux: AuxHiddenStates | None) -> Iterator[list[Tensor]]:
         """Fills the list with what leaves the last layer, which transformers gives normed only."""
         left: list[Tensor] = []
         count = self._info.layers
-        if features is None or not features.has(AuxLayer(count)):
+        if aux is None or not aux.has(AuxLayer(count)):
             yield left
             return
 

@@ -56,17 +56,17 @@ class Target:
         """See ``Backbone``."""
         return len(self.tokens)
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
         if not 0 <= start <= end <= self.length:
-            raise ValueError(f"tokens {start} to {end} of {self.length} have no features")
-        return self.aux_states(aux_layer)[start:end].float()
+            raise ValueError(f"tokens {start} to {end} of {self.length} have no hidden states")
+        return self.aux_buffer(aux_layer)[start:end].float()
 
-    def aux_states(self, aux_layer: AuxLayer) -> Tensor:
+    def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
         """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
-        if self.state.features is None:
+        if self.state.aux is None:
             raise KeyError(aux_layer)
-        return self.state.features.at(aux_layer)
+        return self.state.aux.at(aux_layer)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:

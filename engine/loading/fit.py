@@ -70,7 +70,7 @@ class ModelSize:
     """What counts for memory in one model.
 
     ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
-    in rows for lookup, and packed for the product. 0 where that is not known. ``features`` are the
+    in rows for lookup, and packed for the product. 0 where that is not known. ``aux_width`` are the
     numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
     ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
     what ``fit`` is given. ``block_bytes``: of all weights in a GGUF file, where they are kept in the
@@ -85,7 +85,7 @@ class ModelSize:
     head_dim: int
     context: int
     repeated: int = 0
-    features: int = 0
+    aux_width: int = 0
     weights: str | None = None
     cache: str | None = None
     heads: int = 0
@@ -123,7 +123,7 @@ class ModelSize:
         return int((self.parameters + self.repeated) * width)
 
     def kv_bytes_per_token(self, dtype: str) -> int:
-        """Keys, values and features; layers with a sliding window are counted in full.
+        """Keys, values and aux hidden states; layers with a sliding window are counted in full.
 
         Features are kept in bf16 beside a cache in fp8.
         """
@@ -132,7 +132,7 @@ class ModelSize:
         else:
             feature = WIDTHS[self.cache or dtype]
             position = self.head_dim * feature
-        return 2 * self.layers * self.kv_heads * position + self.features * feature
+        return 2 * self.layers * self.kv_heads * position + self.aux_width * feature
 
     def attention_bytes(self, context: int) -> int:
         """What a GPU's attention leaves between its two launches; all layers share it."""

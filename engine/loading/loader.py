@@ -13,7 +13,7 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.native.build import Library
 from engine.backends.native.decoder import NativeDecoder, is_row_independent, takes_file_dtype
 from engine.backends.torch import decoder as interpreted
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
@@ -262,7 +262,7 @@ def _load_torch(
         )
     kernels = kernels_for(plan.quantization, DTYPES[plan.compute])
     source = _tensors(plan, watch)
-    return Decoder(architecture, names, source, _info(plan, plan.context), kernels)
+    return TorchDecoder(architecture, names, source, _info(plan, plan.context), kernels)
 
 
 def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:

@@ -75,7 +75,7 @@ class PairSizes:
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = joined(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
-            self._size(self.target, quantization), features=len(aux_layers) * self.target.hidden
+            self._size(self.target, quantization), aux_width=len(aux_layers) * self.target.hidden
         )
         if cached == FP8:
             target = replace(target, cache=memory.FLOAT8)

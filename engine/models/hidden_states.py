@@ -77,17 +77,11 @@ class AuxHiddenStates:
     def has(self, aux_layer: AuxLayer) -> bool:
         return aux_layer in self._places
 
-    def write_at(self, aux_layer: AuxLayer, positions: Tensor, states: Tensor) -> None:
-        """As ``write``, where only the device knows the ``positions (rows,)`` int64."""
+    def write(self, aux_layer: AuxLayer, positions: Tensor, states: Tensor) -> None:
+        """Store ``states (rows, hidden)`` at ``positions (rows,)`` int64, if the layer is kept."""
         place = self._places.get(aux_layer)
         if place is not None:
             self.rows[place].index_copy_(0, positions, states.to(self.rows.dtype))
-
-    def write(self, aux_layer: AuxLayer, start: int, states: Tensor) -> None:
-        """Stores ``states (rows, hidden)`` of the tokens from ``start`` on, if the layer is kept."""
-        place = self._places.get(aux_layer)
-        if place is not None:
-            self.rows[place, start : start + len(states)] = states
 
     def keep(self, start: int, rows: Sequence[int]) -> None:
         """Of rows that were written from ``start`` on, moves these, in rising order, to its begin."""
@@ -117,7 +111,7 @@ class Backbone(Protocol):
     def tree_nodes(self) -> int:
         """How many tokens a drafted tree with branches may have; 0 where only chains are verified."""
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         """float32 (end - start, hidden) of the tokens ``start`` .. ``end - 1``, with end <= length.
 
         Valid until the target's next step: keep a copy, not the result.
@@ -129,7 +123,7 @@ class Backbone(Protocol):
     def logits(self, normed: Tensor) -> Tensor:
         """float32 (rows, vocabulary): the output head on ``normed`` float32 (rows, hidden)."""
 
-    def aux_states(self, aux_layer: AuxLayer) -> Tensor:
+    def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
         """All rows of a layer (context, hidden) as they are kept; where they lie never changes.
 
         Those below ``length`` are valid.

@@ -23,13 +23,13 @@ from engine.models.hidden_states import AuxHiddenStates
 class SequenceState:
     """``length`` committed tokens, and ``pending`` rows computed behind them."""
 
-    def __init__(self, context: int, features: AuxHiddenStates | None = None) -> None:
-        """``context``: the most rows. ``features``: hidden states of these rows, where somebody reads
-        them; they are committed and rewound with the rest."""
+    def __init__(self, context: int, aux: AuxHiddenStates | None = None) -> None:
+        """``context``: the most rows. ``aux``: hidden states of these rows, for heads that read them;
+        they are committed and rewound with the rest."""
         self.context = context
         self.length = 0
         self.pending = 0
-        self.features = features
+        self.aux = aux
 
     @property
     def end(self) -> int:
@@ -97,9 +97,9 @@ class KVCache(SequenceState):
         context: int,
         dtype: torch.dtype,
         device: torch.device,
-        features: AuxHiddenStates | None = None,
+        aux: AuxHiddenStates | None = None,
     ) -> None:
-        super().__init__(context, features)
+        super().__init__(context, aux)
         blocks = -(-context // KV_BLOCK)
         shape = (layers, blocks, kv_heads, KV_BLOCK, head_dim)
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
@@ -130,4 +130,4 @@ class KVCache(SequenceState):
         """Raise AssertionError where an invariant is broken (for tests)."""
         assert 0 <= self.length <= self.end <= self.context
         assert bool(self.keys.isfinite().all()) and bool(self.values.isfinite().all())
-        assert self.features is None or self.features.rows.shape[1] == self.context
+        assert self.aux is None or self.aux.rows.shape[1] == self.context

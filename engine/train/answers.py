@@ -163,6 +163,6 @@ def _answer(
 ) -> tuple[RecordedReply, Tensor]:
     """The reply, and its hidden states (aux layers, tokens - 1, hidden)."""
     tokens = (*reply.prompt, *(reply.token_ids or ()))
-    states = [target.features(aux_layer, 0, len(tokens) - 1) for aux_layer in aux_layers]
+    states = [target.aux_hidden_states(aux_layer, 0, len(tokens) - 1) for aux_layer in aux_layers]
     recorded = RecordedReply(tokens, len(reply.prompt), request.sampling.temperature)
     return recorded, torch.stack(states)

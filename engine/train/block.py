@@ -111,7 +111,7 @@ class BlockTrainer:
         ids = window.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
         ids += self._mask
         ids[:, :, 0] = window.tokens.gather(1, blocks.anchors)
-        read = torch.cat([window.features[aux_layer] for aux_layer in self.aux_layers], dim=2)
+        read = torch.cat([window.states[aux_layer] for aux_layer in self.aux_layers], dim=2)
         states: Tensor = self.network(read, blocks.anchors, self._origin.tables.embedded(ids))
         return states
 

@@ -169,10 +169,10 @@ class Eagle3Trainer:
         replies = recording.replies[:_SAMPLE]
         read = []
         for aux_layer in entering(*self._layers):
-            rows = torch.cat([recording.features(aux_layer, kept)[:-1].float() for kept in replies])
+            rows = torch.cat([recording.states(aux_layer, kept)[:-1].float() for kept in replies])
             # Not the mean: of a text's first token many models make far larger states (arXiv 2402.17762).
             read.append(float(rows.square().mean(1).median().sqrt()))
-        put = torch.cat([recording.features(NORMED, kept)[:-1].float() for kept in replies])
+        put = torch.cat([recording.states(NORMED, kept)[:-1].float() for kept in replies])
         self._network.fit_sizes(read, put.square().mean(0).sqrt())
 
     def _fit_states(self, recording: Recording) -> None:
@@ -187,10 +187,10 @@ class Eagle3Trainer:
         for kept in recording.replies:
             # From behind the first token, see ``_fit_sizes``.
             parts = [
-                recording.features(aux_layer, kept)[1:-2] for aux_layer in entering(*self._layers)
+                recording.states(aux_layer, kept)[1:-2] for aux_layer in entering(*self._layers)
             ]
             joint = torch.cat(parts, dim=1).to(seen)
-            goal = recording.features(NORMED, kept)[2:-1].to(seen) / network.norm.weight.detach()
+            goal = recording.states(NORMED, kept)[2:-1].to(seen) / network.norm.weight.detach()
             seen.addmm_(joint.T, joint)
             meant.addmm_(joint.T, goal)
             count += len(joint)
@@ -209,7 +209,7 @@ class Eagle3Trainer:
         tokens = F.pad(window.tokens[:, 1:], (0, steps))
         embedded = self._origin.tables.embedded(tokens)
         joint = torch.cat(
-            [window.features[aux_layer] for aux_layer in entering(*self._layers)], dim=2
+            [window.states[aux_layer] for aux_layer in entering(*self._layers)], dim=2
         )
         fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
         for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):
@@ -218,7 +218,7 @@ class Eagle3Trainer:
     def loss(self, window: Window) -> Loss:
         network, drafted = self._network, self._drafted()
         output = network.lm_head.weight.to(self.dtype)
-        total, count = window.features[NORMED].new_zeros(()), 0
+        total, count = window.states[NORMED].new_zeros(()), 0
         # Drafts start where the pending token was chosen: that and the one behind it are not known.
         sources = window.pairs(ahead=1).sources
         if not len(sources):  # gradients of zero, for every weight to have one
@@ -226,7 +226,7 @@ class Eagle3Trainer:
         number = sources.new_full((window.positions,), -1)
         number[sources] = torch.arange(len(sources), device=sources.device)
         starts = Starts.where((number >= 0).view_as(window.tokens))
-        normed = window.features[NORMED].flatten(0, 1)
+        normed = window.states[NORMED].flatten(0, 1)
         said = self._said(normed)
         for step, states in enumerate(self.unroll(window, starts)):
             pairs = window.pairs(ahead=step + 1)

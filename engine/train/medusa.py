@@ -85,7 +85,7 @@ class MedusaTrainer:
     def loss(self, window: Window) -> Loss:
         heads = self.module
         assert isinstance(heads, MedusaHeads)
-        hidden = window.features[NORMED].flatten(0, 1)
+        hidden = window.states[NORMED].flatten(0, 1)
         total, count = hidden.new_zeros(()), 0
         for head in range(self._shape.heads):
             # Head 0 stands where the pending token was chosen, and names the one behind it.

@@ -126,7 +126,7 @@ class Recording:
         part: Tensor = self._shards[kept.shard].get_slice("tokens")[_rows(kept)]
         return part
 
-    def features(self, aux_layer: AuxLayer, kept: Kept) -> Tensor:
+    def states(self, aux_layer: AuxLayer, kept: Kept) -> Tensor:
         """bf16 (length, hidden); the last row is zeros."""
         at = self.aux_layers.index(aux_layer)
         part: Tensor = self._shards[kept.shard].get_slice("features")[at, _rows(kept)]

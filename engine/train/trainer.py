@@ -68,7 +68,7 @@ class Origin:
 
     def teacher(self, window: Window, pairs: Pairs) -> Teacher:
         """What the target says after each goal position of ``pairs``."""
-        normed = window.features[NORMED].flatten(0, 1)[pairs.goals]
+        normed = window.states[NORMED].flatten(0, 1)[pairs.goals]
         return Teacher(normed, self.head, pairs.labels, self.hard_weight)
 
 
@@ -139,6 +139,6 @@ def _scale_of(model: HiddenStateModel) -> float:
     tokens = range(min(MAX_ROWS, model.info.vocabulary))
     cache = model.new_state(len(tokens), (NORMED,))
     model.forward(tokens, cache, last=0)
-    assert cache.features is not None
-    normed: Tensor = cache.features.at(NORMED)[: len(tokens)].float()
+    assert cache.aux is not None
+    normed: Tensor = cache.aux.at(NORMED)[: len(tokens)].float()
     return float(normed.pow(2).mean().sqrt())

@@ -105,7 +105,7 @@ class UnrolledTrainer(ABC):
     def loss(self, window: Window) -> Loss:
         pairs = window.pairs(ahead=self._steps)  # goals that every step has a place to draft from
         recurrence, ops = self.recurrence(), EagerArithmetic()
-        state = recurrence.start(ops, window.features[NORMED].flatten(0, 1))
+        state = recurrence.start(ops, window.states[NORMED].flatten(0, 1))
         states = []
         for step in range(self._steps):
             # What wraps around at the end of a row, no goal refers to.

@@ -34,13 +34,13 @@ class Window:
     tokens    (rows, length) int64, zeros behind a row's end
     known     (rows, length) bool: a token whose hidden states are there
     spoken    (rows, length) bool: a token that the target chose
-    features  of each aux layer (rows, length, hidden) float32, zeros where not known
+    states    of each aux layer (rows, length, hidden) float32, zeros where not known
     """
 
     tokens: Tensor
     known: Tensor
     spoken: Tensor
-    features: Mapping[AuxLayer, Tensor]
+    states: Mapping[AuxLayer, Tensor]
 
     @property
     def positions(self) -> int:
@@ -66,10 +66,8 @@ class Window:
         return Pairs(index[:, :last][fits], index[:, goal][fits], self.tokens[:, label][fits])
 
     def to(self, device: torch.device) -> Window:
-        features = {aux_layer: rows.to(device) for aux_layer, rows in self.features.items()}
-        return Window(
-            self.tokens.to(device), self.known.to(device), self.spoken.to(device), features
-        )
+        states = {layer: rows.to(device) for layer, rows in self.states.items()}
+        return Window(self.tokens.to(device), self.known.to(device), self.spoken.to(device), states)
 
 
 def windows(
@@ -115,19 +113,19 @@ def window_of(
     rng = random.Random(seed)
     parts = [_part(kept, longest, rng) for kept in group]
     length = max(len(range(*part)) for part in parts)
-    hidden = recording.features(aux_layers[0], group[0]).shape[1]
+    hidden = recording.states(aux_layers[0], group[0]).shape[1]
     tokens = torch.zeros(len(group), length, dtype=torch.int64)
     known = torch.zeros(len(group), length, dtype=torch.bool)
     spoken = torch.zeros(len(group), length, dtype=torch.bool)
-    features = {aux_layer: torch.zeros(len(group), length, hidden) for aux_layer in aux_layers}
+    found = {aux_layer: torch.zeros(len(group), length, hidden) for aux_layer in aux_layers}
     for row, (kept, (start, end)) in enumerate(zip(group, parts, strict=True)):
         count = end - start
         tokens[row, :count] = recording.tokens(kept)[start:end]
         known[row, : min(end, kept.length - 1) - start] = True
         spoken[row, 0 if prompts else max(0, kept.start - start) : count] = True
-        for aux_layer, states in features.items():
-            states[row, :count] = recording.features(aux_layer, kept)[start:end].float()
-    return Window(tokens, known, spoken, features)
+        for aux_layer, states in found.items():
+            states[row, :count] = recording.states(aux_layer, kept)[start:end].float()
+    return Window(tokens, known, spoken, found)
 
 
 def _part(kept: Kept, longest: int, rng: random.Random) -> tuple[int, int]:

@@ -23,8 +23,8 @@ from engine.models.sequence_state import SequenceState
 class FakeState(SequenceState):
     """Remembers the tokens themselves: committed ones, then pending ones."""
 
-    def __init__(self, context: int, features: AuxHiddenStates | None = None) -> None:
-        super().__init__(context, features)
+    def __init__(self, context: int, aux: AuxHiddenStates | None = None) -> None:
+        super().__init__(context, aux)
         self.tokens: list[int] = []
         self.branches: list[int] = []  # the pending tokens of a tree
 
@@ -33,8 +33,8 @@ class FakeState(SequenceState):
             super().commit(rows)
             return
         self.tokens += [self.branches[row] for row in rows]
-        if self.features is not None:
-            self.features.keep(self.length, rows)
+        if self.aux is not None:
+            self.aux.keep(self.length, rows)
         self.settle(len(self.tokens))
 
     def settle(self, length: int) -> None:
@@ -75,7 +75,7 @@ class TableModel:
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> FakeState:
         if not aux_layers:
             return FakeState(context)
-        features = AuxHiddenStates(
+        aux = AuxHiddenStates(
             aux_layers,
             layers=self.LAYERS,
             hidden=self.HIDDEN,
@@ -83,7 +83,7 @@ class TableModel:
             dtype=torch.float32,
             device=torch.device("cpu"),
         )
-        return FakeState(context, features)
+        return FakeState(context, aux)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         return torch.cat([self._noise(token) for token in tokens])
@@ -91,9 +91,9 @@ class TableModel:
     def logits(self, normed: Tensor) -> Tensor:
         return normed @ self.embed(range(self._info.vocabulary)).T
 
-    def _aux_layer(self, features: AuxHiddenStates, text: Sequence[int], at: int) -> None:
-        for number, aux_layer in enumerate(features.aux_layers):
-            features.write(aux_layer, at, self._noise(number, *text[-2:]))
+    def _aux_layer(self, aux: AuxHiddenStates, text: Sequence[int], at: int) -> None:
+        for number, aux_layer in enumerate(aux.aux_layers):
+            aux.write(aux_layer, torch.tensor([at]), self._noise(number, *text[-2:]))
 
     def _noise(self, *key: int) -> Tensor:
         chance = random.Random(hash(key))
@@ -107,8 +107,8 @@ class TableModel:
         rows = []
         for token in tokens:
             state.tokens.append(token)
-            if state.features is not None:
-                self._aux_layer(state.features, state.tokens, len(state.tokens) - 1)
+            if state.aux is not None:
+                self._aux_layer(state.aux, state.tokens, len(state.tokens) - 1)
             rows.append(list(self._logits(state.tokens)))
         state.append(len(tokens), final=final)
         width = self._info.vocabulary
@@ -123,8 +123,8 @@ class TableModel:
         texts: list[list[int]] = []
         for row, (token, parent) in enumerate(zip(tokens, parents, strict=True)):
             texts.append([*(texts[parent] if parent >= 0 else state.tokens), token])
-            if state.features is not None:
-                self._aux_layer(state.features, texts[-1], state.length + row)
+            if state.aux is not None:
+                self._aux_layer(state.aux, texts[-1], state.length + row)
         state.append(len(tokens), final=False)
         return torch.tensor([list(self._logits(text)) for text in texts], dtype=torch.float32)
 

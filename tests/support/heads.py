@@ -246,7 +246,7 @@ def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
         target.tokens.append(text[-1])
         p = torch.softmax(logits[0], dim=-1)
         text.append(int(torch.multinomial(p, 1, generator=generator)))
-    return text, target.features(NORMED, 0, target.length)
+    return text, target.aux_hidden_states(NORMED, 0, target.length)
 
 
 EAGLE3 = {"heads": 4, "kv_heads": 2, "head_dim": 8, "intermediate": 24}

@@ -103,7 +103,7 @@ def check_tree(model: Model, text: Sequence[int], seed: int) -> None:
         cache.commit(kept)
         model.forward([tokens[each] for each in kept], alone, last=0)
         assert cache.length == alone.length
-        assert torch.equal(_rows(cache.features, cache.length), _rows(alone.features, cache.length))
+        assert torch.equal(_rows(cache.aux, cache.length), _rows(alone.aux, cache.length))
 
 
 def check_together(model: Model, seed: int) -> None:
@@ -156,8 +156,8 @@ def check_together(model: Model, seed: int) -> None:
                 alone.commit(path)
     for together, alone in caches:
         assert together.length == alone.length
-        features = _rows(together.features, together.length)
-        assert torch.equal(features, _rows(alone.features, alone.length))
+        aux = _rows(together.aux, together.length)
+        assert torch.equal(aux, _rows(alone.aux, alone.length))
         if together.length + 1 < _ROOM:
             last = [model.forward([7], cache, last=1) for cache in (together, alone)]
             assert torch.equal(*last), "a shared pass left something else in a cache"
@@ -182,6 +182,6 @@ def _ancestors(parents: Sequence[int], row: int) -> list[int]:
     return found[::-1]
 
 
-def _rows(features: AuxHiddenStates | None, length: int) -> torch.Tensor:
-    assert features is not None
-    return features.rows[:, :length]
+def _rows(aux: AuxHiddenStates | None, length: int) -> torch.Tensor:
+    assert aux is not None
+    return aux.rows[:, :length]

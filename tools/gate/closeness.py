@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.decoding.text import TextCodec
 from engine.kernels.blocks import widen
 from engine.kernels.cpu.factory import Kernels, plain_embedding
@@ -44,20 +44,21 @@ PRODUCTS = Kernels(
 
 
 class _Layers:
-    """Layers that are loaded each time they are walked through, one after the other."""
+    """A decoder's layers, of which the one that was asked for last is in memory."""
 
     def __init__(self, loads: Sequence[tuple[int, Callable[[], Layer]]]) -> None:
         self._loads = loads
+        self._last: tuple[int, tuple[int, Layer]] | None = None
 
-    def __len__(self) -> int:
-        return len(self._loads)
+    def __getitem__(self, index: int) -> tuple[int, Layer]:
+        if self._last is None or self._last[0] != index:
+            kind, load = self._loads[index]
+            self._last = None  # frees the one before
+            self._last = index, (kind, load())
+        return self._last[1]
 
-    def __iter__(self) -> Iterator[tuple[int, Layer]]:
-        for kind, load in self._loads:
-            yield kind, load()
 
-
-class Reference(Decoder):
+class Reference(TorchDecoder):
     """The plain decoder in fp32 with one layer in memory at a time."""
 
     def __init__(self, checkpoint: Checkpoint, context: int) -> None:
@@ -77,7 +78,7 @@ class Reference(Decoder):
     @torch.inference_mode()
     def read(self, tokens: Sequence[int], last: int) -> Tensor:
         """Return the logits of the ``last`` tokens; all are computed in one step."""
-        hidden = self._step(torch.tensor(tokens), self.new_state(len(tokens)))
+        hidden = self.step(torch.tensor(tokens), self.new_state(len(tokens)))
         return self.logits(self.norm(hidden[-last:]))
 
 

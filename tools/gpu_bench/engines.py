@@ -8,7 +8,7 @@ import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.state import DeviceState
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.kernels.cpu.factory import kernels_for
 from engine.kernels.cuda.availability import runs_kernels
 from engine.models.base import Model, ModelInfo
@@ -34,7 +34,7 @@ def make(sizes: Sizes, weights: RandomWeights, kind: str, context: int) -> Model
     if runs_kernels(device):
         return CudaDecoder(architecture, NAMES, weights, info, kind)
     kernels = kernels_for(kind, torch.bfloat16)
-    return Decoder(architecture, NAMES, weights, info, kernels)
+    return TorchDecoder(architecture, NAMES, weights, info, kernels)
 
 
 def path(model: Model) -> str:

@@ -1,4 +1,4 @@
-"""The own decoder on a CUDA device: the same ``Architecture`` through Triton's kernels.
+"""The captured executor of a decoder: Triton's kernels on a CUDA device.
 
 A step of 1 to 16 rows streams every weight once; what is on the device decides where it stands, so it
 may be captured in a graph. In Triton's interpreter all of it runs on the CPU's memory.
@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.state import DeviceState
+from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, Support
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.dispatch import DTYPE, STREAMED_ROWS, embedding_of, hold, make_product
@@ -27,14 +28,12 @@ from engine.machine.failures import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Rope
 from engine.models.base import Model, ModelInfo
-from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
+from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.weights import Names, TensorSource, make_norm
 
-PREFILL_ROWS = 512
-"""Rows of one prefill step: cuBLAS is near its best, and buffers are still some tens of megabytes."""
 WIDEST_HEAD = 256
 """Heads wider than this have tiles that no multiprocessor can hold."""
 
@@ -59,8 +58,13 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
     return None
 
 
-class CudaDecoder:
-    """A decoder for one sequence, up to 16 rows a step with the same bits, more in prefill."""
+class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
+    """A decoder for one sequence, up to 16 rows a step with the same bits, more in prefill.
+
+    All layers of a step share the cache, whose length on the device says where the rows stand.
+    """
+
+    prefill_rows = 512  # cuBLAS is near its best, and buffers are still some tens of megabytes
 
     def __init__(
         self,
@@ -72,10 +76,10 @@ class CudaDecoder:
         cached: torch.dtype = torch.bfloat16,
     ) -> None:
         """``quantization``: bf16, int8 or nf4. ``cached``: bf16, or e4m3 for half the KV cache."""
-        self.architecture, self._info, self._cached = architecture, info, cached
         table = tensor(names.embedding)
+        super().__init__(architecture, info, DTYPE, table.device)
+        self._cached = cached
         held = hold(quantization, table)
-        self.device = table.device
         self.embedding = embedding_of(held)
         if not architecture.tied:
             held = hold(quantization, tensor(names.head))
@@ -83,16 +87,14 @@ class CudaDecoder:
         self.head = make_product(held)
         norm = make_norm(architecture, tensor(names.norm))
         self.norm = Norm(norm.weight, norm.epsilon)
-        # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
-        self.scale = float(torch.tensor(architecture.embedding_scale, dtype=DTYPE))
-        turns = self._scheduler()
+        rotations = self._rotations()
         self.layers = [
             layers.load(
                 architecture,
                 spec,
                 partial(_at, tensor, names.layer(index)),
                 quantization,
-                None if spec.attention.rope is None else turns[spec.attention.rope],
+                None if spec.attention.rope is None else rotations[spec.attention.rope],
             )
             for index, spec in enumerate(architecture.layers)
         ]
@@ -101,8 +103,8 @@ class CudaDecoder:
         )
         self._workspaces: dict[int, Workspace] = {}  # by the capacity of a cache
 
-    def _scheduler(self) -> dict[Rope, Tensor]:
-        """Cosines and sines of every rope there is, on the device."""
+    def _rotations(self) -> dict[Rope, Tensor]:
+        """Return the cosines and sines of each rope, on the device."""
         ropes = {
             spec.attention.rope
             for spec in self.architecture.layers
@@ -111,12 +113,8 @@ class CudaDecoder:
         width, context = self.architecture.head_dim, self._info.context
         return {rope: cosines(rope, width, context).to(self.device) for rope in ropes}
 
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> DeviceState:
-        """See ``TappableModel``. Raises DeviceLost where the GPU is gone."""
+        """See ``HiddenStateModel``. Raises DeviceLost where the GPU is gone."""
         with device_errors(self.device):
             capacity = min(context, self._info.context)
             static = StaticKVCache(
@@ -127,29 +125,16 @@ class CudaDecoder:
                 device=self.device,
                 dtype=self._cached,
             )
-            features = AuxHiddenStates(
-                aux_layers,
-                layers=len(self.layers),
-                hidden=self.architecture.hidden,
-                context=capacity + 1,
-                dtype=DTYPE,
-                device=self.device,
-            )
             self._workspace(capacity)
-            return DeviceState(static, features if aux_layers else None)
+            return DeviceState(static, self.new_aux(aux_layers, capacity + 1))
 
-    def embed(self, tokens: Sequence[int]) -> Tensor:
-        """See ``Backbone``."""
-        with torch.inference_mode():
-            return self.embedding(torch.tensor(tokens, device=self.device)).float()
-
+    @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``; the head's sums are not rounded to bf16."""
-        with torch.inference_mode():
-            parts = [self.head(part.float()) for part in normed.split(STREAMED_ROWS)]
-            logits = parts[0] if len(parts) == 1 else torch.cat(parts)
-            cap = self.architecture.logit_cap
-            return logits if cap is None else cap * torch.tanh(logits / cap)
+        parts = [self.head(part.float()) for part in normed.split(STREAMED_ROWS)]
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        cap = self.architecture.logit_cap
+        return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
@@ -157,15 +142,8 @@ class CudaDecoder:
         """See ``Model.forward``. Raises DeviceLost where the GPU is gone."""
         assert isinstance(state, DeviceState) and 0 <= last <= len(tokens)
         assert state.end + len(tokens) <= state.context
-        with torch.inference_mode(), device_errors(self.device):
-            ids = torch.tensor(tokens, dtype=torch.long).to(self.device)
-            kept = []
-            for part in ids.split(PREFILL_ROWS):
-                kept.append(self.step(part, state))
-                state.append(len(part), final=final)
-            if not last:
-                return torch.empty(0, self.architecture.vocabulary, device=self.device)
-            return self.predict(torch.cat(kept)[-last:])
+        with device_errors(self.device):
+            return super().forward(tokens, state, last=last, final=final)
 
     def round_runner(
         self,
@@ -185,36 +163,30 @@ class CudaDecoder:
         assert isinstance(draft, CudaDecoder) and isinstance(draft_state, DeviceState)
         return Runner(DeviceRound(self, state, draft, draft_state), captures)
 
-    def step(self, ids: Tensor, state: DeviceState) -> Tensor:
-        """Runs the layers on ``ids (rows,)`` at the state's length on the device; (rows, hidden).
+    def final_norm(self, x: Tensor) -> Tensor:
+        """See ``LayerDecoder``."""
+        return normalise(x, self.norm)
 
-        Neither length moves. Only the device is asked for anything, so a graph may hold it.
-        """
-        static, features = state.static, state.features
-        places = None if features is None else _places(static, len(ids))
-        x = self.embedding(ids)
-        if self.scale != 1:
-            x = x * self.scale
-        for index, layer in enumerate(self.layers):
-            if features is not None and places is not None:
-                features.write_at(AuxLayer(index), places, x)
-            x = self._block(layer, x, static.layer(index), static.length)
-        if features is not None and places is not None:
-            features.write_at(AuxLayer(len(self.layers)), places, x)
-            if features.has(NORMED):
-                features.write_at(NORMED, places, normalise(x, self.norm))
-        return x
+    def positions(self, state: DeviceState, rows: int) -> Tensor:
+        """See ``LayerDecoder``. What lies beyond the capacity goes to one spare row."""
+        cache = state.static
+        return (cache.length + torch.arange(rows, device=self.device)).clamp_max(cache.capacity)
 
-    def predict(self, hidden: Tensor) -> Tensor:
-        """The logits behind what left the last layer: float32 ``(rows, vocabulary)``."""
-        return self.logits(normalise(hidden, self.norm))
+    def begin(self, state: DeviceState, rows: int, *, final: bool) -> StaticKVCache:
+        """See ``LayerDecoder``."""
+        return state.static
 
-    def _block(self, layer: CudaLayer, x: Tensor, kv: LayerKV, length: Tensor) -> Tensor:
-        mixed = self._attention(layer, layer.qkv(x), kv, length)
+    def mixer(self, index: int, x: Tensor, step: StaticKVCache) -> Tensor:
+        """See ``LayerDecoder``. The norm is fused with the first product, the residual with the last."""
+        layer, kv = self.layers[index], step.layer(index)
+        mixed = self._attention(layer, layer.qkv(x), kv, step.length)
         if layer.attention_after is None:
-            x = layer.output(mixed, x)
-        else:
-            x = normalise(layer.output(mixed), layer.attention_after, x)
+            return layer.output(mixed, x)
+        return normalise(layer.output(mixed), layer.attention_after, x)
+
+    def feed_forward(self, index: int, x: Tensor) -> Tensor:
+        """See ``LayerDecoder``. Fused like ``mixer``; the gate too where the kernel has it."""
+        layer = self.layers[index]
         inner = layer.gate_up(x)
         if layer.gate is not None:
             inner = layer.gate(inner)
@@ -260,12 +232,6 @@ class CudaDecoder:
                 rows=STREAMED_ROWS,
             )
         return self._workspaces[capacity]
-
-
-def _places(cache: StaticKVCache, rows: int) -> Tensor:
-    """Where the features of the next ``rows`` go: int64; beyond the capacity all to one spare row."""
-    places = cache.length + torch.arange(rows, device=cache.length.device)
-    return places.clamp_max(cache.capacity)
 
 
 def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:

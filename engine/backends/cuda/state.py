@@ -11,11 +11,11 @@ from engine.models.sequence_state import SequenceState
 class DeviceState(SequenceState):
     """The host's view of a ``StaticKVCache``. Never waits for the device.
 
-    ``features`` have one row more than positions: there goes what a round computes beyond the last.
+    ``aux`` has one row more than positions, for what a round computes beyond the last.
     """
 
-    def __init__(self, static: StaticKVCache, features: AuxHiddenStates | None = None) -> None:
-        super().__init__(static.capacity, features)
+    def __init__(self, static: StaticKVCache, aux: AuxHiddenStates | None = None) -> None:
+        super().__init__(static.capacity, aux)
         self.static = static
 
     def append(self, rows: int, *, final: bool) -> None:

@@ -147,7 +147,7 @@ class NativeDecoder:
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> NativeState:
         """See ``TappableModel``."""
-        features = AuxHiddenStates(
+        aux = AuxHiddenStates(
             aux_layers,
             layers=len(self.architecture.layers),
             hidden=self.architecture.hidden,
@@ -155,9 +155,7 @@ class NativeDecoder:
             dtype=self._cached,
             device=torch.device("cpu"),
         )
-        return NativeState(
-            self.architecture, context, self._cached, features if aux_layers else None
-        )
+        return NativeState(self.architecture, context, self._cached, aux if aux_layers else None)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:

@@ -18,7 +18,7 @@ class NativeState(SequenceState):
     """Keys and values of one sequence, as attention.h reads them.
 
     keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads, groups * 16, head_dim),
-    float32 or bfloat16, as are the features. The last group is for the rows of a tree.
+    float32 or bfloat16, as are the hidden states. The last group is for the rows of a tree.
     """
 
     def __init__(
@@ -26,18 +26,16 @@ class NativeState(SequenceState):
         architecture: Architecture,
         context: int,
         dtype: torch.dtype,
-        features: AuxHiddenStates | None = None,
+        aux: AuxHiddenStates | None = None,
     ) -> None:
-        super().__init__(context, features)
+        super().__init__(context, aux)
         groups = -(-context // native.LANES) + 1
         outer = len(architecture.layers), architecture.kv_heads
         self.keys = zeros((*outer, groups, architecture.head_dim, native.LANES), dtype)
         self.values = zeros((*outer, groups * native.LANES, architecture.head_dim), dtype)
         self._tree: Sequence[int] | None = None  # parents of the pending rows
         aux_layers = (
-            []
-            if features is None
-            else [_aux_layer(features, aux_layer) for aux_layer in features.aux_layers]
+            [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
         )
         self.aux_layers = (structures.Tap * len(aux_layers))(*aux_layers)
         self.view = structures.Cache(
@@ -66,8 +64,8 @@ class NativeState(SequenceState):
             group, lane = divmod(at, native.LANES)
             self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
             self.values[:, :, at] = self.values[:, :, row - native.ROWS]
-        if self.features is not None:
-            self.features.keep(self.length, rows)
+        if self.aux is not None:
+            self.aux.keep(self.length, rows)
         self.settle(self.length + len(rows))
 
     def settle(self, length: int) -> None:
@@ -82,13 +80,13 @@ class NativeState(SequenceState):
         rows = slice(self.length, length)
         self.keys[:, :, groups] = other.keys[:, :, groups]
         self.values[:, :, rows] = other.values[:, :, rows]
-        if self.features is not None and other.features is not None:
-            self.features.rows[:, rows] = other.features.rows[:, rows]
+        if self.aux is not None and other.aux is not None:
+            self.aux.rows[:, rows] = other.aux.rows[:, rows]
         self.settle(length)
         return length
 
 
-def _aux_layer(features: AuxHiddenStates, aux_layer: AuxLayer) -> structures.Tap:
+def _aux_layer(aux: AuxHiddenStates, aux_layer: AuxLayer) -> structures.Tap:
     return structures.Tap(
-        features.at(aux_layer).data_ptr(), -1 if aux_layer.layer is None else aux_layer.layer
+        aux.at(aux_layer).data_ptr(), -1 if aux_layer.layer is None else aux_layer.layer
     )

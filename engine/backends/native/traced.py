@@ -34,8 +34,8 @@ class TracedOperations(ProgramTracer):
         super().__init__()
         self._target = target
 
-    def features(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
-        return self.take(self._target.aux_states(aux_layer), rows)
+    def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
+        return self.take(self._target.aux_buffer(aux_layer), rows)
 
     def embed(
         self,

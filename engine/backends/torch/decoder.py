@@ -1,4 +1,4 @@
-"""The own decoder: executes an ``Architecture``, row by row the same bits."""
+"""The eager executor of a decoder: torch computes each operation, row by row the same bits."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, Support
 from engine.backends.torch import gated_delta
 from engine.backends.torch.state import TorchState
@@ -18,9 +19,9 @@ from engine.kernels.formats import FORMATS
 from engine.models.activations import ACTIVATIONS, activation, by_rows
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
 from engine.models.base import ModelInfo
-from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
+from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import rotations
-from engine.models.sequence_state import KVCache, SequenceState
+from engine.models.sequence_state import KVCache
 from engine.models.weights import (
     AttentionWeights,
     Layer,
@@ -29,9 +30,6 @@ from engine.models.weights import (
     load_layer,
     make_norm,
 )
-
-PREFILL_ROWS = 128
-"""Rows of one prefill step: enough to be limited by arithmetic, few enough for small buffers."""
 
 SUPPORT = Support(
     "The own decoder",
@@ -61,8 +59,19 @@ class AttentionInputs:
     bias: Tensor  # see causal_bias
 
 
-class Decoder:
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One forward step: ``inputs`` has one entry for each ``Kind``, None where it does not attend."""
+
+    state: TorchState
+    inputs: Sequence[AttentionInputs | None]
+    final: bool
+
+
+class TorchDecoder(LayerDecoder[TorchState, Step]):
     """A decoder for one sequence, up to 16 rows a step, more in prefill."""
+
+    prefill_rows = 128  # enough to be limited by arithmetic, few enough for small buffers
 
     def __init__(
         self,
@@ -72,19 +81,15 @@ class Decoder:
         info: ModelInfo,
         kernels: Kernels = PLAIN,
     ) -> None:
-        self.architecture = architecture
-        self._info = info
-        self.activation = by_rows(activation(architecture.activation))
         norm = tensor(names.norm)
+        super().__init__(architecture, info, norm.dtype, norm.device)
         self.norm = make_norm(architecture, norm)
-        self.dtype, self.device = norm.dtype, norm.device
+        self.activation = by_rows(activation(architecture.activation))
         # The largest float copies come and go before anything else is there.
         table = tensor(names.embedding)  # (vocabulary, hidden)
         self.embedding = kernels.embedding(table)
         self.head = kernels.linear(table if architecture.tied else tensor(names.head))
         del table
-        # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
-        self.scale = float(torch.tensor(architecture.embedding_scale, dtype=self.dtype))
         specs = list(dict.fromkeys(architecture.layers))
         self.kinds = [self._kind(spec) for spec in specs]
         self.layers = [
@@ -111,28 +116,10 @@ class Decoder:
     def _load(self, prefix: str, spec: LayerSpec, tensor: TensorSource, kernels: Kernels) -> Layer:
         return load_layer(self.architecture, spec, lambda name: tensor(prefix + name), kernels)
 
-    @property
-    def info(self) -> ModelInfo:
-        return self._info
-
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:
-        """See ``TappableModel``."""
-        features = AuxHiddenStates(
-            aux_layers,
-            layers=len(self.layers),
-            hidden=self.architecture.hidden,
-            context=context,
-            dtype=self.dtype,
-            device=self.device,
-        )
-        return TorchState(
-            self.architecture, context, self.dtype, self.device, features if aux_layers else None
-        )
-
-    @torch.inference_mode()
-    def embed(self, tokens: Sequence[int]) -> Tensor:
-        """See ``Backbone``."""
-        return self.embedding(torch.tensor(tokens, dtype=torch.long, device=self.device)).float()
+        """See ``HiddenStateModel``."""
+        aux = self.new_aux(aux_layers, context)
+        return TorchState(self.architecture, context, self.dtype, self.device, aux)
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
@@ -141,51 +128,39 @@ class Decoder:
         cap = self.architecture.logit_cap
         return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
 
-    @torch.inference_mode()
-    def forward(
-        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
-    ) -> Tensor:
-        """See ``Model.forward``. Long inputs run in steps of ``PREFILL_ROWS``."""
-        assert isinstance(state, TorchState)
-        ids = torch.tensor(tokens, dtype=torch.long, device=self.device)
-        hidden = torch.empty(0, self.architecture.hidden, dtype=self.dtype, device=self.device)
-        kept = []
-        for part in ids.split(PREFILL_ROWS):
-            hidden = self._step(part, state, final=final)
-            state.append(len(part), final=final)
-            kept.append(hidden)
-        if not last:
-            return torch.empty(0, self.architecture.vocabulary, device=self.device)
-        hidden = (hidden if last <= len(hidden) else torch.cat(kept))[-last:]
-        return self.logits(self.norm(hidden))
+    def final_norm(self, x: Tensor) -> Tensor:
+        """See ``LayerDecoder``."""
+        return self.norm(x)
 
-    def _step(self, ids: Tensor, state: TorchState, *, final: bool = True) -> Tensor:
-        """Run the layers on ``ids (rows,)`` at ``state.end``; return hidden (rows, hidden).
+    def positions(self, state: TorchState, rows: int) -> Tensor:
+        """See ``LayerDecoder``."""
+        return torch.arange(state.end, state.end + rows, device=self.device)
 
-        Writes what these rows leave in the state, but not how many they are.
-        """
-        features, start = state.features, state.end
-        inputs = [self._attention_inputs(kind, state, len(ids)) for kind in self.kinds]
-        x = self.embedding(ids)
-        if self.scale != 1:
-            x = x * self.scale
-        for index, (kind, layer) in enumerate(self.layers):
-            if features is not None:
-                features.write(AuxLayer(index), start, x)
-            mixed = self._mix(index, layer, layer.mixer_norm(x), state, inputs[kind], final)
-            if layer.mixer_after is not None:
-                mixed = layer.mixer_after(mixed)
-            x = x + mixed
-            gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
-            mixed = layer.down(self.activation(gate) * up)
-            if layer.mlp_after is not None:
-                mixed = layer.mlp_after(mixed)
-            x = x + mixed
-        if features is not None:
-            features.write(AuxLayer(len(self.layers)), start, x)
-            if features.has(NORMED):
-                features.write(NORMED, start, self.norm(x))
-        return x
+    def begin(self, state: TorchState, rows: int, *, final: bool) -> Step:
+        """See ``LayerDecoder``."""
+        inputs = [self._attention_inputs(kind, state, rows) for kind in self.kinds]
+        return Step(state, inputs, final)
+
+    def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
+        """See ``LayerDecoder``."""
+        (kind, layer), spec = self.layers[index], self.architecture.layers[index].mixer
+        normed = layer.mixer_norm(x)
+        if isinstance(layer.mixer, AttentionWeights):
+            inputs, slot = step.inputs[kind], step.state.slots[index]
+            assert inputs is not None
+            mixed = self._attention(layer.mixer, normed, step.state, slot, inputs)
+        else:
+            assert isinstance(spec, GatedDeltaNet)
+            memory, epsilon = step.state.memories[index], self.architecture.epsilon
+            mixed = gated_delta.mix(layer.mixer, spec, normed, memory, epsilon, final=step.final)
+        return x + (mixed if layer.mixer_after is None else layer.mixer_after(mixed))
+
+    def feed_forward(self, index: int, x: Tensor) -> Tensor:
+        """See ``LayerDecoder``."""
+        _, layer = self.layers[index]
+        gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
+        result = layer.down(self.activation(gate) * up)
+        return x + (result if layer.mlp_after is None else layer.mlp_after(result))
 
     def _attention_inputs(self, kind: Kind, state: KVCache, rows: int) -> AttentionInputs | None:
         if not kind.attends:
@@ -198,24 +173,6 @@ class Decoder:
         rotation = None if kind.rotation is None else kind.rotation[start:end, None, :]
         return AttentionInputs(rotation, first, bias)
 
-    def _mix(
-        self,
-        index: int,
-        layer: Layer,
-        x: Tensor,
-        state: TorchState,
-        inputs: AttentionInputs | None,
-        final: bool,
-    ) -> Tensor:
-        """The mixer's result for normed ``x (rows, hidden)``; leaves in the state what it keeps of it."""
-        spec = self.architecture.layers[index].mixer
-        if isinstance(layer.mixer, AttentionWeights):
-            assert inputs is not None
-            return self._attention(layer.mixer, x, state, state.slots[index], inputs)
-        assert isinstance(spec, GatedDeltaNet)
-        memory, epsilon = state.memories[index], self.architecture.epsilon
-        return gated_delta.mix(layer.mixer, spec, x, memory, epsilon, final=final)
-
     def _attention(
         self,
         weights: AttentionWeights,
@@ -225,17 +182,17 @@ class Decoder:
         inputs: AttentionInputs,
     ) -> Tensor:
         a, start, rows = self.architecture, cache.end, x.shape[0]
-        turned = a.heads + a.kv_heads
-        qkv = weights.qkv(x).view(rows, turned + a.kv_heads, a.head_dim)
-        qk = qkv[:, :turned]
+        rotated = a.heads + a.kv_heads
+        qkv = weights.qkv(x).view(rows, rotated + a.kv_heads, a.head_dim)
+        qk = qkv[:, :rotated]
         if weights.qk_norm is not None:
             qk = F.rms_norm(qk.float(), (a.head_dim,), None, a.epsilon) * weights.qk_norm
         if inputs.rotation is not None:
-            pairs = qk.float().view(rows, turned, a.head_dim // 2, 2)
+            pairs = qk.float().view(rows, rotated, a.head_dim // 2, 2)
             qk = torch.view_as_real(torch.view_as_complex(pairs) * inputs.rotation)
-            qk = qk.view(rows, turned, a.head_dim)
+            qk = qk.view(rows, rotated, a.head_dim)
         query, key = qk.to(x.dtype).split((a.heads, a.kv_heads), dim=1)
-        cache.write(slot, start, key, qkv[:, turned:])
+        cache.write(slot, start, key, qkv[:, rotated:])
         keys, values = cache.blocks(slot, start + rows, inputs.first)
         return weights.output(
             self.attend(query.contiguous(), keys, values, inputs.bias, a.score_cap)

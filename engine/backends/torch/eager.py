@@ -69,9 +69,9 @@ class EagerOperations(EagerArithmetic):
     def __init__(self, target: Backbone) -> None:
         self._target = target
 
-    def features(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         start = rows.start.value + rows.offset
-        return self._target.features(aux_layer, start, start + rows.count.value)
+        return self._target.aux_hidden_states(aux_layer, start, start + rows.count.value)
 
     def pick(self, x: Tensor, number: Number) -> Tensor:
         return x[number.value : number.value + 1]

@@ -28,7 +28,7 @@ class TorchState(KVCache):
         context: int,
         dtype: torch.dtype,
         device: torch.device,
-        features: AuxHiddenStates | None,
+        aux: AuxHiddenStates | None,
     ) -> None:
         mixers = [spec.mixer for spec in architecture.layers]
         attending = [at for at, mixer in enumerate(mixers) if isinstance(mixer, Attention)]
@@ -39,7 +39,7 @@ class TorchState(KVCache):
             context=context,
             dtype=dtype,
             device=device,
-            features=features,
+            aux=aux,
         )
         self.slots = {layer: slot for slot, layer in enumerate(attending)}
         self.memories = {

@@ -129,7 +129,8 @@ class BlockHead:
     def read(self, ops: Operations, memory: Memory, rows: Rows) -> None:
         """Keeps keys and values of the text's tokens at ``rows``, which the target has read."""
         x = ops.linear(
-            self.fc, ops.join(*(ops.features(aux_layer, rows) for aux_layer in self.shape.read))
+            self.fc,
+            ops.join(*(ops.aux_hidden_states(aux_layer, rows) for aux_layer in self.shape.read)),
         )
         made = ops.linear(self.context, norm(ops, self.hidden_norm, x))
         ops.remember(made, memory, self.key_norms, self.shape.architecture.epsilon, rows)

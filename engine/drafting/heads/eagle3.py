@@ -102,7 +102,9 @@ class Eagle3Head:
 
         ``behind`` are the tokens one further on each. Writes the rows' keys and values.
         """
-        states = ops.join(*(ops.features(aux_layer, rows) for aux_layer in self.shape.read))
+        states = ops.join(
+            *(ops.aux_hidden_states(aux_layer, rows) for aux_layer in self.shape.read)
+        )
         if self.fc_norm is not None:
             states = norm(ops, self.fc_norm, states)
         return self._layer(ops, memory, behind, 0, ops.linear(self.fc, states), rows)

@@ -33,7 +33,7 @@ class StatelessDraft:
         self._last = Number()
         last = Rows(Number(1), self._last)
         self.draft = ops.unroll(
-            head.steps, lambda: ops.features(NORMED, last), partial(head.draft, ops)
+            head.steps, lambda: ops.aux_hidden_states(NORMED, last), partial(head.draft, ops)
         )
 
     def begin(self, read: int, pending: int) -> Draft:

@@ -62,7 +62,7 @@ def test_a_row_reads_the_same_beside_others(library: Library) -> None:
     for row in range(16):
         alone = sampling.greedy(library, logits[row : row + 1])
         assert alone.tokens == together.tokens[row : row + 1]
-        assert alone.probabilities([(0, 5)]) == together.chances([(row, 5)])
+        assert alone.probabilities([(0, 5)]) == together.probabilities([(row, 5)])
 
 
 def test_rows_without_a_number_and_tokens_beyond_the_logits_have_no_chance(
@@ -110,7 +110,7 @@ def test_a_row_is_drawn_the_same_beside_others(library: Library) -> None:
     for row in range(16):
         alone = sampling.sample(library, logits[row : row + 1], Draws(0.8, keys[row : row + 1]))
         assert alone.tokens == together.tokens[row : row + 1]
-        assert alone.probabilities([(0, 5)]) == together.chances([(row, 5)])
+        assert alone.probabilities([(0, 5)]) == together.probabilities([(row, 5)])
 
 
 def test_nothing_is_drawn_where_no_logit_is_a_number(library: Library) -> None:

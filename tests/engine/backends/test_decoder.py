@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from engine.backends.native import build
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.events import Finished
 from engine.kernels.formats import QUANTISED
 from engine.loading.loader import load_model
@@ -67,7 +67,7 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     """A whole prompt; then, from where layers have forgotten its begin, one token a step and some."""
     reference = write_family(tmp_path, name)
     model = load_model(tmp_path, quantization="fp32")
-    assert isinstance(model, Decoder)
+    assert isinstance(model, TorchDecoder)
     text = tokens(300)  # across a block of the KV cache
     expected = reference_logits(reference, text)
     cache = model.new_state(512)
@@ -251,7 +251,7 @@ def test_stories_speak_the_same_in_both_decoders(stories: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     model = load_model(stories, quantization="fp32")
-    assert isinstance(model, Decoder)
+    assert isinstance(model, TorchDecoder)
     reference: Any = AutoModelForCausalLM.from_pretrained(stories, dtype=torch.float32)
     text = [1, *tokens(300)]
     difference = (logits(model, text) - reference_logits(reference, text)).abs().max()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.backends.torch import decoder as eager
 from engine.backends.torch import state as states
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.backends.torch.gated_delta import DeltaState, mix
 from engine.backends.torch.state import TorchState
 from engine.decoding.context import Context
@@ -65,18 +65,18 @@ class RandomTensors(dict[str, Tensor]):
 
 
 @pytest.fixture(scope="module")
-def model() -> Decoder:
+def model() -> TorchDecoder:
     info = ModelInfo(
         "delta", "Delta", VOCABULARY, CONTEXT, 0, "fp32", "cpu", frozenset(), 3, HIDDEN
     )
-    return Decoder(ARCHITECTURE, Names(), RandomTensors().__getitem__, info)
+    return TorchDecoder(ARCHITECTURE, Names(), RandomTensors().__getitem__, info)
 
 
 def text(count: int, seed: int = 1) -> list[int]:
     return random.Random(seed).choices(range(VOCABULARY), k=count)
 
 
-def logits(model: Decoder, tokens: Sequence[int]) -> Tensor:
+def logits(model: TorchDecoder, tokens: Sequence[int]) -> Tensor:
     return model.forward(tokens, model.new_state(CONTEXT), last=1)
 
 
@@ -104,19 +104,19 @@ def test_the_mixers_numbers_are_those_of_transformers() -> None:
 
 
 @pytest.mark.parametrize("start", [1, 3, 64, 130])
-def test_rows_have_the_bits_they_have_alone(model: Decoder, start: int) -> None:
+def test_rows_have_the_bits_they_have_alone(model: TorchDecoder, start: int) -> None:
     check_rows(model, text(start + 16), start)
 
 
-def test_bits_do_not_depend_on_how_the_prompt_was_cut(model: Decoder) -> None:
+def test_bits_do_not_depend_on_how_the_prompt_was_cut(model: TorchDecoder) -> None:
     check_parts(model, text(150), (1, 2, 7, 16, 100))
 
 
-def test_rejected_rows_leave_no_trace(model: Decoder) -> None:
+def test_rejected_rows_leave_no_trace(model: TorchDecoder) -> None:
     check_rollback(model, text(90), [text(15, seed) for seed in range(2, 8)])
 
 
-def test_any_number_of_accepted_rows_stays(model: Decoder) -> None:
+def test_any_number_of_accepted_rows_stays(model: TorchDecoder) -> None:
     chance, target = random.Random(5), Target(model)
     tokens = text(300, 9)
     target.extend(tokens[:40])
@@ -132,7 +132,7 @@ def test_any_number_of_accepted_rows_stays(model: Decoder) -> None:
 
 
 def test_a_draft_with_such_a_state_is_after_each_round_that_of_a_fresh_start(
-    model: Decoder,
+    model: TorchDecoder,
 ) -> None:
     """Its pending rows come one by one, and count together."""
     reader, context = SameVocabulary(model), Context(text(30))
@@ -149,7 +149,7 @@ def test_a_draft_with_such_a_state_is_after_each_round_that_of_a_fresh_start(
         context.tokens += [*drafted[:accepted], 11]
 
 
-def test_what_was_read_before_is_used_again_from_a_checkpoint_on(model: Decoder) -> None:
+def test_what_was_read_before_is_used_again_from_a_checkpoint_on(model: TorchDecoder) -> None:
     """An edit goes back to the prompt's end, which was saved, and not to the middle of the reply."""
     target, prompt, reply = Target(model), text(70, 1), text(30, 2)
     target.extend(prompt)
@@ -164,7 +164,7 @@ def test_what_was_read_before_is_used_again_from_a_checkpoint_on(model: Decoder)
     assert torch.equal(target.verify(9, Tree()), logits(model, [*prompt[:50], 9]))
 
 
-def test_what_cannot_be_reached_is_not_rewound_to(model: Decoder) -> None:
+def test_what_cannot_be_reached_is_not_rewound_to(model: TorchDecoder) -> None:
     state = model.new_state(CONTEXT)
     model.forward(text(20), state, last=0)
     assert (state.reachable(20), state.reachable(19)) == (20, 0)
@@ -172,7 +172,9 @@ def test_what_cannot_be_reached_is_not_rewound_to(model: Decoder) -> None:
         state.rewind(19)
 
 
-def test_checkpoints_are_bounded_by_bytes(model: Decoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_are_bounded_by_bytes(
+    model: TorchDecoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = model.new_state(CONTEXT)
     assert isinstance(state, TorchState)
     size = sum(memory.committed.bytes for memory in state.memories.values())

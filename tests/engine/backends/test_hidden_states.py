@@ -76,8 +76,8 @@ def model(request: pytest.FixtureRequest, made: dict[str, tuple[Path, Any]]) -> 
 
 
 def rows(model: HiddenStateModel, cache: Any, start: int = 0) -> torch.Tensor:
-    """All features (aux layers, tokens, hidden), copied."""
-    return cache.features.rows[:, start : cache.length].clone()
+    """All aux (aux layers, tokens, hidden), copied."""
+    return cache.aux.rows[:, start : cache.length].clone()
 
 
 def test_features_are_the_hidden_states_of_transformers(
@@ -94,9 +94,9 @@ def test_features_are_the_hidden_states_of_transformers(
     last = left[0][0] if isinstance(left[0], tuple) else left[0]
     cache = model.new_state(256, TAPS)
     model.forward(text, cache, last=0)
-    assert cache.features is not None
+    assert cache.aux is not None
     for aux_layer, expected in zip(TAPS, [*entered, last, normed], strict=True):
-        found = cache.features.at(aux_layer)[:200]
+        found = cache.aux.at(aux_layer)[:200]
         assert float((found - expected.reshape(200, -1)).abs().max()) < 1e-3, aux_layer
 
 
@@ -107,8 +107,8 @@ def test_embedding_and_output_head_are_the_models_own(known: tuple[HiddenStateMo
     assert torch.allclose(model.embed(text), table[text], atol=1e-6)
     cache = model.new_state(64, [NORMED])
     expected = model.forward(text, cache, last=40)
-    assert cache.features is not None
-    logits = model.logits(cache.features.at(NORMED)[:40])
+    assert cache.aux is not None
+    logits = model.logits(cache.aux.at(NORMED)[:40])
     assert torch.allclose(logits, expected, atol=1e-3)
 
 
@@ -131,7 +131,7 @@ def test_no_logit_changes_because_something_is_tapped(model: HiddenStateModel) -
     for part in (text[:130], text[130:131], text[131:]):
         expected = model.forward(part, plain, last=len(part))
         assert torch.equal(model.forward(part, aux_states, last=len(part)), expected)
-    assert plain.features is None
+    assert plain.aux is None
 
 
 patterns = st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=4)
@@ -154,7 +154,9 @@ def test_after_any_rounds_features_are_those_of_a_fresh_run(
     fresh = Target(model, TAPS)
     fresh.extend(target.tokens)
     for aux_layer in TAPS:
-        found, expected = (each.features(aux_layer, 0, each.length) for each in (target, fresh))
+        found, expected = (
+            each.aux_hidden_states(aux_layer, 0, each.length) for each in (target, fresh)
+        )
         assert found.dtype is torch.float32
         assert torch.equal(found, expected)
 
@@ -162,12 +164,12 @@ def test_after_any_rounds_features_are_those_of_a_fresh_run(
 def test_features_beyond_the_cached_tokens_are_refused(model: HiddenStateModel) -> None:
     target = Target(model, [NORMED])
     target.extend(tokens(5))
-    with pytest.raises(ValueError, match="tokens 0 to 6 of 5 have no features"):
-        target.features(NORMED, 0, 6)
+    with pytest.raises(ValueError, match="tokens 0 to 6 of 5 have no hidden states"):
+        target.aux_hidden_states(NORMED, 0, 6)
     with pytest.raises(KeyError):
-        target.features(AuxLayer(0), 0, 5)
+        target.aux_hidden_states(AuxLayer(0), 0, 5)
     with pytest.raises(KeyError):
-        Target(model).features(NORMED, 0, 0)
+        Target(model).aux_hidden_states(NORMED, 0, 0)
 
 
 def test_a_layer_that_is_not_there_cannot_be_tapped(model: HiddenStateModel) -> None:
@@ -186,7 +188,7 @@ def test_taps_are_joined_in_the_order_of_their_heads() -> None:
 
 
 def test_what_nobody_taps_is_not_kept() -> None:
-    features = AuxHiddenStates(
+    aux = AuxHiddenStates(
         [NORMED],
         layers=2,
         hidden=4,
@@ -194,5 +196,5 @@ def test_what_nobody_taps_is_not_kept() -> None:
         dtype=torch.float32,
         device=torch.device("cpu"),
     )
-    features.write(AuxLayer(1), 0, torch.ones(2, 4))
-    assert not features.rows.any()
+    aux.write(AuxLayer(1), torch.arange(2), torch.ones(2, 4))
+    assert not aux.rows.any()

@@ -10,7 +10,7 @@ import torch
 
 from engine.backends.native import build, sampling
 from engine.backends.native.decoder import NativeDecoder
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.kernels.native.library import KINDS, Library
 from engine.loading.loader import FailedTrial, load_alone, load_model, load_planned, plan_model
 from engine.machine.devices import Device
@@ -286,7 +286,7 @@ def test_weights_stored_in_bf16_give_the_bits_of_wide_ones(
 
 def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
     write_family(tmp_path, "qwen2")  # heads of 8
-    assert isinstance(load_model(tmp_path, quantization="fp32"), Decoder)
+    assert isinstance(load_model(tmp_path, quantization="fp32"), TorchDecoder)
 
 
 def test_a_step_that_is_not_row_independent_is_not_used(
@@ -303,7 +303,7 @@ def test_a_step_that_is_not_row_independent_is_not_used(
     with pytest.raises(FailedTrial):
         load_planned(plan)
     interpreted = load_alone(plan)
-    assert isinstance(interpreted, Decoder) and not interpreted.info.compiled
+    assert isinstance(interpreted, TorchDecoder) and not interpreted.info.compiled
     assert interpreted.info.quantization == "fp32"
     assert "It is not used" in caplog.text
 
@@ -320,7 +320,7 @@ def test_the_trial_has_a_layer_of_every_kind(tmp_path: Path, library: Library) -
 
 def test_turned_off_the_model_is_interpreted() -> None:
     assert isinstance(load_model(PIP / "draft", quantization="fp32"), NativeDecoder)
-    assert isinstance(load_model(PIP / "draft", quantization="fp32", native=False), Decoder)
+    assert isinstance(load_model(PIP / "draft", quantization="fp32", native=False), TorchDecoder)
 
 
 def test_a_cache_is_rewound_to_what_it_holds() -> None:

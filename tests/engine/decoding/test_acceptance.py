@@ -256,7 +256,7 @@ def test_a_rule_that_nobody_wrote_is_not_taken_for_another() -> None:
         if rule.weighs_q:
             assert judged(rule, p, [0], p[:1], 3) == 0, "p is q: what was drafted stands"
     for unknown in (Unwritten(True), Unwritten(False), AcceptanceRule.AUTO):
-        with pytest.raises(ValueError, match="no way to judge"):
+        with pytest.raises(ValueError, match="no acceptance rule"):
             judged(unknown, p, [0], p[:1], 3)  # type: ignore[arg-type]
 
 

@@ -171,7 +171,7 @@ def test_bytes_for_people(count: int, text: str) -> None:
 
 
 def test_features_count_for_every_token_in_the_caches_type() -> None:
-    plain, aux_states = replace(BIG, cache="float32"), replace(BIG, cache="float32", features=300)
+    plain, aux_states = replace(BIG, cache="float32"), replace(BIG, cache="float32", aux_width=300)
     more = aux_states.kv_bytes_per_token("bfloat16") - plain.kv_bytes_per_token("bfloat16")
     assert more == 4 * 300
     found = [fit(size, context=10, free=10**9, overhead=0).needed for size in (plain, aux_states)]

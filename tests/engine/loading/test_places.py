@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
 from engine.loading.choices import (
     check_kv_cache,
@@ -51,7 +51,7 @@ def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
     for dtype in ("bf16", "int8", "nf4"):
         model = load_model(folder, quantization=dtype)
         assert isinstance(model, CudaDecoder) and model.info.quantization == dtype
-    assert isinstance(load_model(folder, quantization="fp32"), Decoder)
+    assert isinstance(load_model(folder, quantization="fp32"), TorchDecoder)
 
 
 def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:

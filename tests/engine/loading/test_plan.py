@@ -11,7 +11,7 @@ import torch
 
 from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
 from engine.kernels.block_formats import DRAFTING
 from engine.kernels.native.library import Library
@@ -108,7 +108,7 @@ def test_a_build_between_plan_and_load_changes_no_backend(
     plan = plan_model(inspect(PIP / "draft"), Device(torch.device("cpu")), "fp32")
     assert plan.backend is (Backend.TORCH if then else Backend.NATIVE)
     monkeypatch.setattr(build, "ready", lambda *_: library if then else None)
-    assert isinstance(load_planned(plan), Decoder if then else NativeDecoder)
+    assert isinstance(load_planned(plan), TorchDecoder if then else NativeDecoder)
 
 
 def test_each_model_is_planned_for_the_quickest_backend_that_runs_it(

@@ -12,7 +12,7 @@ import torch
 
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.native.decoder import NativeDecoder
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
 from engine.kernels.blocks import Blocks
 from engine.loading.choices import (
@@ -136,7 +136,7 @@ def test_a_model_of_transformers_is_refused(gptneo: Path) -> None:
 def test_where_the_compiled_step_fails_its_trial_the_other_four_bits_run(found: Checkpoint) -> None:
     plan = plan_model(found, PLACE, "q4").interpreted()
     assert plan.quantization == "nf4"
-    assert isinstance(load_planned(plan), Decoder)
+    assert isinstance(load_planned(plan), TorchDecoder)
 
 
 @pytest.mark.parametrize("held", ["int8", "q4"])

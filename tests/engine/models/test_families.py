@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
 from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect
@@ -87,7 +87,7 @@ def tokens(count: int) -> list[int]:
 
 def assert_same(folder: Path, reference: Any) -> None:
     model = load_model(folder, quantization="fp32")
-    assert isinstance(model, Decoder)
+    assert isinstance(model, TorchDecoder)
     text = tokens(120)
     ours = model.forward(text, model.new_state(128), last=120)
     assert float((ours - logits(reference, text)).abs().max()) < 1e-4

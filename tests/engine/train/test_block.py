@@ -102,10 +102,9 @@ def reading(model: HiddenStateModel, trainer: BlockTrainer, tokens: list[int]) -
     aux_layers = with_normed(trainer.aux_layers)
     cache = model.new_state(512, aux_layers)
     model.forward(tokens, cache, last=0)
-    assert cache.features is not None
+    assert cache.aux is not None
     features = {
-        aux_layer: cache.features.at(aux_layer)[None, : len(tokens)].float()
-        for aux_layer in aux_layers
+        aux_layer: cache.aux.at(aux_layer)[None, : len(tokens)].float() for aux_layer in aux_layers
     }
     here = torch.ones(1, len(tokens), dtype=torch.bool)
     return Window(torch.tensor([tokens]), here, here, features)
@@ -198,11 +197,11 @@ def test_a_block_sees_nothing_from_its_anchor_on(model: HiddenStateModel) -> Non
     blocks = AnchoredBlocks(torch.tensor([[6]]), torch.ones(1, 1, dtype=torch.bool))
     expected = trainer.states(window, blocks)
     for aux_layer in trainer.aux_layers:
-        window.features[aux_layer][:, 6:] = 7.0
+        window.states[aux_layer][:, 6:] = 7.0
     changed = window.tokens.clone()
     changed[:, 7:] = 3
     assert torch.equal(trainer.states(replace(window, tokens=changed), blocks), expected)
-    window.features[trainer.aux_layers[0]][:, 5] = 7.0
+    window.states[trainer.aux_layers[0]][:, 5] = 7.0
     assert not torch.allclose(trainer.states(window, blocks), expected)
 
 

@@ -131,7 +131,9 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
     kept = max(recording.replies, key=lambda one: one.length - one.start)
     tokens = recording.tokens(kept).tolist()
     live.extend(tokens[:-1])
-    features = {aux_layer: live.features(aux_layer, 0, live.length)[None] for aux_layer in TAPS}
+    features = {
+        aux_layer: live.aux_hidden_states(aux_layer, 0, live.length)[None] for aux_layer in TAPS
+    }
     chains = []
     for place in range(kept.start - 2, len(tokens) - 1, 5):
         said = [*tokens[: place + 2], *([0] * SHAPE.steps)]
@@ -159,9 +161,9 @@ def test_a_place_sees_nothing_behind_it(model: HiddenStateModel, recording: Reco
     later = torch.arange(window.tokens.shape[1]) > 12
     changed = replace(
         window,
-        features={
+        states={
             aux_layer: torch.where(later[None, :, None], torch.randn_like(rows), rows)
-            for aux_layer, rows in window.features.items()
+            for aux_layer, rows in window.states.items()
         },
     )
     for one, other in zip(
@@ -169,7 +171,8 @@ def test_a_place_sees_nothing_behind_it(model: HiddenStateModel, recording: Reco
     ):
         assert torch.equal(one, other)
     earlier = replace(
-        window, features={aux_layer: rows.roll(1, 1) for aux_layer, rows in window.features.items()}
+        window,
+        states={aux_layer: rows.roll(1, 1) for aux_layer, rows in window.states.items()},
     )
     assert not torch.allclose(
         next(trainer.unroll(window, places)), next(trainer.unroll(earlier, places))

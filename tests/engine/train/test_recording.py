@@ -35,7 +35,7 @@ def test_replies_come_back_as_they_were(tmp_path: Path) -> None:
             assert found.tokens(kept).tolist() == list(given.tokens)
             assert (kept.start, kept.temperature) == (given.start, given.temperature)
             for at, aux_layer in enumerate(TAPS):
-                read = found.features(aux_layer, kept)
+                read = found.states(aux_layer, kept)
                 assert torch.equal(read[:-1], states[at].bfloat16())
                 assert not read[-1].any()
 
@@ -46,7 +46,7 @@ def test_a_recording_may_hold_more_than_is_needed(tmp_path: Path) -> None:
     less = Recording(tmp_path, (NORMED,))
     less.add([(given, states)])
     for kept in less.replies:
-        assert torch.equal(less.features(NORMED, kept)[:-1], states[1].bfloat16())
+        assert torch.equal(less.states(NORMED, kept)[:-1], states[1].bfloat16())
 
 
 def test_a_recording_that_lacks_hidden_states_is_refused(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_what_is_recorded_is_what_the_target_computes(target: Path, tmp_path: Pa
         assert 1 <= kept.start < len(tokens) <= kept.start + 40
         cache = model.new_state(512, aux_layers)
         logits = model.forward(tokens[:-1], cache, last=len(tokens) - 1)
-        found = recording.features(aux_layers[0], kept)[:-1].float()
+        found = recording.states(aux_layers[0], kept)[:-1].float()
         assert torch.allclose(model.logits(found), logits, atol=0.05)
         if kept.temperature == 0:
             assert logits.argmax(-1)[kept.start - 1 :].tolist() == tokens[kept.start :]
@@ -101,7 +101,8 @@ def test_replies_side_by_side_are_those_given_one_by_one(
         for kept in other.replies:
             assert torch.equal(other.tokens(kept), found[0].tokens(kept))
             assert torch.equal(
-                other.features(aux_layers[0], kept), found[0].features(aux_layers[0], kept)
+                other.states(aux_layers[0], kept),
+                found[0].states(aux_layers[0], kept),
             )
 
 
@@ -228,9 +229,9 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     tokens = recording.tokens(kept).tolist()
     cache = model.new_state(512, with_normed(()))
     model.forward(tokens, cache, last=0)
-    assert cache.features is not None
+    assert cache.aux is not None
     right = [
-        logits_of(head, cache.features.at(recording.aux_layers[0])[at : at + 1].float())
+        logits_of(head, cache.aux.at(recording.aux_layers[0])[at : at + 1].float())
         .argmax(-1)
         .tolist()
         == tokens[at + 2 : at + 4]

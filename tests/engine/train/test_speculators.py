@@ -127,7 +127,7 @@ def test_a_trained_head_drafts_what_its_training_predicts(
         reader.extend([text[-1], *drafted, 9])
         tokens = torch.tensor([[*text, *drafted, 9]])
         there = torch.ones_like(tokens, dtype=torch.bool)
-        states = reader.features(NORMED, 0, tokens.shape[1])
+        states = reader.aux_hidden_states(NORMED, 0, tokens.shape[1])
         window = Window(tokens, there, there, {NORMED: states[None]})
         taught.clear()
         trainer.loss(window)

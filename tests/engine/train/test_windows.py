@@ -41,7 +41,7 @@ def test_a_short_reply_is_whole(tmp_path: Path) -> None:
         [False] * 2 + [True] * 2 + [False] * 2,
     ]
     assert made.learned == 5
-    assert made.features[NORMED][0, :, 0].tolist() == [0, 1, 2, 3, 4, 0]
+    assert made.states[NORMED][0, :, 0].tolist() == [0, 1, 2, 3, 4, 0]
 
 
 @given(
@@ -85,7 +85,7 @@ def test_pairs_point_from_a_token_to_the_one_so_far_ahead(
     )
     assert torch.equal(tokens[pairs.goals], pairs.labels - 1)
     assert torch.equal(
-        made.features[NORMED].flatten(0, 1)[pairs.goals][:, 0], (pairs.labels - 1).float()
+        made.states[NORMED].flatten(0, 1)[pairs.goals][:, 0], (pairs.labels - 1).float()
     )
 
 

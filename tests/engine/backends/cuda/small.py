@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.loading.loader import load_model, plan_model
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
@@ -48,13 +48,13 @@ def load(
     return model
 
 
-def load_reference(folder: Path, context: int = CONTEXT) -> Decoder:
+def load_reference(folder: Path, context: int = CONTEXT) -> TorchDecoder:
     """The same model through torch's operations, in float32 on the CPU."""
     checkpoint, cpu = inspect(folder), torch.device("cpu")
     architecture = FAMILIES[checkpoint.architecture](checkpoint, context)
     info = load_info(folder, context)
     tensors = Tensors(checkpoint, torch.float32, cpu)
-    return Decoder(architecture, Names.among(checkpoint.tensors), tensors, info)
+    return TorchDecoder(architecture, Names.among(checkpoint.tensors), tensors, info)
 
 
 def load_info(folder: Path, context: int) -> Any:

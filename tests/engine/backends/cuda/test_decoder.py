@@ -106,7 +106,7 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
     text = tokens(14)
     streamed = load(folder, dtype)
     expected = streamed.forward(text, streamed.new_state(64), last=4).cpu()
-    monkeypatch.setattr(module, "PREFILL_ROWS", 6)
+    monkeypatch.setattr(module.CudaDecoder, "prefill_rows", 6)
     monkeypatch.setattr(module, "STREAMED_ROWS", 4)
     monkeypatch.setattr("engine.kernels.cuda.dispatch.STREAMED_ROWS", 4)
     model = load(folder, dtype)
@@ -123,7 +123,7 @@ def test_heads_read_the_hidden_states_of_the_torch_decoder(folder: Path) -> None
     for part in (text[:4], text[4:]):
         logits = model.forward(part, ours, last=len(part))
         reference.forward(part, theirs, last=0)
-    found, expected = ours.features, theirs.features
+    found, expected = ours.aux, theirs.aux
     assert found is not None and expected is not None
     for aux_layer in aux_layers:
         assert distance(found.at(aux_layer)[:6], expected.at(aux_layer)[:6]) < APART["bf16"]

@@ -18,7 +18,7 @@ pytest.importorskip("triton")
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.round import DeviceRound, Mode
-from engine.backends.torch.decoder import Decoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.decoding.text import TextCodec
 from engine.drafting.resources import Resources
 from engine.kernels.cuda.acceptance_kernel import Rule
@@ -98,7 +98,9 @@ def test_layers_of_real_shapes(shape: str, dtype: str) -> None:
     """Near torch's decoder, streamed and in bulk; the same bits for 1 to 16 rows and after rollback."""
     architecture = SHAPES[shape]
     model = model_of(architecture, dtype)
-    reference = Decoder(architecture, Names(), random_tensors(architecture), info(architecture))
+    reference = TorchDecoder(
+        architecture, Names(), random_tensors(architecture), info(architecture)
+    )
     text = tokens(320)
     found = model.forward(text, model.new_state(CONTEXT), last=8)
     expected = reference.forward(text, reference.new_state(CONTEXT), last=8)

@@ -66,7 +66,7 @@ def by_the_papers(
 ) -> Tensor:
     """(block, hidden): DFlash's section 3 and z-lab's code, for one row and one head at a time."""
     start, width = target.length, BLOCK["head_dim"]
-    states = torch.cat([target.features(aux_layer, 0, start) for aux_layer in TAPS], dim=1)
+    states = torch.cat([target.aux_hidden_states(aux_layer, 0, start) for aux_layer in TAPS], dim=1)
     text = [norm(tensors["fc.weight"] @ row, tensors["hidden_norm.weight"]) for row in states]
     mask = (config.get("dflash_config") or config)["mask_token_id"]
     rows = list(target.embed([pending] + [mask] * (config["block_size"] - 1)))

@@ -41,7 +41,7 @@ class Shown:
         }
         self.length = len(TEXT)
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         return self.states[aux_layer][start:end]
 
     def embed(self, tokens: Any) -> Tensor:

@@ -72,14 +72,14 @@ class Shown:
             device=CPU,
         )
         for aux_layer in aux_layers:
-            self.kept.write(aux_layer, 0, noise(400))
+            self.kept.write(aux_layer, torch.arange(400), noise(400))
         embedding, head = (Matrix(library, Kind.FP32, noise(TARGET.vocabulary)) for _ in "eh")
         self.embedding_and_head = EmbeddingAndHead(embedding, head, 20.0)
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
-        return self.aux_states(aux_layer)[start:end].float()
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+        return self.aux_buffer(aux_layer)[start:end].float()
 
-    def aux_states(self, aux_layer: AuxLayer) -> Tensor:
+    def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
         return self.kept.at(aux_layer)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:

@@ -39,9 +39,9 @@ class Watched(Target):
         super().__init__(model, aux_layers)
         self.seen: list[int] = []
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         self.seen += range(start, end)
-        return super().features(aux_layer, start, end)
+        return super().aux_hidden_states(aux_layer, start, end)
 
 
 @pytest.fixture(scope="module")

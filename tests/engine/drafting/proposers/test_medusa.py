@@ -39,9 +39,9 @@ HEAD = MedusaHead(tuple((partial(F.linear, weight=weight(k)),) for k in range(HE
 class Watched(Target):
     """Notes which rows are read."""
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         self.read = (aux_layer, start, end)
-        return super().features(aux_layer, start, end)
+        return super().aux_hidden_states(aux_layer, start, end)
 
 
 def propose(
@@ -63,7 +63,7 @@ def propose(
 def test_each_head_reads_the_last_cached_token_and_drafts_one() -> None:
     proposal, target, _ = propose(Sampling(), AcceptanceRule.GREEDY)
     assert target.read == (NORMED, len(TEXT) - 2, len(TEXT) - 1)
-    state = target.features(NORMED, len(TEXT) - 2, len(TEXT) - 1)
+    state = target.aux_hidden_states(NORMED, len(TEXT) - 2, len(TEXT) - 1)
     expected = [int((weight(k) @ state[0]).argmax()) for k in range(HEADS)]
     assert list(proposal.tree.tokens) == expected
     assert proposal.tree.parents == (-1, 0, 1)

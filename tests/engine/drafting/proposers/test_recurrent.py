@@ -39,9 +39,9 @@ pytestmark = pytest.mark.parametrize("kind", KINDS)
 class Watched(Target):
     """Notes which rows are read."""
 
-    def features(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
+    def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         self.read = (aux_layer, start, end)
-        return super().features(aux_layer, start, end)
+        return super().aux_hidden_states(aux_layer, start, end)
 
 
 class Drafter:
@@ -84,7 +84,7 @@ def test_steps_start_at_the_last_cached_token_and_take_in_the_pending_one(kind: 
         drafter = Drafter(kind, Sampling(), AcceptanceRule.GREEDY)
     proposal = drafter.propose()
     assert drafter.target.read == (NORMED, len(TEXT) - 2, len(TEXT) - 1)
-    state = drafter.target.features(NORMED, len(TEXT) - 2, len(TEXT) - 1)
+    state = drafter.target.aux_hidden_states(NORMED, len(TEXT) - 2, len(TEXT) - 1)
     assert list(proposal.tree.tokens) == likeliest(kind, state, TEXT[-1])
     assert proposal.tree.parents == (-1, 0, 1)
 

@@ -1,0 +1,136 @@
+"""The forward pass of a decoder, written once: a loop over its layers, each a mixer and a feed-forward.
+
+An executor (torch, CUDA) derives from ``LayerDecoder`` and brings one operation for each part of a layer.
+The compiled step has the same loop in C++ (kernels/native/decoder.h).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from engine.models.architecture import Architecture
+from engine.models.base import ModelInfo
+from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
+from engine.models.sequence_state import SequenceState
+
+State = TypeVar("State", bound=SequenceState)
+Step = TypeVar("Step")
+
+
+class LayerDecoder(ABC, Generic[State, Step]):
+    """A model whose steps compute rows of one sequence.
+
+    ``State`` is what a sequence keeps in this executor; ``Step`` is what the layers of one step share.
+    """
+
+    prefill_rows: ClassVar[int]
+    """Rows of one step of a prompt."""
+    embedding: Callable[[Tensor], Tensor]
+    """Token ids (rows,) -> (rows, hidden) in ``dtype``."""
+
+    def __init__(
+        self, architecture: Architecture, info: ModelInfo, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.architecture, self._info = architecture, info
+        self.dtype, self.device = dtype, device
+        # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
+        self.scale = float(torch.tensor(architecture.embedding_scale, dtype=dtype))
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    @abstractmethod
+    def begin(self, state: State, rows: int, *, final: bool) -> Step:
+        """Return what all layers need for ``rows`` rows behind ``state``."""
+
+    @abstractmethod
+    def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
+        """Return ``x (rows, hidden)`` plus the result of layer ``index``'s mixer for its norm.
+
+        Mutates the state: the mixer leaves there what later rows need of these.
+        """
+
+    @abstractmethod
+    def feed_forward(self, index: int, x: Tensor) -> Tensor:
+        """Return ``x (rows, hidden)`` plus the result of layer ``index``'s feed-forward for its norm."""
+
+    @abstractmethod
+    def final_norm(self, x: Tensor) -> Tensor:
+        """Return ``x (rows, hidden)`` normed for the output head."""
+
+    @abstractmethod
+    def logits(self, normed: Tensor) -> Tensor:
+        """See ``Backbone``."""
+
+    @abstractmethod
+    def positions(self, state: State, rows: int) -> Tensor:
+        """Return where the hidden states of the next ``rows`` rows go: int64 (rows,)."""
+
+    @torch.inference_mode()
+    def embed(self, tokens: Sequence[int]) -> Tensor:
+        """See ``Backbone``."""
+        return self.embedding(torch.tensor(tokens, dtype=torch.long, device=self.device)).float()
+
+    def predict(self, hidden: Tensor) -> Tensor:
+        """Return the logits of what left the last layer: float32 (rows, vocabulary)."""
+        return self.logits(self.final_norm(hidden))
+
+    @torch.inference_mode()
+    def forward(
+        self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
+    ) -> Tensor:
+        """See ``Model.forward``. Long inputs run in steps of ``prefill_rows``."""
+        own: State = state  # type: ignore[assignment]  # states are made by ``new_state`` alone
+        ids = torch.tensor(tokens, dtype=torch.long).to(self.device)
+        hidden = []
+        for part in ids.split(self.prefill_rows):
+            hidden.append(self.step(part, own, final=final))
+            own.append(len(part), final=final)
+        if not last:
+            return torch.empty(0, self.architecture.vocabulary, device=self.device)
+        return self.predict(torch.cat(hidden)[-last:])
+
+    def step(self, ids: Tensor, state: State, *, final: bool = True) -> Tensor:
+        """Run the layers on ``ids (rows,)`` behind ``state``; return (rows, hidden).
+
+        Writes what these rows leave in the state, but does not append them. Asks the device for nothing,
+        so a graph may capture it.
+        """
+        aux, rows = state.aux, len(ids)
+        positions = None if aux is None else self.positions(state, rows)
+        step = self.begin(state, rows, final=final)
+        x = self.embedding(ids)
+        if self.scale != 1:
+            x = x * self.scale
+        for index in range(len(self.architecture.layers)):
+            if aux is not None and positions is not None:
+                aux.write(AuxLayer(index), positions, x)
+            x = self.mixer(index, x, step)
+            x = self.feed_forward(index, x)
+        if aux is not None and positions is not None:
+            aux.write(AuxLayer(len(self.architecture.layers)), positions, x)
+            if aux.has(NORMED):
+                aux.write(NORMED, positions, self.final_norm(x))
+        return x
+
+    def new_aux(self, aux_layers: Sequence[AuxLayer], context: int) -> AuxHiddenStates | None:
+        """Return room for the hidden states of ``aux_layers``; None where nobody reads any.
+
+        Raises ValueError for a layer that the model lacks.
+        """
+        if not aux_layers:
+            return None
+        return AuxHiddenStates(
+            aux_layers,
+            layers=len(self.architecture.layers),
+            hidden=self.architecture.hidden,
+            context=context,
+            dtype=self.dtype,
+            device=self.device,
+        )
