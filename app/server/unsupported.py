@@ -26,6 +26,7 @@ def is_absent(value: Any) -> bool:
 
 
 _FUNCTIONS = "functions in this form, which OpenAI replaced by tools"
+_TEMPLATE = "another chat template than the model's own"
 _GRAMMAR = "grammars in this field; structured_outputs takes them"
 
 REFUSED: Refused = {
@@ -41,6 +42,8 @@ REFUSED: Refused = {
     "audio": ("audio", is_nothing),
     "echo": ("repeating the prompt in the reply", is_nothing),
     "suffix": ("text behind the completion", is_nothing),
+    "chat_template": (_TEMPLATE, is_nothing),
+    "chat_template_kwargs": (_TEMPLATE, is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
 """What all dialects refuse."""

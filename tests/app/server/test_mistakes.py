@@ -251,6 +251,11 @@ def test_a_prompt_longer_than_the_context_says_by_how_much(server, http: httpx.C
         ({"prompt": "a", "echo": True}, "echo"),
         ({"prompt": "a", "suffix": "z"}, "suffix"),
         ({"prompt": "a", "best_of": 2}, "best_of"),
+        ({"prompt": "a", "chat_template": "{{ messages }}"}, "chat_template"),
+        (
+            {"prompt": "a", "chat_template_kwargs": {"enable_thinking": False}},
+            "chat_template_kwargs",
+        ),
         ({"prompt": "a", "max_tokens": 0}, "max_tokens"),
     ],
 )
