@@ -29,6 +29,15 @@ READING = ["GET", "HEAD"]
 CLIENT_LEFT = 499
 """What nginx logs for it; nobody is there to read the answer."""
 
+LONGEST_MESSAGE, LONGEST_PARAM = 2_000, 200
+"""Characters of an answer's message and param: both may quote megabytes that a client sent."""
+
+
+def _cut(text: str, most: int) -> str:
+    """Return ``text`` without its middle where it is longer than ``most``; the end says what to do."""
+    end = most // 4
+    return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
+
 
 class ApiError(Exception):
     """An answer other than the one asked for."""
@@ -47,9 +56,11 @@ class ApiError(Exception):
     ) -> None:
         """``retry``: after how many seconds the client is told to try again. ``hang_up``: nothing more
         is expected on this connection. ``allow``: the methods that the path has."""
+        message = _cut(message, LONGEST_MESSAGE)
         super().__init__(message)
         self.status, self.message, self.code = status, message, code
-        self.kind, self.param, self.retry, self.hang_up = kind, param, retry, hang_up
+        self.param = None if param is None else _cut(param, LONGEST_PARAM)
+        self.kind, self.retry, self.hang_up = kind, retry, hang_up
         self.allow = allow
 
     def body(self) -> dict[str, Any]:

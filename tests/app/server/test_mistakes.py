@@ -265,6 +265,23 @@ def test_text_completions_name_the_field_too(
     assert error_of(http.post(TEXT, json=body))["param"] == param
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"model": "x" * 1_000_000},
+        {"structured_outputs": {"k" * 1_000_000: 1}},
+        {"speculation": {"proposer": "y" * 1_000_000}},
+    ],
+    ids=["model", "a field's name", "proposer"],
+)
+def test_an_answer_does_not_repeat_megabytes(
+    server, http: httpx.Client, change: dict[str, Any]
+) -> None:
+    answer = http.post(CHAT, json={**ASK, **change})
+    assert 400 <= answer.status_code < 500 and len(answer.content) < 4_000
+    assert answer.json()["error"]["message"].endswith(".")
+
+
 def test_the_openai_package_raises_its_own_errors(server, client: OpenAI) -> None:
     ask = {"model": server.model, **ASK}
     with pytest.raises(BadRequestError) as bad:
