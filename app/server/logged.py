@@ -13,7 +13,7 @@ from app.request_log import RequestLog, asked
 
 QUIET = (METRICS, "/api/show")
 """Paths that programs ask again and again, and that make no reply."""
-LONGEST_ERROR = 8192
+LONGEST_ERROR = 16_384
 """Bytes of an answer that are looked at for the reason of a refusal."""
 
 
@@ -67,7 +67,7 @@ class _Watch:
         if message["type"] == "http.response.start":
             self._status = message["status"]
         elif self.failed and len(self._body) < LONGEST_ERROR:
-            self._body += message.get("body", b"")
+            self._body += message.get("body", b"")[: LONGEST_ERROR - len(self._body)]
         await self._send(message)
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from engine.request import Grammar, GrammarKind
-from engine.tool_calls.schemas import parts_of
+from engine.tool_calls.schemas import children, parts_of
 
 LEVELS = 512
 """Most levels of nested lists and objects, references followed; and most rules that name each other."""
@@ -60,15 +60,24 @@ def levels_of_schema(schema: Any) -> int:
     A reference back to where one came from is followed no further.
     """
 
-    def links(pointer: Hashable) -> Links:
-        parts = list(parts_of(_at(schema, str(pointer))))
-        found = [
-            (part["$ref"], depth) for part, depth in parts if isinstance(part.get("$ref"), str)
-        ]
-        local = [(name, depth) for name, depth in found if name.startswith("#")]
-        return max((depth for _, depth in parts), default=0), local
+    # Each value is one node, however many references lead to it, so the time is linear in the schema.
+    values: dict[Hashable, tuple[Any, bool]] = {}
 
-    return longest("#", links)
+    def node(value: Any, is_map: bool) -> Hashable:
+        key = id(value), is_map
+        values[key] = value, is_map
+        return key
+
+    def links(key: Hashable) -> Links:
+        value, is_map = values[key]
+        found = [node(each, inner) for each, inner in children(value, is_map)]
+        is_schema = isinstance(value, dict) and not is_map
+        pointer = value.get("$ref") if is_schema else None
+        if isinstance(pointer, str) and pointer.startswith("#"):
+            found.append(node(_at(schema, pointer), False))
+        return int(is_schema), [(each, 1) for each in found]
+
+    return longest(node(schema, False), links)
 
 
 def levels_of_rules(text: str, gbnf: bool = False) -> int:
@@ -124,7 +133,7 @@ def longest(start: Hashable, links: Callable[[Hashable], Links]) -> int:
 def _schema_exceeds(schema: Any, strict: bool) -> str | None:
     if (levels := levels_of_schema(schema)) > LEVELS:
         return f"its schema is {levels} levels deep, references followed; {LEVELS} are the most"
-    for part, _ in parts_of(schema, everywhere=True):
+    for part in parts_of(schema, everywhere=True):
         patterns = [part.get("pattern"), *_names(part.get("patternProperties"))]
         for pattern in patterns:
             if isinstance(pattern, str) and (why := _pattern_exceeds(pattern)):

@@ -14,26 +14,35 @@ _NOTES = frozenset({"title", "description", "default", "examples", "deprecated",
 """Keywords that restrict nothing."""
 
 
-def parts_of(schema: Any, everywhere: bool = False) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield each object of ``schema`` that is a schema, with its level; definitions if ``everywhere``."""
-    left: list[tuple[Any, int, bool]] = [(schema, 1, False)]
-    while left:
-        value, depth, is_map = left.pop()
-        if isinstance(value, list):
-            left.extend((each, depth + 1, False) for each in value)
-        if not isinstance(value, dict):
-            continue
-        if not is_map:
-            yield value, depth
+def children(
+    value: Any, is_map: bool = False, everywhere: bool = False
+) -> Iterator[tuple[Any, bool]]:
+    """Yield what lies directly in ``value`` where schemas may be, and whether it maps names to schemas.
+
+    ``is_map``: ``value`` is such a map itself. ``everywhere``: definitions too.
+    """
+    if isinstance(value, list):
+        yield from ((each, False) for each in value)
+    elif isinstance(value, dict):
         for name, each in value.items():
             defines = name in ("$defs", "definitions")
             if is_map or name not in _VALUES or (defines and everywhere):
-                left.append((each, depth + 1, not is_map and name in _MAPS))
+                yield each, not is_map and name in _MAPS
+
+
+def parts_of(schema: Any, everywhere: bool = False) -> Iterator[dict[str, Any]]:
+    """Yield each object of ``schema`` that is a schema; definitions too if ``everywhere``."""
+    left: list[tuple[Any, bool]] = [(schema, False)]
+    while left:
+        value, is_map = left.pop()
+        if isinstance(value, dict) and not is_map:
+            yield value
+        left.extend(children(value, is_map, everywhere))
 
 
 def leaves_names_open(schema: Any) -> bool:
     """True if some object of ``schema`` may have names that it does not list, which may come twice."""
-    return any(_is_open(part) for part, _ in parts_of(schema, everywhere=True))
+    return any(_is_open(part) for part in parts_of(schema, everywhere=True))
 
 
 def _is_open(part: dict[str, Any]) -> bool:

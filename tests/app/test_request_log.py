@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 
+from starlette.types import Message, Receive, Scope, Send
+
 from app.request_log import KEPT, RequestLog, Stage
+from app.server.logged import LONGEST_ERROR, Logged
 from engine.api import Generation
 from engine.events import Emitted, Failed, Finished, FinishReason, Queued, Started
-from engine.request import Message, Request
+from engine.request import Message as Said
+from engine.request import Request
 from engine.stats import Tally
 
 
 def generation() -> Generation:
-    request = Request(messages=(Message("user", "Hi"),))
+    request = Request(messages=(Said("user", "Hi"),))
     return Generation(request, lambda it: it.publish(Finished(FinishReason.CANCELLED, "", "", ())))
 
 
@@ -45,6 +49,23 @@ def test_a_request_is_told_from_its_arrival_to_its_end() -> None:
     assert (asked.stage, asked.message) == (Stage.FAILED, "It broke.")
     assert log.since(changes.version).requests == ()
     assert log.since(changes.version + 1).requests == (asked,)  # asked by a page of an app before
+
+
+def test_of_a_long_refusal_a_part_is_kept() -> None:
+    """One chunk of 60 MB was kept whole: a hundred of them filled the memory."""
+
+    async def refuse(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": []})
+        await send({"type": "http.response.body", "body": b"x" * 10 * LONGEST_ERROR})
+
+    async def nothing(*_: object) -> Message:
+        return {"type": "http.request"}
+
+    log = RequestLog()
+    scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": []}
+    asyncio.run(Logged(refuse, log)(scope, nothing, nothing))
+    (asked,) = log.since(0).requests
+    assert asked.stage is Stage.REFUSED and len(asked.message) < LONGEST_ERROR
 
 
 def test_cancelling_ends_replies_that_are_there_and_those_that_come() -> None:

@@ -34,6 +34,19 @@ def test_levels_are_those_of_the_longest_way_in_whatever_order(
     assert bounds.levels_of_schema(schema) == 1 + links * (wraps + 1)
 
 
+@pytest.mark.parametrize("pointer", ["#x{}", "#/anyOf/{}", "#"])
+def test_every_value_is_looked_at_once_however_many_references_lead_to_it(
+    pointer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """80 KB of references to the root took 54 s, in the server itself."""
+    seen: list[object] = []
+    read = bounds.children
+    monkeypatch.setattr(bounds, "children", lambda *value: seen.append(value) or read(*value))
+    schema = {"anyOf": [{"$ref": pointer.format(at)} for at in range(2_000)]}
+    bounds.levels_of_schema(schema)
+    assert len(seen) < 3 * 2_000
+
+
 @given(st.integers(1, 200), st.booleans())
 def test_rules_are_counted_along_their_names(count: int, back: bool) -> None:
     for sign, first, gbnf in ((":", "start", False), (" ::=", "root", True)):
