@@ -58,12 +58,15 @@ def test_of_a_long_refusal_a_part_is_kept() -> None:
         await send({"type": "http.response.start", "status": 404, "headers": []})
         await send({"type": "http.response.body", "body": b"x" * 10 * LONGEST_ERROR})
 
-    async def nothing(*_: object) -> Message:
+    async def receive() -> Message:
         return {"type": "http.request"}
+
+    async def send(message: Message) -> None:
+        pass
 
     log = RequestLog()
     scope = {"type": "http", "method": "POST", "path": "/v1/chat/completions", "headers": []}
-    asyncio.run(Logged(refuse, log)(scope, nothing, nothing))
+    asyncio.run(Logged(refuse, log)(scope, receive, send))
     (asked,) = log.since(0).requests
     assert asked.stage is Stage.REFUSED and len(asked.message) < LONGEST_ERROR
 
