@@ -13,11 +13,11 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from app.recent_errors import Complaint
+from app.web.recent_errors import Complaint
 from engine.api import Loaded
 from engine.backends.native import build
 from engine.errors import ForetokenError
-from engine.loading import fit
+from engine.loading.planning import fit
 from engine.machine import cgroups, compilers, devices, processor, threads
 
 LIBRARIES = (

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from app import api_kept, paths
-from app.api_kept import Kept
-from app.gradio_stubs import without_stubs
-from app.listen import Listener, holder, is_loopback, listen
-from app.preferences import PreferencesFile, StartWith
-from app.switch import ApiSwitch, Serving
+from app import paths
+from app.settings import endpoint as api_kept
+from app.settings.endpoint import Kept
+from app.settings.preferences import PreferencesFile, StartWith
+from app.web.gradio_stubs import without_stubs
+from app.web.listen import Listener, holder, is_loopback, listen
+from app.web.switch import ApiSwitch, Serving
 from engine.errors import ForetokenError
 from engine.loading.request import LoadRequest
 from engine.machine.interpreter import importing
@@ -192,10 +193,10 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
     """The ASGI app: API routes first, then the pages, all behind the guard."""
     from fastapi import FastAPI
 
-    from app.cors import Cors
-    from app.guard import Guard
     from app.server import Counter, create_api
-    from app.server.logged import Logged
+    from app.server.monitoring.logged import Logged
+    from app.web.cors import Cors
+    from app.web.guard import Guard
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)
@@ -237,7 +238,7 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
     """Serve on the listener's socket until Ctrl-C or SIGTERM; ``ready`` once it answers."""
     import uvicorn
 
-    from app.connections import Connection
+    from app.web.connections import Connection
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: Any = None) -> None:

@@ -6,9 +6,9 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from app.defaults import Default, Defaults, Winner
-from app.history import history
-from app.store import Store
+from app.settings.defaults import Default, Defaults, Winner
+from app.storage.history import history
+from app.storage.store import Store
 from engine.api import Loaded
 from engine.bench import prompts as held
 from engine.bench.prompts import ALL, Prompt

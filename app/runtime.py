@@ -11,14 +11,14 @@ from functools import partial
 from pathlib import Path
 
 from app import paths
-from app.downloads import Downloads
-from app.found_models import Drafts, FoundModels
+from app.inventory.downloads import Downloads
+from app.inventory.found_models import Drafts, FoundModels
+from app.inventory.model_folders import searched
 from app.loading import PairLoader
-from app.model_folders import searched
-from app.preferences import PreferencesFile
-from app.recent_errors import RecentErrors
-from app.request_log import RequestLog
-from app.switch import Serving
+from app.settings.preferences import PreferencesFile
+from app.web.recent_errors import RecentErrors
+from app.web.request_log import RequestLog
+from app.web.switch import Serving
 from engine import wire
 from engine.api import Engine
 from engine.loading import hub

@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from app import own_catalog, paths
+from app import paths
+from app.inventory import own_catalog
 from engine.api import LoadRequest, slug
 from engine.errors import DiskError, InvalidRequest
 from engine.loading import servers

@@ -9,11 +9,12 @@ from pathlib import Path
 
 from huggingface_hub import constants
 
-from app import disk, paths
+from app import paths
 from app.diagnostics import cache_folder
+from app.inventory import disk
 from app.runtime import Runtime
-from app.store import FILE, Store
-from app.training import Trainings
+from app.storage.store import FILE, Store
+from app.training.runs import Trainings
 from engine.errors import DiskError
 
 

@@ -1,8 +1,8 @@
 """The one form of events outside of memory: each a JSON object, with the version of that form.
 
 Traces in files, traces of kept replies and scripts of tests are lines of it; what the pages read is a
-projection of the same events (app/ui/view.py). A form that was once written can be read for ever: every
-version has a function that makes the next one's object of it. Offsets count Unicode characters.
+projection of the same events (app/ui/rounds/view.py). A form that was once written can be read for ever:
+every version has a function that makes the next one's object of it. Offsets count Unicode characters.
 
     3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives, that a reply begins inside
          a thought, and what an engine elsewhere counted or said of a failure, only where there are any

@@ -29,48 +29,15 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.api", "engine.scheduler", "engine.wire"),
     ("engine.local", "engine.remote"),
     ("engine.switching",),
-    ("engine.train", "engine.bench", "engine.plan"),
-    (
-        "app.api_kept",
-        "app.browse",
-        "app.disk",
-        "app.gradio_stubs",
-        "app.connections",
-        "app.cors",
-        "app.history",
-        "app.listen",
-        "app.login",
-        "app.model_folders",
-        "app.own_catalog",
-        "app.page_policy",
-        "app.paths",
-        "app.kept_file",
-        "app.preferences",
-        "app.recent_errors",
-        "app.request_log",
-        "app.sqlite_pages",
-        "app.switch",
-        "app.watchers",
-    ),
-    (
-        "app.defaults",
-        "app.diagnostics",
-        "app.downloads",
-        "app.found_models",
-        "app.guard",
-        "app.launch_plan",
-        "app.loading",
-        "app.runtime",
-        "app.servers",
-        "app.store",
-        "app.store_file",
-        "app.store_rows",
-        "app.store_salvage",
-        "app.store_schema",
-        "app.store_tree",
-    ),
-    ("app.chat_files", "app.drafters", "app.measuring"),
-    ("app.training_order", "app.training_process", "app.training"),
+    ("engine.train", "engine.bench"),
+    ("app.paths", "app.watchers"),
+    ("app.settings",),
+    ("app.web",),
+    ("app.storage", "app.inventory"),
+    ("app.loading",),
+    ("app.runtime",),
+    ("app.deploy", "app.diagnostics", "app.measuring", "app.servers"),
+    ("app.training",),
     ("app.stored_data",),
     ("app.server", "app.ui", "app.worker"),
     ("app.main",),
@@ -89,8 +56,8 @@ OPEN_TO_THE_APP = (
     "engine.loading.discovery",
     "engine.loading.drafts",
     "engine.loading.files",
-    "engine.loading.fit",
-    "engine.loading.forecast",
+    "engine.loading.planning.fit",
+    "engine.loading.planning.forecast",
     "engine.loading.hub",
     "engine.loading.request",
     "engine.loading.secrets",
@@ -109,10 +76,10 @@ OPEN_TO_THE_APP = (
 
 FEATURES_OF = (
     "app.cli.",
-    "app.drafters",
-    "app.launch_plan",
+    "app.training.drafters",
+    "app.deploy.launch_plan",
     "app.measuring",
-    "app.training",
+    "app.training.runs",
     "app.ui.pages.plan.",
     "app.ui.pages.race.",
     "app.ui.pages.tune.",
@@ -140,11 +107,11 @@ BEHIND_THE_DOOR = {
     # Before anything is loaded, only the registry knows which proposers and options there may be.
     "app.cli.chat": ("engine.drafting.proposers",),
     "app.cli.drafting": ("engine.drafting.proposers",),
-    "app.cli.bench_sweep": ("engine.drafting.proposers",),
-    "app.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
-    "app.cli.bench_kernels": ("engine.machine.threads",),  # measures without an engine
+    "app.cli.bench.sweep": ("engine.drafting.proposers",),
+    "app.training.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
+    "app.cli.bench.kernels": ("engine.machine.threads",),  # measures without an engine
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
-    "app.cli.export": ("engine.models.checkpoints.gguf",),  # writes a file
+    "app.cli.models.export": ("engine.models.checkpoints.gguf",),  # writes a file
     # Tells a frontend how to tokenize, from the files that the engine does it by.
     "app.worker.card": (
         "engine.models.checkpoints.checkpoint",
@@ -196,9 +163,9 @@ PARSES_ITSELF = {
     "engine.files": "the one reader",
     "engine.yaml_text": "the one reader of YAML",
     "engine.grammar.bounds": "schemas of requests, where a RecursionError is a refusal",
-    "app.server.logged": "the app's own answers",
+    "app.server.monitoring.logged": "the app's own answers",
     "app.worker.card": "a tokenizer that is loaded",
-    "engine.decoding.control_tokens": "a tokenizer that is loaded",
+    "engine.decoding.text.control_tokens": "a tokenizer that is loaded",
     "engine.machine.worker_main": "what the app's own process asks",
     "engine.machine.worker_process": "what the app's own process answers",
     "engine.models.checkpoints.tokenizer": "a tokenizer that was just built",
@@ -360,7 +327,7 @@ def test_the_app_uses_the_door_and_no_deep_paths() -> None:
         name = name_of(path)
         rooms = (*OPEN_TO_THE_APP, *BEHIND_THE_DOOR.get(name, ()))
         if name.startswith(FEATURES_OF):
-            rooms += ("engine.train", "engine.bench", "engine.plan")
+            rooms += ("engine.train", "engine.bench", "app.deploy")
         wrong += [
             f"{name} imports {imported}"
             for imported in imports_of(path)

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from app.store import Store
+from app.storage.store import Store
 from tools.running import ARGUMENTS, UI, app, chromium, free_port, wait_for
 
 STEP = 50

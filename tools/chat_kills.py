@@ -21,10 +21,10 @@ from typing import Any
 
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
+from app.storage.store import Store
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.replies import SAVE_PERIOD
-from app.ui.settings import Settings
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
 from tests.support.fake_engine import FakeEngine, Script

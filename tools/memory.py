@@ -1,7 +1,7 @@
 """``python -m tools.memory PAIR``: what a pair takes of memory, against what was predicted.
 
 The process's resident memory once everything is imported, once the pair is loaded, and once a reply has
-filled the context; beside it the arithmetic of engine/loading/fit.py for that context.
+filled the context; beside it the arithmetic of engine/loading/planning/fit.py for that context.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from app.runtime import read_catalog
 from engine.errors import ForetokenError
 from engine.events import Failed
 from engine.loading import hub
-from engine.loading.fit import human
-from engine.loading.forecast import forecast
+from engine.loading.planning.fit import human
+from engine.loading.planning.forecast import forecast
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
 from engine.request import Message, Request, Sampling, Speculation

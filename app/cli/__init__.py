@@ -26,7 +26,7 @@ from app.cli import (
     ui,
     worker,
 )
-from app.cli.replies import GenerationFailed
+from app.cli.text.replies import GenerationFailed
 from engine.errors import ForetokenError
 
 cli = typer.Typer(

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app import main, paths
-from app.cli import interactive, options, prompts, replies, terminal
+from app.cli import options
 from app.cli.drafting import Drafting
 from app.cli.loading import open_for_command
-from app.defaults import Defaults
+from app.cli.text import interactive, prompts, replies, terminal
+from app.settings.defaults import Defaults
 from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event

@@ -70,6 +70,6 @@ def _compile(candidates: Sequence[Compiler]) -> None:
 
 
 def _size(folder: Path) -> str:
-    from engine.loading.fit import human
+    from engine.loading.planning.fit import human
 
     return human(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from app.defaults import Defaults
+from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
 from engine.request import AcceptanceRule, Control, OptionValue, Speculation
 

@@ -74,7 +74,7 @@ class Status:
 
 def describe(progress: Progress) -> str:
     """A download in one line: how much, how fast, how long still."""
-    from engine.loading.fit import human
+    from engine.loading.planning.fit import human
 
     text = (
         f"Downloading {progress.repository}: {human(progress.bytes)} of {human(progress.total)}, "
@@ -103,7 +103,7 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
 def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> LoadRequest:
     """Return ``request`` with the draft that suits its target best, where none is named and one of
     ``proposers`` may use it (None: the pair's default may). Raises CatalogError or ModelError."""
-    from app.model_folders import searched
+    from app.inventory.model_folders import searched
     from app.runtime import read_catalog
     from engine.loading import hub
     from engine.loading.discovery import System, with_best_draft
@@ -143,8 +143,9 @@ def check_room(data_dir: Path, *requests: LoadRequest) -> None:
     """Whether pairs fit into memory beside each other, at least with the shortest context, before any is
     loaded. Servers take none, and of what is not here yet nothing may be known. Raises OutOfMemory."""
     from app.runtime import read_catalog
-    from engine.loading import fit, hub
-    from engine.loading.forecast import forecast
+    from engine.loading import hub
+    from engine.loading.planning import fit
+    from engine.loading.planning.forecast import forecast
 
     catalog = read_catalog(data_dir)
     locate = partial(hub.locate, models=hub.models_folder(data_dir))

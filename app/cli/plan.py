@@ -10,8 +10,8 @@ import typer
 
 from app import paths
 from app.cli import options
-from engine.plan.engines import BACKENDS, ENGINES
-from engine.plan.methods import METHODS, NONE
+from app.deploy.engines import BACKENDS, ENGINES
+from app.deploy.methods import METHODS, NONE
 
 
 def plan(
@@ -61,10 +61,10 @@ def plan(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plan a launch on vLLM, SGLang, TensorRT-LLM or Dynamo. Starts nothing; speeds are estimates."""
-    from app.cli.plan_text import told, told_loads
-    from app.launch_plan import Asked, plan_for, write_folder
-    from engine.plan.render import render
-    from engine.plan.report import facts
+    from app.cli.text.plan import told, told_loads
+    from app.deploy.launch_plan import Asked, plan_for, write_folder
+    from app.deploy.render import render
+    from app.deploy.report import facts
 
     asked = Asked(
         target,

@@ -13,9 +13,9 @@ import typer
 from app import main, paths
 from app.cli import options
 from app.cli.loading import check_loads, check_room, open_for_command
-from app.cli.progress import progress
-from app.cli.tables import table
-from app.defaults import Defaults
+from app.cli.text.progress import progress
+from app.cli.text.tables import table
+from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.request import PLAIN, AcceptanceRule, Control, Sampling, Speculation, rule_named
@@ -87,9 +87,10 @@ def race(
 ) -> None:
     """Race two configurations on one prompt or a set; status 1 if words differ that must not."""
     from engine.api import keeps_words, one_target
-    from engine.bench import divergence, race_report
+    from engine.bench import divergence
     from engine.bench.answering import Configuration
     from engine.bench.race import Contest, Race
+    from engine.bench.reports import race as race_report
 
     folder = paths.data_folder(data_dir)
     rules = (rule_named(base_acceptance or acceptance), rule_named(acceptance))
@@ -203,7 +204,7 @@ def _prompts(
 
 
 def _print(running: Race, found: Divergence | None) -> None:
-    from engine.bench import race_report as report
+    from engine.bench.reports import race as report
     from engine.stats import times
 
     base, rival = report.names(running.contest)

@@ -8,7 +8,7 @@ import typer
 
 from app import main
 from app.cli import options
-from app.switch import Serving
+from app.web.switch import Serving
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 

@@ -10,7 +10,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.preferences import Preferences, PreferencesFile, StartWith
+from app.settings.preferences import Preferences, PreferencesFile, StartWith
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 

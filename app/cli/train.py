@@ -59,7 +59,7 @@ def train(
     file = find_recipe(recipe)
     out = out or paths.project_root() / "runs" / file.stem
     # The heavy imports come after the quick mistakes.
-    from app.drafters import Wanted, train_drafter
+    from app.training.drafters import Wanted, train_drafter
     from engine.train.recipe import load_recipe
 
     own = {"device": device, "native": native, "threads": threads}

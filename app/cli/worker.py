@@ -13,7 +13,7 @@ from app import main, paths
 from app.cli import options
 from app.cli.drafting import Drafting
 from app.cli.loading import Status, check_loads, fetched, open_here
-from app.defaults import Defaults
+from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest, NotInstalled
 from engine.loading.request import LoadRequest
 

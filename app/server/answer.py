@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from app.server.errors import ended_early, failed
-from app.server.tools import CallsInReply, WrittenCall
+from app.server.fields.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request

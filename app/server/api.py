@@ -10,25 +10,25 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.defaults import Defaults
-from app.guard import OLLAMA
 from app.runtime import Runtime
 from app.server import document
-from app.server.counter import MAX_WAITING, Counter
 from app.server.dialects import ChatDialect, Dialect, TextDialect
 from app.server.errors import READING, AnyMethod, ApiError, Route, unanswered
+from app.server.fields.schemas import ChatBody, CompletionBody
+from app.server.fields.unsupported import REFUSED, REFUSED_IN_COMPLETIONS
 from app.server.models import Models
+from app.server.monitoring.counter import MAX_WAITING, Counter
+from app.server.monitoring.prometheus import CONTENT_TYPE
 from app.server.ollama import routes as ollama
-from app.server.payload import JsonReply
-from app.server.prometheus import CONTENT_TYPE
-from app.server.reading import read
 from app.server.replying import Job, reply
 from app.server.requests import chat_requests, completion_requests
 from app.server.responses import routes as responses
-from app.server.schemas import ChatBody, CompletionBody
 from app.server.service import Ask, Service
-from app.server.unsupported import REFUSED, REFUSED_IN_COMPLETIONS
-from app.switch import ApiSwitch
+from app.server.transport.payload import JsonReply
+from app.server.transport.reading import read
+from app.settings.defaults import Defaults
+from app.web.guard import OLLAMA
+from app.web.switch import ApiSwitch
 from engine.errors import InvalidRequest
 
 Completing = TypeVar("Completing", ChatBody, CompletionBody)

@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from app.server.fields.schemas import ChatBody, CompletionBody
 from app.server.ollama.schemas import OllamaChatBody, OllamaGenerateBody, OllamaShowBody
 from app.server.responses.paging import PageQuery
 from app.server.responses.schemas import ResponseBody
-from app.server.schemas import ChatBody, CompletionBody
 
 Json = dict[str, Any]
 

@@ -13,9 +13,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from app.guard import OLLAMA
-from app.request_log import asked
-from app.server.payload import JsonReply
+from app.server.transport.payload import JsonReply
+from app.web.guard import OLLAMA
+from app.web.request_log import asked
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy
 from engine.events import Failed
 

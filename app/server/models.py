@@ -12,11 +12,11 @@ from typing import Any
 
 from anyio import to_thread
 
-from app.defaults import Defaults
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import ApiError, not_loaded, queue_full
 from app.server.on_demand import Available, IdleUnloading, OnDemand
+from app.settings.defaults import Defaults
 from engine import wire
 from engine.api import Loaded, slug
 from engine.errors import ForetokenError

@@ -12,14 +12,14 @@ from typing import Any
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server import metrics
 from app.server.answer import Answer
-from app.server.counter import Ticket
 from app.server.dialects import Dialect, chat_reason
-from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT
-from app.server.payload import JsonReply
-from app.server.streaming import EventStream, comment, data
+from app.server.monitoring import metrics
+from app.server.monitoring.counter import Ticket
+from app.server.transport.disconnect import unless_disconnected
+from app.server.transport.payload import JsonReply
+from app.server.transport.streaming import EventStream, comment, data
 from engine import trace
 from engine.events import Emitted, Event, Finished, Queued, Started
 from engine.request import Request

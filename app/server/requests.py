@@ -8,8 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from app.server.errors import missing
-from app.server.responses.schemas import LOGPROBS, ResponseBody
-from app.server.schemas import (
+from app.server.fields.schemas import (
     MAX_CHOICES,
     ChatBody,
     CompletionBody,
@@ -18,9 +17,10 @@ from app.server.schemas import (
     SpeculationBody,
     TextPart,
 )
-from app.server.structured import ResponseFormatBody, field_of, grammar_of
-from app.server.tools import answered, calls_of, tools_of
-from app.server.unsupported import unsupported
+from app.server.fields.structured import ResponseFormatBody, field_of, grammar_of
+from app.server.fields.tools import answered, calls_of, tools_of
+from app.server.fields.unsupported import unsupported
+from app.server.responses.schemas import LOGPROBS, ResponseBody
 from engine.errors import InvalidRequest
 from engine.request import (
     Message,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from app.defaults import Defaults
-from app.server.counter import Counter, Ticket
+from app.server.fields.schemas import GenerationBody
 from app.server.models import Models
+from app.server.monitoring.counter import Counter, Ticket
 from app.server.requests import Drafting, named_as_in
-from app.server.schemas import GenerationBody
+from app.settings.defaults import Defaults
 from engine.api import Loaded
 from engine.request import Request
 

@@ -7,11 +7,10 @@ import logging
 import gradio as gr
 
 from app.runtime import Runtime
-from app.store import Store
+from app.storage.store import Store
 from app.stored_data import StoredData
-from app.switch import ApiSwitch
-from app.training import Trainings
-from app.ui.measurements import Measurements
+from app.training.runs import Trainings
+from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.page import chat_page
 from app.ui.pages.models.backend import ModelsBackend
@@ -28,8 +27,9 @@ from app.ui.pages.train.backend import TrainBackend
 from app.ui.pages.train.page import train_page
 from app.ui.pages.tune.backend import TuneBackend
 from app.ui.pages.tune.page import tune_page
-from app.ui.pickers import Pickers
+from app.ui.rounds.measurements import Measurements
 from app.ui.words import Words
+from app.web.switch import ApiSwitch
 
 logger = logging.getLogger(__name__)
 

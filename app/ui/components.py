@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 from gradio.context import LocalContext
 
-from app.browse import from_this_machine
+from app.inventory.browse import from_this_machine
 from app.ui.asked import asked
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.ui import view
-from app.ui.view import View
+from app.ui.rounds import view
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine import trace
 from engine.errors import InvalidRequest

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.store import Store
-from app.store_rows import StoredMessage
-from app.ui import view
-from app.ui.feed import Feed
+from app.storage.rows import StoredMessage
+from app.storage.store import Store
+from app.ui.rounds import view
+from app.ui.rounds.feed import Feed
 from engine import trace
 from engine.api import Generation
 from engine.errors import ForetokenError

@@ -13,8 +13,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from app.server.schemas import in_words
-from app.server.structured import StructuredOutputsBody, grammar_of
+from app.server.fields.schemas import in_words
+from app.server.fields.structured import StructuredOutputsBody, grammar_of
 from engine.errors import InvalidRequest
 from engine.request import Grammar, Request, Sampling, Speculation
 

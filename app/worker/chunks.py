@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.server.dialects import logprob
-from app.server.metrics import timings
+from app.server.monitoring.metrics import timings
 from app.worker.asked import Asked
 from engine.errors import ForetokenError
 from engine.events import Emitted, Event, Failed, Finished, Token

@@ -31,8 +31,8 @@ from dynamo.common.utils.token_ids import normalize_request_token_ids
 from dynamo.llm import ModelInput
 from dynamo.llm.exceptions import EngineShutdown, InvalidArgument, Unknown
 
-from app.server.counter import Counter, Ticket
 from app.server.errors import ApiError, closing
+from app.server.monitoring.counter import Counter, Ticket
 from app.worker import discovery
 from app.worker.asked import asked_of
 from app.worker.card import Card

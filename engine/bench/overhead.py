@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.api import Generation
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Event

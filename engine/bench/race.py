@@ -2,7 +2,7 @@
 
 Speeds of one machine drift and jump, and what ran second ran on a warmer processor. So each side answers
 once unmeasured, then both answer in pairs: base rival, rival base, base rival, ... A pair's ratio is
-that of both decode speeds (``engine.stats``); what the pairs tell together is ``engine.bench.paired``'s.
+that of both decode speeds (``engine.stats``); ``engine.bench.reports.paired`` judges the pairs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from statistics import fmean
 
 from engine.api import Engine
 from engine.bench.answering import Answer, Configuration, Stop, Stopped, answer, check_repeats
-from engine.bench.paired import PAIRS, Estimate, Noise, estimate, spread
 from engine.bench.prompts import Prompt
+from engine.bench.reports.paired import PAIRS, Estimate, Noise, estimate, spread
 from engine.errors import ForetokenError
 from engine.events import Event
 from engine.machine import others

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.drafting import heads, proposers
 from engine.errors import IncompatiblePair, ModelError
-from engine.loading.pairing import Compatibility, compare, hopeless
+from engine.loading.planning.pairing import Compatibility, compare, hopeless
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
 from engine.models.checkpoints import checkpoint
 

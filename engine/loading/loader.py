@@ -18,7 +18,7 @@ from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import AS_STORED, Q4, QUANTISED
-from engine.loading.choices import (
+from engine.loading.planning.choices import (
     Backend,
     check_kv_cache,
     choose_backend,

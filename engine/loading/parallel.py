@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.loading.choices import Backend
-from engine.loading.fit import MemoryFit
 from engine.loading.loader import ModelPlan
+from engine.loading.planning.choices import Backend
+from engine.loading.planning.fit import MemoryFit
 
 A_FEW = 4
 """Where nobody says how many: caches are reckoned whole, and most people are alone on their machine."""

@@ -31,7 +31,7 @@ from engine.scheduler import Publish, Scheduler
 
 if TYPE_CHECKING:
     from engine.decoding.work import WorkItem
-    from engine.loading.plan import LoadPlan
+    from engine.loading.planning.plan import LoadPlan
     from engine.local.pair import LoadedPair
     from engine.local.session import Prepared
     from engine.models.base import Model
@@ -202,7 +202,7 @@ class LocalEngine:
         """On the thread."""
         watch.begin(Stage.CHECKING)
         with importing():
-            from engine.loading.plan import plan_loading
+            from engine.loading.planning.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
         plan = plan_loading(files, request)
@@ -220,7 +220,7 @@ class LocalEngine:
         Where the compiled step fails a trial, the pair is planned anew and loaded by that.
         """
         from engine.loading.loader import FailedTrial
-        from engine.loading.plan import plan_after
+        from engine.loading.planning.plan import plan_after
         from engine.local.pair import load_pair
 
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
@@ -272,7 +272,7 @@ class LocalEngine:
         """``loaded`` once more, compiled, if it is still there; on the thread."""
         if self.loaded is not loaded:
             return
-        from engine.loading.plan import plan_loading
+        from engine.loading.planning.plan import plan_loading
 
         plan = plan_loading(earlier.files, loaded.request, earlier)
         if plan.target.library is not None:  # this processor may lack instructions for the format

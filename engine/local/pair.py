@@ -11,14 +11,14 @@ import torch
 
 from engine.api import NO_TEMPLATE, Loaded, LoadRequest
 from engine.backends.native import build
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import vocabulary_trimmer
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
 from engine.loading.loader import ModelPlan, load_planned
-from engine.loading.plan import LoadPlan
+from engine.loading.planning.plan import LoadPlan
 from engine.loading.watching import LoadWatch, Stage
 from engine.local.capabilities import capabilities
 from engine.local.session import Session

@@ -24,11 +24,11 @@ from engine.decoding.device import DeviceLauncher
 from engine.decoding.host import HostLauncher
 from engine.decoding.likeliest import likeliest
 from engine.decoding.loop import Launcher, decode_beside
-from engine.decoding.output_processor import OutputProcessor
 from engine.decoding.proposer import Proposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
+from engine.decoding.text.output_processor import OutputProcessor
 from engine.decoding.verifier import Verifier
 from engine.decoding.work import WorkItem
 from engine.drafting import proposers

@@ -12,7 +12,7 @@ import openai
 
 from engine.errors import ForetokenError
 from engine.events import Failed
-from engine.loading.retry_after import seconds_asked
+from engine.loading.hub.retry_after import seconds_asked
 from engine.loading.servers import KEY_VARIABLE, Address
 
 CONNECT_S = 5.0

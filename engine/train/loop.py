@@ -9,10 +9,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from engine.train.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
 from engine.train.clock import Clock, Timer
-from engine.train.folder import RunFolder
 from engine.train.optim import Optimizers
+from engine.train.output.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
+from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, Progress, ProgressFile
 from engine.train.settings import Budget, OptimizerStage
 

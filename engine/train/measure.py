@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.local.session import Session
 from engine.machine.devices import Device
@@ -13,7 +13,7 @@ from engine.models.base import Model
 from engine.reply import ReplyState
 from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
 from engine.stats import Statistics
-from engine.train.prompts import Prompt
+from engine.train.data.prompts import Prompt
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.train import kinds
+from engine.train.heads import kinds
 from engine.train.schema import load, need, read
 from engine.train.settings import Budget, Device, OptimizerStage
 

@@ -11,29 +11,29 @@ import torch
 
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import build
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.loading.loader import load_alone, plan_model
-from engine.loading.pairing import vocabularies
+from engine.loading.planning.pairing import vocabularies
 from engine.machine import compilers, devices
 from engine.machine.devices import Device
 from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.hidden_states import entering, joined
-from engine.train import kinds
-from engine.train.answers import at_once, record
-from engine.train.card import write_card
+from engine.train.data.answers import at_once, record
+from engine.train.data.prompts import Prompts
+from engine.train.data.recording import Recording, with_normed
 from engine.train.device import answering, choose_device
-from engine.train.folder import RunFolder
+from engine.train.heads import kinds
 from engine.train.loop import Loop
 from engine.train.measure import Exam, measure
+from engine.train.output.model_card import write_card
+from engine.train.output.run_directory import RunFolder
 from engine.train.progress import ProgressFile, report
-from engine.train.prompts import Prompts
 from engine.train.recipe import Recipe
-from engine.train.recording import Recording, with_normed
 from engine.train.schema import read
 from engine.train.task import DistilTask
 from engine.train.trainer import Origin, Surveyor

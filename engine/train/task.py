@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from engine.train.clock import Clock
+from engine.train.data.recording import Recording, with_normed
+from engine.train.data.windows import Window, windows
 from engine.train.loop import Loss
 from engine.train.recipe import Recipe
-from engine.train.recording import Recording, with_normed
 from engine.train.seeds import subseed
 from engine.train.trainer import Trainer
-from engine.train.windows import Window, windows
 
 
 class DistilTask:

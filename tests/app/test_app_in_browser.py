@@ -9,8 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.store import Store
-from app.ui.kept import SETTINGS
+from app.storage.store import Store
+from app.ui.controls.kept import SETTINGS
 from engine.request import Message, Request, Sampling
 from tests.app.test_main import running
 from tests.app.ui.chatting import ask, last_trace

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.defaults import FILE, Defaults, Winner
+from app.settings.defaults import FILE, Defaults, Winner
 from engine import files
 from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
 from engine.errors import ForetokenError

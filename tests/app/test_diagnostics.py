@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app import diagnostics
-from app.recent_errors import MOST, RecentErrors
+from app.web.recent_errors import MOST, RecentErrors
 from engine.api import LoadRequest
 from engine.loading.catalog import open_catalog
 from engine.machine import processor

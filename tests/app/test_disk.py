@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app import disk
+from app.inventory import disk
 from engine.errors import InvalidRequest
 from tests.support.folders import write_model
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.downloads import FILE, Downloads, DownloadState, key_of
+from app.inventory.downloads import FILE, Downloads, DownloadState, key_of
 from engine.loading import hub
 from engine.loading.hub import patience, tokens, transfer
 from engine.loading.specs import ModelSpec

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from app import own_catalog, paths
-from app.defaults import Defaults, Winner
+from app import paths
+from app.inventory import own_catalog
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.server.models import Models
+from app.settings.defaults import Defaults, Winner
+from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.pair import PairBackend
 from app.ui.pages.models.backend import ModelsBackend
-from app.ui.pickers import Pickers
-from app.ui.view import View
+from app.ui.rounds.view import View
 from engine.errors import InvalidRequest
 from engine.loading.catalog import open_catalog
 from engine.loading.discovery import System

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from app.cli import cli
-from app.cli.replies import GenerationFailed
+from app.cli.text.replies import GenerationFailed
 from app.runtime import Runtime, read_catalog
 from engine.api import LoadRequest
 from engine.errors import ForetokenError

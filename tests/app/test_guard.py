@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from app.guard import Guard
-from app.page_policy import hash_of
-from app.switch import ApiSwitch
+from app.web.guard import Guard
+from app.web.page_policy import hash_of
+from app.web.switch import ApiSwitch
 
 
 async def answer(request: Request) -> PlainTextResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.history import TextFile, history, with_files
+from app.storage.history import TextFile, history, with_files
 from engine.request import Message
 
 

@@ -82,14 +82,14 @@ def test_the_page_answers_before_torch_is_imported(tmp_path: Path) -> None:
 from pathlib import Path
 from starlette.testclient import TestClient
 from app.main import Settings, prepare
-from app.switch import ApiSwitch
+from app.web.switch import ApiSwitch
 switch = ApiSwitch(False, api_key=None, needs_key=False)
 runtime, app = prepare(Path({str(tmp_path)!r}), switch, Settings(), True)
 with TestClient(app, base_url="http://127.0.0.1:7860") as client:
     assert client.get("/").status_code == 200
 runtime.close()
 import gradio.component_meta as made
-assert made.create_or_modify_pyi.__module__ == "app.gradio_stubs"
+assert made.create_or_modify_pyi.__module__ == "app.web.gradio_stubs"
 """
     found = imported(code, tmp_path)
     assert "gradio" in found

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from app.listen import CannotListen, is_loopback, listen
+from app.web.listen import CannotListen, is_loopback, listen
 
 
 def test_a_free_port_is_taken_as_asked() -> None:

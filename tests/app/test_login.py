@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 
-from app import login
-from app.guard import Guard
-from app.switch import ApiSwitch
+from app.web import login
+from app.web.guard import Guard
+from app.web.switch import ApiSwitch
 
 KEY = "a key & <b>"
 PAGE = {"accept": "text/html"}

@@ -20,12 +20,12 @@ import psutil
 import pytest
 
 from app import cli, main
-from app.listen import listen
 from app.loading import LoadState, LoadStatus
 from app.main import Settings
-from app.preferences import PreferencesFile
-from app.switch import ApiSwitch
-from app.training import State, Trainings
+from app.settings.preferences import PreferencesFile
+from app.training.runs import State, Trainings
+from app.web.listen import listen
+from app.web.switch import ApiSwitch
 from engine.api import Loaded, LoadRequest, Watcher
 from engine.errors import OutOfMemory
 from tests.support.checkpoints import write_random

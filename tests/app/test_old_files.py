@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from app.defaults import Defaults, Winner
 from app.paths import catalog_file
-from app.store import Store, StoreError
-from app.store_schema import REPLY_FORM
-from app.ui import view
-from app.ui.settings import Settings
+from app.settings.defaults import Defaults, Winner
+from app.storage.schema import REPLY_FORM
+from app.storage.store import Store, StoreError
+from app.ui.controls.settings import Settings
+from app.ui.rounds import view
 from engine import trace
 from engine.events import Emitted, Event, FinishReason, Origin, Started
 from engine.loading.catalog import open_catalog

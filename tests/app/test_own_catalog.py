@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app import own_catalog, paths
+from app import paths
+from app.inventory import own_catalog
 from engine.errors import CatalogError
 from engine.loading.catalog import load_catalog
 

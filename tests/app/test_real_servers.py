@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from app import cli
-from engine.plan.gpus import parse_gpus
-from engine.plan.model import of_path
-from engine.plan.planning import make_plan
-from engine.plan.render import render
-from engine.plan.render.rendered import PORT
-from engine.plan.render.vllm import environment_of
-from engine.plan.request import PlanRequest
-from tests.engine.plan.test_vllm_parses import VARIABLE as VLLM
+from app.deploy.gpus import parse_gpus
+from app.deploy.model import of_path
+from app.deploy.planning import make_plan
+from app.deploy.render import render
+from app.deploy.render.rendered import PORT
+from app.deploy.render.vllm import environment_of
+from app.deploy.request import PlanRequest
+from tests.app.deploy.test_vllm_parses import VARIABLE as VLLM
 from tests.engine.remote.test_llama_server import VARIABLE as LLAMA_CPP
 from tests.support.commands import Command, command
 from tests.support.places import PIP, real_models

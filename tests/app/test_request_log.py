@@ -7,8 +7,8 @@ import threading
 
 from starlette.types import Message, Receive, Scope, Send
 
-from app.request_log import KEPT, RequestLog, Stage
-from app.server.logged import LONGEST_ERROR, Logged
+from app.server.monitoring.logged import LONGEST_ERROR, Logged
+from app.web.request_log import KEPT, RequestLog, Stage
 from engine.api import Generation
 from engine.events import Emitted, Failed, Finished, FinishReason, Queued, Started
 from engine.request import Message as Said

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app import own_catalog, paths, servers
+from app import paths, servers
+from app.inventory import own_catalog
 from app.loading import LoadState
 from app.runtime import create_runtime, read_catalog
 from app.ui.pages.models.servers import ServersBackend

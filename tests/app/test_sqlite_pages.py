@@ -13,7 +13,7 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from app import sqlite_pages
+from app.storage import sqlite_pages
 
 values = (
     st.none()

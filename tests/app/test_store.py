@@ -11,8 +11,8 @@ from contextlib import closing
 
 import pytest
 
-from app.store import FILE, Store, shorten
-from app.store_schema import StoreError
+from app.storage.schema import StoreError
+from app.storage.store import FILE, Store, shorten
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def test_what_was_written_survives_kill_9_and_the_cut_reply_says_so(tmp_path):
     script = f"""
 import os, signal
 from pathlib import Path
-from app.store import Store
+from app.storage.store import Store
 store = Store(Path({str(tmp_path)!r}))
 chat = store.new_chat()
 _, message = store.begin_turn(chat, "Hi", keep=None)

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from app import store_schema
-from app.store import FILE, Store
-from app.store_schema import DamagedStore, StoreError
+from app.storage import schema as store_schema
+from app.storage.schema import DamagedStore, StoreError
+from app.storage.store import FILE, Store
 
 CHATS, TURNS = 6, 40
 
@@ -144,7 +144,7 @@ def _whole(content: bytes, chat: int, turn: int) -> bool:
 
 def test_what_stands_in_the_log_alone_is_kept_without_a_header(tmp_path: Path) -> None:
     program = (
-        "import os\nfrom pathlib import Path\nfrom app.store import Store\n"
+        "import os\nfrom pathlib import Path\nfrom app.storage.store import Store\n"
         f"store = Store(Path({str(tmp_path)!r}))\n"
         "store.begin_turn(store.new_chat('Hi'), 'In the log', keep=None)\nos._exit(0)"
     )
@@ -288,7 +288,7 @@ def test_on_a_full_disk_chats_can_be_read_and_go_on_once_there_is_room(
 ) -> None:
     """The app once did not start: "disk I/O error"."""
     program = (
-        "import os\nfrom pathlib import Path\nfrom app.store import Store\n"
+        "import os\nfrom pathlib import Path\nfrom app.storage.store import Store\n"
         f"store = Store(Path({str(small_disk)!r}))\n"
         f"store.begin_turn(store.new_chat('Hi'), 'Question', keep=None)\n{ends}"
     )

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app import paths
-from app.store import Store
+from app.storage.store import Store
 from app.stored_data import StoredData
-from app.training import Trainings
+from app.training.runs import Trainings
 from engine.errors import DiskError, InvalidRequest
 from tests.app.ui.runs import write_run
 from tests.support.fake_engine import FakeEngine

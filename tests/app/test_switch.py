@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from app import api_kept
-from app.api_kept import Kept
 from app.main import Settings, switch_of
-from app.switch import ApiKeyMissing, ApiSwitch, origin_of
+from app.settings import endpoint as api_kept
+from app.settings.endpoint import Kept
+from app.web.switch import ApiKeyMissing, ApiSwitch, origin_of
 from engine.errors import DiskError, InvalidRequest
 
 

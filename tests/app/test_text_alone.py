@@ -14,17 +14,17 @@ from typing import Any
 import httpx
 import pytest
 
-from app.cli import replies, terminal
+from app.cli.text import replies, terminal
 from app.main import Settings as AppSettings
 from app.main import create_app
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
-from app.switch import ApiSwitch
-from app.ui.measurements import Measurements
+from app.storage.store import Store
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.race.backend import RaceBackend, side_of
-from app.ui.settings import Settings
+from app.ui.rounds.measurements import Measurements
+from app.web.switch import ApiSwitch
 from engine import trace
 from engine.events import Emitted, Finished, FinishReason
 from engine.loading.catalog import open_catalog

@@ -14,16 +14,18 @@ import pytest
 import torch
 import yaml
 
-from app import training, training_order, training_process
 from app.paths import project_root
 from app.runtime import read_catalog
-from app.training import State, Status, Trainings
-from app.training_order import Order
+from app.training import order as training_order
+from app.training import process as training_process
+from app.training import runs as training
+from app.training.order import Order
+from app.training.runs import State, Status, Trainings
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
-from engine.train import kinds
-from engine.train.folder import RunFolder
+from engine.train.heads import kinds
+from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import load_recipe
 from engine.train.schema import read
@@ -74,7 +76,8 @@ def ended(status: Status) -> bool:
 
 def test_the_app_does_not_wait_for_what_only_training_needs() -> None:
     """It brought transformers' models: seconds before the page was there."""
-    code = "import sys, app.training; print([m for m in sys.modules if m.startswith('transformers.m')])"
+    found = "[m for m in sys.modules if m.startswith('transformers.m')]"
+    code = f"import sys, app.training.runs; print({found})"
     run = [sys.executable, "-c", code]
     done = subprocess.run(run, capture_output=True, text=True, check=True, cwd=project_root())
     assert done.stdout.strip() == "[]"

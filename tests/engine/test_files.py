@@ -17,11 +17,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app import chat_files
-from app.cli.prompts import collect
-from app.model_folders import add_folder, remember_models
-from app.preferences import FILE, Preferences, PreferencesFile
-from app.store import Store
+from app.cli.text.prompts import collect
+from app.inventory.model_folders import add_folder, remember_models
+from app.settings.preferences import FILE, Preferences, PreferencesFile
+from app.storage import chat_files
+from app.storage.store import Store
 from engine import trace
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.lookup.reply_files import ReplyFiles
@@ -32,7 +32,8 @@ from engine.loading.discovery.ollama import models
 from engine.models.checkpoints.safetensors_header import read_header
 from engine.models.checkpoints.tokenizer import read_tokenizer
 from engine.models.checkpoints.weight_files import read_json as read_config
-from engine.train import prompts, schema
+from engine.train import schema
+from engine.train.data import prompts
 from engine.train.progress import Phase, ProgressFile
 from engine.yaml_text import check_yaml
 

@@ -16,7 +16,7 @@ import numpy as np
 from safetensors.numpy import load_file
 
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.checkpoints.gguf.vocabulary import read_vocabulary
+from engine.models.checkpoints.gguf.tokenizers.vocabulary import read_vocabulary
 
 Tensors = dict[str, np.ndarray]
 Kind = Callable[[str, np.ndarray], str]

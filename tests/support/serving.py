@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx
 
-from app.connections import Connection
-from app.listen import listen
 from app.main import Settings, create_app, switch_of
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.switch import ApiSwitch
+from app.web.connections import Connection
+from app.web.listen import listen
+from app.web.switch import ApiSwitch
 from engine.loading.catalog import open_catalog
 from engine.loading.discovery import System
 from tests.support.fake_engine import FakeEngine

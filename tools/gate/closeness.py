@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.backends.torch.decoder import TorchDecoder
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.kernels.blocks import widen
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.loading.loader import load_model

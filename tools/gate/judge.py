@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
-from engine.bench.paired import estimate
+from engine.bench.reports.paired import estimate
 from tools.gate.figures import FIGURES, Figure, Run
 
 

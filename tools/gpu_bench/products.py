@@ -21,9 +21,9 @@ from engine.kernels.cuda.attention import (
     attend_reference,
     choose_tiling,
 )
-from engine.kernels.cuda.dispatch import Weight, make_product
-from engine.kernels.cuda.fusion import Fusion, Norm, Product
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
+from engine.kernels.cuda.linear.dispatch import Weight, make_product
+from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
 from engine.machine.devices import FP8_CAPABILITY
 from tools.gpu_bench.clock import Clock, Times
 from tools.gpu_bench.shapes import EPSILON, WIDTHS, Sizes

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.loading.fit import human
+from engine.loading.planning.fit import human
 from tools.gpu_bench import device
 from tools.gpu_bench.budget import LeftOut
 from tools.gpu_bench.expected import Check, checks

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.errors import OutOfMemory
-from engine.loading.fit import human
+from engine.loading.planning.fit import human
 from engine.machine import device_memory, devices
 from tools.gpu_bench import device, engines, rivals, shapes
 from tools.gpu_bench.budget import Budget, LeftOut

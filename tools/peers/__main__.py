@@ -13,8 +13,8 @@ import typer
 from app import paths
 from app.cli import options, run
 from app.cli.loading import Status, compile_first
-from app.cli.progress import progress
-from app.cli.tables import table
+from app.cli.text.progress import progress
+from app.cli.text.tables import table
 from app.main import DEFAULT_PAIR
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
@@ -134,7 +134,7 @@ def _models(text: str, data_dir: Path, status: Status) -> Models:
     from engine.errors import IncompatiblePair
     from engine.loading import hub
     from engine.loading.files import fetch_pair
-    from engine.loading.pairing import vocabularies
+    from engine.loading.planning.pairing import vocabularies
     from engine.models.checkpoints.checkpoint import inspect
     from tools.peers.cases import Models
 

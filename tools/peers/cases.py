@@ -11,8 +11,8 @@ import torch
 
 from engine.bench.prompts import Prompt
 from engine.bench.real import case as real
-from engine.decoding.text import TextCodec
-from engine.loading.choices import choose_quantization
+from engine.decoding.text.codec import TextCodec
+from engine.loading.planning.choices import choose_quantization
 from engine.machine import devices
 from engine.models.checkpoints.checkpoint import AUTO, inspect
 from tools.peers import shapes

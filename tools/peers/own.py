@@ -19,8 +19,8 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted
-from engine.loading.choices import draft_quantization
 from engine.loading.loader import load_alone, plan_model
+from engine.loading.planning.choices import draft_quantization
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
 from engine.machine import devices

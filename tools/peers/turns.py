@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.bench.real.summary import words
+from engine.bench.real.reports.summary import words
 from engine.errors import PeerFailed
 from tools.peers.base import PLAIN, Case, Contender, Entrant, Reply
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
-from engine.train.card import FRONT_MATTER, LOG_FILE, curve_table, thinned
+from engine.train.output.model_card import FRONT_MATTER, LOG_FILE, curve_table, thinned
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 _UNREAD = frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.train.folder import RunFolder
+from engine.train.output.run_directory import RunFolder
 
 
 @dataclass(frozen=True, slots=True)

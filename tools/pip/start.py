@@ -13,9 +13,9 @@ from typing import Any
 from safetensors.torch import load_file
 
 from engine.errors import ForetokenError
-from engine.train.card import LOG_FILE
 from engine.train.clock import Clock
-from engine.train.folder import Journal
+from engine.train.output.model_card import LOG_FILE
+from engine.train.output.run_directory import Journal
 from engine.train.settings import Budget
 from tools.pip.export import TOKENIZER_FILES
 from tools.pip.folder import PairFolder

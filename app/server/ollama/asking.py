@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from app.server.errors import ApiError
+from app.server.fields.schemas import ChatBody, CompletionBody, checked
+from app.server.fields.tools import answered
 from app.server.ollama.schemas import (
     OllamaBody,
     OllamaCall,
@@ -17,8 +19,6 @@ from app.server.ollama.schemas import (
     OllamaMessage,
     OllamaOptions,
 )
-from app.server.schemas import ChatBody, CompletionBody, checked
-from app.server.tools import answered
 from engine.errors import InvalidRequest
 
 Json = dict[str, Any]

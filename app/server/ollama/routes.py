@@ -18,11 +18,12 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.server.answer import Answer
-from app.server.counter import Ticket
 from app.server.dialects import chat_logprobs
-from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT, READING, translate
+from app.server.fields.schemas import ChatBody
+from app.server.fields.unsupported import unsupported
 from app.server.models import Described
+from app.server.monitoring.counter import Ticket
 from app.server.ollama.asking import chat_of, named_as_here, text_of, untagged
 from app.server.ollama.schemas import (
     REFUSED_IN_CHAT,
@@ -32,13 +33,12 @@ from app.server.ollama.schemas import (
     OllamaGenerateBody,
     OllamaShowBody,
 )
-from app.server.payload import JsonReply, encode
-from app.server.reading import read
 from app.server.requests import chat_requests, completion_requests
-from app.server.schemas import ChatBody
 from app.server.service import Service
-from app.server.streaming import EventStream
-from app.server.unsupported import unsupported
+from app.server.transport.disconnect import unless_disconnected
+from app.server.transport.payload import JsonReply, encode
+from app.server.transport.reading import read
+from app.server.transport.streaming import EventStream
 from engine.events import Emitted, Token
 from engine.loading.files import template_of
 from engine.request import Sampling

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.server.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
-from app.server.tools import ToolBody
-from app.server.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
+from app.server.fields.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
+from app.server.fields.tools import ToolBody
+from app.server.fields.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
 from engine.request import MAX_ALTERNATIVES
 
 _DURATION = Field(pattern=r"^[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)$", max_length=40)

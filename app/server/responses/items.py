@@ -8,9 +8,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from app.server.fields.tools import answered, call_of
 from app.server.requests import message_of, text_of
 from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
-from app.server.tools import answered, call_of
 from engine.errors import InvalidRequest
 from engine.request import Message
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.server import metrics
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
+from app.server.fields.tools import WrittenCall
+from app.server.monitoring import metrics
 from app.server.responses.response_store import Json, Kept, ResponseStore
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
-from app.server.tools import WrittenCall
 from engine.api import Loaded
 from engine.events import FinishReason, Token
 from engine.request import Message, Request

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field
 
+from app.server.fields.schemas import checked
 from app.server.responses.response_store import Json
-from app.server.schemas import checked
 from engine.errors import InvalidRequest
 
 

@@ -6,11 +6,9 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server.counter import Ticket
-from app.server.disconnect import unless_disconnected
 from app.server.errors import CLIENT_LEFT, READING
-from app.server.payload import JsonReply
-from app.server.reading import read
+from app.server.fields.unsupported import unsupported
+from app.server.monitoring.counter import Ticket
 from app.server.requests import Drafting, response_requests
 from app.server.responses.items import conversation_of, resolved
 from app.server.responses.job import Job
@@ -19,8 +17,10 @@ from app.server.responses.response_store import Json, ResponseStore
 from app.server.responses.schemas import REFUSED_IN_RESPONSES, ResponseBody
 from app.server.responses.stream import events, framed
 from app.server.service import Service
-from app.server.streaming import EventStream
-from app.server.unsupported import unsupported
+from app.server.transport.disconnect import unless_disconnected
+from app.server.transport.payload import JsonReply
+from app.server.transport.reading import read
+from app.server.transport.streaming import EventStream
 from engine.request import Message, Request
 
 

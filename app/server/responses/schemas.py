@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
-from app.server.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
-from app.server.structured import StructureBody, TextBody
-from app.server.tools import (
+from app.server.fields.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
+from app.server.fields.structured import StructureBody, TextBody
+from app.server.fields.tools import (
     ALLOWED,
     FUNCTION,
     WORD,
@@ -22,7 +22,7 @@ from app.server.tools import (
     check_choice,
     kind_of_choice,
 )
-from app.server.unsupported import REFUSED, Refused, is_nothing
+from app.server.fields.unsupported import REFUSED, Refused, is_nothing
 
 LOGPROBS = "message.output_text.logprobs"
 """What ``include`` says of them."""

@@ -8,11 +8,11 @@ from contextlib import aclosing
 from typing import Any
 
 from app.server.answer import Answer
-from app.server.counter import Ticket
 from app.server.errors import ApiError, translate
+from app.server.monitoring.counter import Ticket
 from app.server.responses.job import Job
 from app.server.responses.response_store import Json
-from app.server.streaming import comment, named
+from app.server.transport.streaming import comment, named
 from engine.events import Emitted, Queued, Token
 from engine.tool_calls.reading import Arguments, Called, Part, Said
 

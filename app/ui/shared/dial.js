@@ -1,5 +1,5 @@
 // How fast a reply is being written: tokens a second, beside what plain decoding does, and from which acceptance
-// drafting pays. Figures are those of app/ui/view.py; what nobody measured is said to be unknown.
+// drafting pays. Figures are those of app/ui/rounds/view.py; what nobody measured is said to be unknown.
 
 import { draw } from "./replay/charts.js";
 import { h, percent, repeats, speed, times, timesPlain } from "./dom.js";

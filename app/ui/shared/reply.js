@@ -39,7 +39,7 @@ class Thought {
     element.prepend(this.node);
   }
 
-  // `place` is what Python says of it, see app/ui/view.py; `more`: the reply will grow.
+  // `place` is what Python says of it, see app/ui/rounds/view.py; `more`: the reply will grow.
   show(text, place, marks, more) {
     const open = place.to === null;
     const head = (open ? (more ? words.thought.now : words.thought.cut) : words.thought.whole)(place.seconds === null ? null : seconds(place.seconds));

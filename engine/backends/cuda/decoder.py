@@ -18,9 +18,15 @@ from engine.backends.cuda.state import DeviceState
 from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, Support
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
-from engine.kernels.cuda.dispatch import DTYPE, STREAMED_ROWS, embedding_of, hold, make_product
-from engine.kernels.cuda.fusion import Norm
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
+from engine.kernels.cuda.linear.dispatch import (
+    DTYPE,
+    STREAMED_ROWS,
+    embedding_of,
+    hold,
+    make_product,
+)
+from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.cuda.norm import normalise
 from engine.kernels.cuda.rotary import turn_and_store
 from engine.kernels.formats import QUANTISED

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
-from engine.kernels.cuda.acceptance import Outcome
-from engine.kernels.cuda.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.acceptance import Outcome
+from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.models.rounds import RoundResult
 from engine.request import AcceptanceRule, Sampling
 

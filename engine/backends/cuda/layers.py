@@ -11,8 +11,13 @@ from torch import Tensor
 from engine.kernels.blocks import widen
 from engine.kernels.cpu.factory import Kernels, plain_embedding
 from engine.kernels.cpu.linear import Biased, Linear
-from engine.kernels.cuda.dispatch import Weight, hold, make_product, make_product_for_any_rows
-from engine.kernels.cuda.fusion import Fusion, Norm, Product
+from engine.kernels.cuda.linear.dispatch import (
+    Weight,
+    hold,
+    make_product,
+    make_product_for_any_rows,
+)
+from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer

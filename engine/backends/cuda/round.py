@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from engine.backends.cuda.state import DeviceState
-from engine.kernels.cuda import acceptance
-from engine.kernels.cuda.acceptance_kernel import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.clock import stamp
-from engine.kernels.cuda.sampling import distribute
-from engine.kernels.cuda.state import Distribution, Scratch, State
+from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling.acceptance_kernel import TIMES_AT, TOKENS_AT, Rule
+from engine.kernels.cuda.sampling.draw import distribute
+from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.models.base import ModelInfo
 from engine.request import MAX_ROWS, Sampling
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.bench.prompts import Prompt
 from engine.bench.real.contest import Asked, Case
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.machine import threads

@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.fusion import Norm
-from engine.kernels.cuda.product_reference import norm_factor
+from engine.kernels.cuda.linear.fusion import Norm
+from engine.kernels.cuda.linear.reference import norm_factor
 
 
 def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.product_parts import norm_factor
+from engine.kernels.cuda.linear.parts import norm_factor
 
 
 @triton.jit

@@ -11,7 +11,7 @@ from engine.loading.catalog import Catalog
 from engine.loading.discovery.scan import scan
 from engine.loading.discovery.system import System
 from engine.loading.drafts import MOST, best_draft, judge_draft
-from engine.loading.forecast import by_sizes
+from engine.loading.planning.forecast import by_sizes
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec
 

@@ -16,9 +16,9 @@ from huggingface_hub.errors import (
 )
 
 from engine.errors import DownloadError, TokenNeeded
-from engine.loading.fit import human
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
 from engine.loading.hub.tokens import token
+from engine.loading.planning.fit import human
 from engine.loading.specs import ModelSpec
 
 _LAYOUT = (

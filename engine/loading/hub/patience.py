@@ -18,7 +18,7 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 from engine.errors import DownloadError
 from engine.loading.hub.explain import is_connection_trouble
 from engine.loading.hub.places import endpoint
-from engine.loading.retry_after import seconds_asked
+from engine.loading.hub.retry_after import seconds_asked
 
 T = TypeVar("T")
 

@@ -24,13 +24,13 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 
 from engine.errors import DownloadError
 from engine.files import read_json
-from engine.loading.fit import human
 from engine.loading.hub import patience
 from engine.loading.hub.patience import Patience
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, locate, repository_of
 from engine.loading.hub.progress import DownloadCancelled, Meter, Progress
 from engine.loading.hub.remains import PARTIAL, flat
 from engine.loading.hub.tokens import token
+from engine.loading.planning.fit import human
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.gguf.description import parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE

@@ -14,7 +14,11 @@ from engine.errors import ModelError
 from engine.files import read_json
 from engine.models.checkpoints.chat_template import Render, renderer
 from engine.models.checkpoints.gguf.description import describe, is_gguf
-from engine.models.checkpoints.gguf.tokenizer import build_tokenizer, special_tokens, template_of
+from engine.models.checkpoints.gguf.tokenizers.tokenizer import (
+    build_tokenizer,
+    special_tokens,
+    template_of,
+)
 from engine.models.checkpoints.tokenizer_folder import FILE, read_config, read_folder, special_names
 
 

@@ -78,7 +78,7 @@ def test_having_compared_nothing_is_no_success(
     def refuse(*_: object) -> None:
         raise InvalidRequest("quantization", "It has none of them.")
 
-    monkeypatch.setattr("app.cli.bench_lossless.open_here", refuse)
+    monkeypatch.setattr("app.cli.bench.lossless.open_here", refuse)
     result = foretoken("bench", "lossless", "--pair", model, "--prompts", 2)
     assert result.status == 2
     assert "Nothing was compared" in result.err

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import terminal
+from app.cli.text import terminal
 from engine import trace
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.stats import Tally

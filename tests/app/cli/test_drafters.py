@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.drafters import from_chats
 from app.runtime import read_catalog
-from app.store import Store
+from app.storage.store import Store
+from app.training.drafters import from_chats
 from tests.app.cli.conftest import Foretoken
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import write_gguf

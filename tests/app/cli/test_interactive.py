@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from app.cli import replies
+from app.cli.text import replies
 from tests.app.cli.conftest import Foretoken, Result
 
 

@@ -10,7 +10,7 @@ import pytest
 from app.cli.race import speculation
 from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
-from engine.loading import fit as memory
+from engine.loading.planning import fit as memory
 from engine.loading.request import LoadRequest
 from engine.request import AcceptanceRule, Control
 from tests.app.cli.conftest import Foretoken

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.defaults import Defaults, Winner
+from app.settings.defaults import Defaults, Winner
 from engine.api import LoadRequest
 from engine.local.engine import LocalEngine
 from tests.app.cli.conftest import Foretoken

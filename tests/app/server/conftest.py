@@ -18,10 +18,10 @@ import pytest
 import uvicorn
 from openai import OpenAI
 
-from app.listen import listen
 from app.main import Settings, create_app
 from app.runtime import Runtime, create_runtime
-from app.switch import ApiSwitch
+from app.web.listen import listen
+from app.web.switch import ApiSwitch
 from engine.api import Generation, LoadRequest
 from engine.events import Emitted, Event
 from engine.kernels.native.library import Library

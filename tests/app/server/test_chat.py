@@ -10,7 +10,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 from openai.types.chat import ChatCompletion
 
-from app.server.counter import Counter
+from app.server.monitoring.counter import Counter
 from engine.events import Emitted, Finished, Prefilled, Started
 from engine.request import Message, Request, Sampling, Speculation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from openai import BadRequestError, OpenAI
 
-from app.defaults import Defaults, Winner
+from app.settings.defaults import Defaults, Winner
 from engine.events import Emitted, Started
 from engine.request import Message, Request, Sampling, Speculation
 from engine.stats import Tally

@@ -18,8 +18,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app import connections
-from app.server import reading
+from app.server.transport import reading
+from app.web import connections
 from engine.api import LoadRequest
 from engine.errors import OutOfMemory
 from engine.request import Request
@@ -280,9 +280,9 @@ END = textwrap.dedent(
     import sys
     from pathlib import Path
     from app import main
-    from app.listen import listen
+    from app.web.listen import listen
     from app.main import Settings
-    from app.switch import ApiSwitch
+    from app.web.switch import ApiSwitch
     from engine.api import LoadRequest
     from tests.app.server.test_faults import Faulty
     from tests.support.serving import fake_runtime

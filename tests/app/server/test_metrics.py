@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from app.server import metrics
 from app.server.answer import Answer
+from app.server.monitoring import metrics
 from engine.events import Budget, Emitted, Event, Origin, Prefilled, Round, Started, Timing, Tree
 from engine.request import Message, Request, Speculation
 

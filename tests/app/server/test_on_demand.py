@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.switch import Serving
+from app.web.switch import Serving
 from engine.api import LoadRequest
 from engine.errors import OutOfMemory
 from tests.support.fake_engine import FakeEngine

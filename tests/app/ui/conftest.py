@@ -36,7 +36,7 @@ class App:
     @contextmanager
     def store(self):
         """What the app has stored, beside the app that goes on writing."""
-        from app.store import Store
+        from app.storage.store import Store
 
         with closing(Store(self.data_dir, alone=False)) as store:
             yield store

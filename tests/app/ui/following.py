@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from app.ui.measurements import Measurements
+from app.ui.rounds.measurements import Measurements
 
 
 def followed(measurements: Measurements, page: str, number: int | None) -> list[Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from app.drafters import CHATS
+from app.training.drafters import CHATS
 
 NAME = "pip-medusa-1"
 

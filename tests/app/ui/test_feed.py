@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 
-from app.ui.feed import Feed, since
+from app.ui.rounds.feed import Feed, since
 from tests.app.ui.conftest import awaited
 
 

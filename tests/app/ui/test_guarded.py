@@ -14,10 +14,10 @@ import httpx
 import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
-from app import guard
-from app.store import Store
+from app.storage.store import Store
 from app.ui import asked as asked_module
 from app.ui.words import Words
+from app.web import guard
 from engine.api import LoadRequest
 from tests.support.recital import reciting_engine
 from tests.support.serving import Served, fake_runtime, served

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.store_rows import StoredMessage
+from app.storage.rows import StoredMessage
 from tests.app.ui.chatting import DONE, ask
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -29,7 +29,7 @@ def long_chat(app, turns: int) -> int:
         messages.append(StoredMessage(chat=0, role="user", text=f"Question {n}?", **number))
         number = {"id": 2 * n + 2, "parent": 2 * n + 1}
         messages.append(StoredMessage(chat=0, role="assistant", text=text, marks=marks, **number))
-    with app.store() as store:
+    with app.storage.store() as store:
         return store.take_chat(f"A chat of {turns} turns", messages)
 
 

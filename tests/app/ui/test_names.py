@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.ui.names import title, titles
+from app.ui.words.names import title, titles
 
 
 @pytest.mark.parametrize(

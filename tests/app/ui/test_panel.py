@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from app.defaults import Defaults, Winner
-from app.store import Store
-from app.ui.kept import KeptSettings
-from app.ui.panel import NAMES, SAMPLING, PanelBackend, settings_of
-from app.ui.settings import Settings
-from app.ui.speeds import Speeds
+from app.settings.defaults import Defaults, Winner
+from app.storage.store import Store
+from app.ui.controls.kept import KeptSettings
+from app.ui.controls.panel import NAMES, SAMPLING, PanelBackend, settings_of
+from app.ui.controls.settings import Settings
+from app.ui.rounds.speeds import Speeds
 from engine.api import LoadRequest, ProposerInfo
 from engine.request import AcceptanceRule, Sampling
 from tests.support.fake_engine import CAPABILITIES, FakeEngine

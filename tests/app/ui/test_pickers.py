@@ -14,11 +14,11 @@ import pytest
 from app.loading import LoadState
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.training import Trainings
+from app.training.runs import Trainings
+from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.pair import PairBackend, chosen
 from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.train.backend import TrainBackend
-from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.loading.catalog import open_catalog
 from engine.loading.request import QUANTIZATIONS, LoadRequest

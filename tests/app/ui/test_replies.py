@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.store import Store
+from app.storage.store import Store
 from app.ui import replies
 from app.ui.replies import Writing, Writings
 from engine import trace

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from app.ui.resolver import SAID, Pair, keeping, kept_for, resolve
-from app.ui.settings import Settings
+from app.ui.controls.resolver import SAID, Pair, keeping, kept_for, resolve
+from app.ui.controls.settings import Settings
 from engine.api import Unavailable
 from engine.request import Control, Speculation
 from tests.support.fake_engine import CAPABILITIES

@@ -9,7 +9,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 import pytest
 
-from app.ui import view
+from app.ui.rounds import view
 from engine import trace
 from engine.events import Emitted
 from engine.reply import ReplyState

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from app.ui import view
+from app.ui.rounds import view
 from engine.events import Emitted, Event, Finished, FinishReason, Origin, Token, Tree
 from tests.app.ui.test_view import turn
 from tests.support.places import ROOT

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.ui.settings import Settings, typed, whole
+from app.ui.controls.settings import Settings, typed, whole
 from engine.api import OptionInfo, ProposerInfo
 from engine.errors import InvalidRequest
 from engine.request import Control, Message, Speculation

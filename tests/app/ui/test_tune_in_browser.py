@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from app.defaults import Defaults
+from app.settings.defaults import Defaults
 from tests.app.ui.chatting import ask
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]

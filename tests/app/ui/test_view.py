@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.ui import view
+from app.ui.rounds import view
 from engine import trace
 from engine.events import (
     Budget,

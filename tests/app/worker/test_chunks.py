@@ -13,7 +13,7 @@ from app.worker.asked import Asked, asked_of
 from app.worker.card import write_card
 from app.worker.chunks import Chunk, Chunks
 from engine.api import LoadRequest
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.errors import ForetokenError
 from engine.events import Failed, Finished, FinishReason, Started
 from engine.local.engine import LocalEngine

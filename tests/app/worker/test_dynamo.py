@@ -20,7 +20,7 @@ import psutil
 import pytest
 
 from engine.api import LoadRequest
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.local.engine import LocalEngine
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState

@@ -265,7 +265,9 @@ def test_threads_change_nothing(library: Library, monkeypatch: pytest.MonkeyPatc
     found = []
     for threads in (1, 2, 3, 5):
         other = Library(build.build(), threads)
-        monkeypatch.setattr("engine.loading.choices.build.ready", lambda _, other=other: other)
+        monkeypatch.setattr(
+            "engine.loading.planning.choices.build.ready", lambda _, other=other: other
+        )
         model = compiled(PIP / "target", "fp32")
         found.append(model.forward(text, model.new_state(128), last=16))
     assert all(torch.equal(one, found[0]) for one in found[1:])

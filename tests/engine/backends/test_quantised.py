@@ -17,9 +17,9 @@ from engine.backends.native import build
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4, QUANTISED
-from engine.loading.choices import choose_quantization, quantization_note
 from engine.loading.loader import load_model
-from engine.loading.sizes import PairSizes
+from engine.loading.planning.choices import choose_quantization, quantization_note
+from engine.loading.planning.sizes import PairSizes
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors

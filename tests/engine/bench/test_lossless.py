@@ -19,7 +19,7 @@ from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
 from engine.local.engine import LocalEngine
 from engine.request import MAX_DEPTH, PLAIN, Message
-from engine.train.prompts import read
+from engine.train.data.prompts import read
 from tests.support.loading import request_for
 from tests.support.places import PIP, ROOT
 

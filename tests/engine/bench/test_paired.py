@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.bench.paired import FIRST_ERROR, PAIRS, allowed_error, estimate, missing
+from engine.bench.reports.paired import FIRST_ERROR, PAIRS, allowed_error, estimate, missing
 
 ratios = st.lists(st.floats(0.05, 20, allow_nan=False), min_size=1, max_size=40)
 

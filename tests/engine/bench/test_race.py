@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from engine.bench import divergence, race_report
+from engine.bench import divergence
 from engine.bench.answering import Configuration
 from engine.bench.divergence import Cause
-from engine.bench.paired import Noise, estimate
 from engine.bench.prompts import Prompt
 from engine.bench.race import Contest, Race, Run, Side
+from engine.bench.reports import race as race_report
+from engine.bench.reports.paired import Noise, estimate
 from engine.errors import ForetokenError
 from engine.machine import others
 from engine.request import PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
-from engine.bench import answering, sweep, sweep_chart, sweep_report
+from engine.bench import answering, sweep
 from engine.bench.answering import Answer, Configuration, Stopped
 from engine.bench.prompts import ALL, RANDOM, Prompt, noise
+from engine.bench.reports import sweep as sweep_report
+from engine.bench.reports import sweep_chart
 from engine.bench.sweep import Setting
 from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
 from engine.request import Message, Request
 from engine.tool_calls.styles import GEMMA, HERMES

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE, Unigram, WordLevel
 
-from engine.decoding.control_tokens import ControlTokens
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
+from engine.decoding.text.control_tokens import ControlTokens
 from engine.errors import InvalidRequest
 from engine.request import Message, Request
 from tests.support.checkpoints import write_tokenizer
@@ -207,7 +207,7 @@ def test_where_no_copy_can_be_made_the_message_is_refused(
 ) -> None:
     found = ControlTokens(codec._backend)
     monkeypatch.setattr(
-        "engine.decoding.control_tokens._rename", lambda content, _: content.clear()
+        "engine.decoding.text.control_tokens._rename", lambda content, _: content.clear()
     )
     with pytest.raises(InvalidRequest, match="name of a control token"):
         found.encode("a", special=False)

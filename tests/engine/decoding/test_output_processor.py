@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.decoding.loop import StoppingCriteria
-from engine.decoding.output_processor import OutputProcessor
+from engine.decoding.text.output_processor import OutputProcessor
 from engine.events import (
     Budget,
     Emitted,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.decoding.text import Detokenizer, StopStrings, TextCodec
+from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
 from engine.errors import InvalidRequest, ModelError
 from engine.request import Message, Request
 from tests.support.checkpoints import VOCABULARY, write_tokenizer

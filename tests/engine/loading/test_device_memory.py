@@ -17,7 +17,7 @@ from engine.events import Emitted, Failed, Finished
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.loader import ModelPlan, load_planned
-from engine.loading.plan import LoadPlan, plan_loading
+from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.watching import LoadWatch
 from engine.local.engine import LocalEngine
 from engine.machine import device_memory

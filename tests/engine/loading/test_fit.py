@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.loading.catalog import load_catalog
-from engine.loading.fit import (
+from engine.loading.planning.fit import (
     GPU_GRAPH_BYTES,
     GPU_GRAPHS,
     GPU_OVERHEAD,

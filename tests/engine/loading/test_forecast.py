@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ModelError
-from engine.loading import choices
-from engine.loading import fit as memory
-from engine.loading import forecast as forecasts
 from engine.loading.catalog import load_catalog, local_spec
 from engine.loading.files import PairFiles, fetch_pair
-from engine.loading.fit import LONGEST_CONTEXT
-from engine.loading.forecast import by_sizes, forecast
-from engine.loading.plan import plan_loading, survey
+from engine.loading.planning import choices
+from engine.loading.planning import fit as memory
+from engine.loading.planning import forecast as forecasts
+from engine.loading.planning.fit import LONGEST_CONTEXT
+from engine.loading.planning.forecast import by_sizes, forecast
+from engine.loading.planning.plan import plan_loading, survey
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
 from tests.support.checkpoints import write_random

@@ -12,14 +12,14 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
-from engine.loading.choices import (
+from engine.loading.loader import load_model
+from engine.loading.planning.choices import (
     choose_quantization,
     draft_quantization,
     quantization_note,
     quantizations,
 )
-from engine.loading.loader import load_model
-from engine.loading.sizes import PairSizes
+from engine.loading.planning.sizes import PairSizes
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from tests.support.checkpoints import write_random

@@ -12,7 +12,7 @@ from engine.errors import ModelError
 from engine.loading import drafts
 from engine.loading.catalog import local_spec
 from engine.loading.drafts import best_draft, judge_draft
-from engine.loading.pairing import caution, compare, vocabularies, why_not
+from engine.loading.planning.pairing import caution, compare, vocabularies, why_not
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import inspect, tokenizer_signature
 from tests.support.checkpoints import write_tokenizer

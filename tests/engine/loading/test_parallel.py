@@ -6,11 +6,11 @@ import pytest
 
 from engine.errors import InvalidRequest
 from engine.kernels.native.library import Library
-from engine.loading import fit
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.parallel import A_FEW
-from engine.loading.plan import LoadPlan, plan_loading
+from engine.loading.planning import fit
+from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from tests.support.places import PIP
 

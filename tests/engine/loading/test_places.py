@@ -12,7 +12,8 @@ import torch
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
-from engine.loading.choices import (
+from engine.loading.loader import load_model
+from engine.loading.planning.choices import (
     check_kv_cache,
     choose_quantization,
     draft_quantization,
@@ -21,7 +22,6 @@ from engine.loading.choices import (
     quantizations,
     why_no_fp8_cache,
 )
-from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine
 from engine.machine import devices
 from engine.machine.devices import Device

@@ -16,10 +16,10 @@ from engine.errors import InvalidRequest
 from engine.kernels.block_formats import DRAFTING
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
-from engine.loading.choices import Backend
 from engine.loading.files import fetch_pair
 from engine.loading.loader import load_planned, plan_model
-from engine.loading.plan import LoadPlan, plan_loading
+from engine.loading.planning.choices import Backend
+from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
 from engine.machine.devices import Device
@@ -57,7 +57,7 @@ def test_a_cache_that_the_catalog_wants_narrow_is_so_where_the_machine_has_it(
     assert planned(SMALL, **narrow).target.kv_cache_dtype == "auto"
     with pytest.raises(InvalidRequest, match="models run on the CPU"):
         planned(LoadRequest(target="small", kv_cache_dtype="fp8"), **narrow)
-    monkeypatch.setattr("engine.loading.plan.why_no_fp8_cache", lambda *_: None)
+    monkeypatch.setattr("engine.loading.planning.plan.why_no_fp8_cache", lambda *_: None)
     plan = planned(SMALL, **narrow)
     assert (plan.target.kv_cache_dtype, plan.target.cached) == ("fp8", "fp8")
 
@@ -142,7 +142,7 @@ def test_a_large_draft_alone_is_rounded_further(
     small = planned(request)
     assert small.draft is not None and small.draft.rounded is None
     before = small.footprint["draft"]
-    monkeypatch.setattr("engine.loading.choices.SMALL", 0)
+    monkeypatch.setattr("engine.loading.planning.choices.SMALL", 0)
     plan = planned(request)
     assert plan.target.rounded is None and plan.draft is not None
     assert plan.draft.rounded == DRAFTING

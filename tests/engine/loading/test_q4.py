@@ -15,15 +15,15 @@ from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
 from engine.kernels.blocks import Blocks
-from engine.loading.choices import (
+from engine.loading.loader import load_model, load_planned, plan_model
+from engine.loading.planning.choices import (
     choose_quantization,
     draft_quantization,
     quantization_note,
     quantizations,
 )
-from engine.loading.fit import BLOCKS_WIDTH, OVERHEAD, TOKEN_BYTES
-from engine.loading.loader import load_model, load_planned, plan_model
-from engine.loading.sizes import PairSizes
+from engine.loading.planning.fit import BLOCKS_WIDTH, OVERHEAD, TOKEN_BYTES
+from engine.loading.planning.sizes import PairSizes
 from engine.local.engine import LocalEngine
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
@@ -151,7 +151,7 @@ def test_auto_takes_fewer_bits_where_more_do_not_fit_and_says_so(
     cache = size.kv_bytes_per_token("float32") * found.context
     work = OVERHEAD + TOKEN_BYTES * found.vocabulary
     free = work + size.weight_bytes("float32") + cache
-    monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: free)
+    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: free)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder))
         assert loaded.quantization == held

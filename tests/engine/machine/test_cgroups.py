@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.loading import fit as memory
+from engine.loading.planning import fit as memory
 from engine.machine import cgroups
 
 GIB = 2**30

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from app.runtime import Runtime, create_runtime
-from app.switch import Serving
+from app.web.switch import Serving
 from engine.api import LoadRequest
 from engine.errors import ContextExceeded, ModelError, OutOfMemory
 from engine.events import (

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.listen import listen
+from app.web.listen import listen
 from engine.api import LoadRequest
 from engine.events import Failed, Finished, FinishReason
 from engine.remote.engine import RemoteEngine

@@ -14,7 +14,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.block import BlockHead
 from engine.drafting.proposers.block import BlockProposer
@@ -26,16 +26,16 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.request import AcceptanceRule, Message, Sampling
 from engine.train import recipe as stages
-from engine.train.answers import record
-from engine.train.block import BlockShape, BlockTrainer
-from engine.train.block_network import AnchoredBlocks
-from engine.train.prompts import Prompts
+from engine.train.data.answers import record
+from engine.train.data.prompts import Prompts
+from engine.train.data.recording import Recording, with_normed
+from engine.train.data.windows import Window, window_of
+from engine.train.heads.block import BlockShape, BlockTrainer
+from engine.train.heads.block_network import AnchoredBlocks
 from engine.train.recipe import Recipe, RepliesStage
-from engine.train.recording import Recording, with_normed
 from engine.train.run import distil
 from engine.train.schema import RecipeError
 from engine.train.trainer import Origin
-from engine.train.windows import Window, window_of
 from tests.support.checkpoints import LLAMA, write_random
 from tests.support.heads import block_pass
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import DiskError
-from engine.train.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
+from engine.train.output.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
 
 
 @pytest.fixture

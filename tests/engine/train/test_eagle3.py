@@ -14,7 +14,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.eagle3 import Eagle3Head
 from engine.drafting.proposers.eagle3 import Eagle3Proposer
@@ -25,16 +25,16 @@ from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering
 from engine.request import AcceptanceRule, Message, Sampling
-from engine.train.answers import record
-from engine.train.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
-from engine.train.eagle3_layer import Starts
-from engine.train.prompts import Prompts
+from engine.train.data.answers import record
+from engine.train.data.prompts import Prompts
+from engine.train.data.recording import RecordedReply, Recording, with_normed
+from engine.train.data.windows import Window, window_of
+from engine.train.heads.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
+from engine.train.heads.eagle3_layer import Starts
 from engine.train.recipe import Recipe, RepliesStage, load_recipe
-from engine.train.recording import RecordedReply, Recording, with_normed
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
-from engine.train.windows import Window, window_of
 from tests.support.checkpoints import LLAMA, write_random
 from tests.support.places import ROOT
 

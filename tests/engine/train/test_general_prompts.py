@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.train.general_prompts import general
+from engine.train.data.general_prompts import general
 
 
 def test_general_prompts_are_many_different_and_half_of_them_code() -> None:

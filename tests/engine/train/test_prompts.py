@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.train import prompts
-from engine.train.prompts import Prompt, PromptsError, from_file, read
+from engine.train.data import prompts
+from engine.train.data.prompts import Prompt, PromptsError, from_file, read
 from engine.train.schema import RecipeError, load
 
 

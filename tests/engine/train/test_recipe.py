@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from engine.train import kinds
+from engine.train.heads import kinds
 from engine.train.recipe import load_recipe
 from engine.train.schema import RecipeError
 from tests.support.places import ROOT

@@ -11,8 +11,14 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.train import recording as module
-from engine.train.recording import RecordedReply, Recording, RecordingError, batched, with_normed
+from engine.train.data import recording as module
+from engine.train.data.recording import (
+    RecordedReply,
+    Recording,
+    RecordingError,
+    batched,
+    with_normed,
+)
 
 TAPS = (AuxLayer(1), NORMED)
 HIDDEN = 8

@@ -11,7 +11,7 @@ import torch
 
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import build
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.medusa import MedusaHead
 from engine.loading.loader import load_model
@@ -19,16 +19,16 @@ from engine.machine import devices
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Message
-from engine.train import answers
-from engine.train.answers import record
-from engine.train.medusa import MedusaHeads, MedusaShape, MedusaTrainer
-from engine.train.prompts import Prompts
+from engine.train.data import answers
+from engine.train.data.answers import record
+from engine.train.data.prompts import Prompts
+from engine.train.data.recording import Recording, RecordingError, with_normed
+from engine.train.data.windows import window_of
+from engine.train.heads.medusa import MedusaHeads, MedusaShape, MedusaTrainer
 from engine.train.recipe import Recipe, RepliesStage
-from engine.train.recording import Recording, RecordingError, with_normed
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
-from engine.train.windows import window_of
 from tests.support.checkpoints import LLAMA, write_random
 
 ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))

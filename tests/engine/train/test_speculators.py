@@ -24,15 +24,15 @@ from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
 from engine.request import AcceptanceRule, Message, Sampling
-from engine.train import kinds, unrolled
+from engine.train.data.prompts import Prompts
+from engine.train.data.windows import Window
+from engine.train.heads import kinds, unrolled
 from engine.train.loop import Loop
-from engine.train.prompts import Prompts
 from engine.train.recipe import Recipe, RepliesStage, load_recipe
 from engine.train.run import distil
 from engine.train.schema import RecipeError
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
-from engine.train.windows import Window
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.places import ROOT
 

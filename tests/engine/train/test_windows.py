@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.models.hidden_states import NORMED
-from engine.train.recording import RecordedReply, Recording
-from engine.train.windows import Window, window_of, windows
+from engine.train.data.recording import RecordedReply, Recording
+from engine.train.data.windows import Window, window_of, windows
 
 HIDDEN = 4
 APART = 30

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from itertools import islice
 
-from engine.train.prompts import read
+from engine.train.data.prompts import read
 from tests.support.places import ROOT
 from tools.pip import prompts
 

@@ -12,7 +12,7 @@ import yaml
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.train.folder import Journal
+from engine.train.output.run_directory import Journal
 from tests.tools.pip.conftest import FakeMaterial
 from tools.pip.folder import PairFolder
 from tools.pip.replies import read as read_replies

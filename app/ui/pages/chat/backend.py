@@ -8,32 +8,34 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 
-from app import chat_files
-from app.defaults import Defaults
 from app.loading import STAGES, LoadState
 from app.runtime import Runtime
-from app.store import Store
-from app.store_rows import StoredMessage, SystemPrompt
-from app.ui import pair_words, replay_file, view
-from app.ui.feed import since
-from app.ui.kept import KeptSettings, key_of
-from app.ui.names import model_title, title
+from app.settings.defaults import Defaults
+from app.storage import chat_files
+from app.storage.rows import StoredMessage, SystemPrompt
+from app.storage.store import Store
+from app.ui import replay_file
+from app.ui.controls.kept import KeptSettings, key_of
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
 from app.ui.pages.chat.pair import pair_of
 from app.ui.pages.chat.turn import turn_of
 from app.ui.replies import Writings
-from app.ui.settings import Settings
-from app.ui.speeds import Speeds
-from app.ui.view import View
+from app.ui.rounds import view
+from app.ui.rounds.feed import since
+from app.ui.rounds.speeds import Speeds
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words import pair as pair_words
+from app.ui.words.names import model_title, title
 from engine import trace
 from engine.api import NO_TEMPLATE, Loaded
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished, Started
 from engine.loading.catalog import EMBEDDED
-from engine.loading.fit import human
 from engine.loading.hub import Progress
+from engine.loading.planning.fit import human
 from engine.loading.watching import LoadProgress
 from engine.reply import ReplyState
 

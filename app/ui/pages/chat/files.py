@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.history import TextFile
+from app.storage.history import TextFile
 from app.ui.words import Words
 from engine.errors import InvalidRequest
 

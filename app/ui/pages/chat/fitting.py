@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.store_rows import StoredMessage
+from app.storage.rows import StoredMessage
 
 ROOM = 0.75
 """The share of the context that is filled at most once turns were left out: the reply takes the rest, and

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from app import chat_files
-from app.store import Store
-from app.store_rows import SystemPrompt
-from app.ui.view import View
+from app.storage import chat_files
+from app.storage.rows import SystemPrompt
+from app.storage.store import Store
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import InvalidRequest
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import gradio as gr
 
 from app.ui.components import scripted
+from app.ui.controls.panel import PanelBackend, settings_of
+from app.ui.controls.pickers import Pickers
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairBackend
-from app.ui.panel import PanelBackend, settings_of
-from app.ui.pickers import Pickers
-from app.ui.view import View
+from app.ui.rounds.view import View
 
 
 def chat_page(backend: ChatBackend, pickers: Pickers) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from app.runtime import Runtime
-from app.ui.names import model_title
-from app.ui.pickers import Choice, Pickers
-from app.ui.view import View
+from app.ui.controls.pickers import Choice, Pickers
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words.names import model_title
 from engine.api import Loaded
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.request import AUTO, LoadRequest

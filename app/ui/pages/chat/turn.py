@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from app.history import TextFile, history, with_files
-from app.store_rows import StoredMessage
+from app.storage.history import TextFile, history, with_files
+from app.storage.rows import StoredMessage
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.files import files_of
-from app.ui.settings import Settings
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.api import Engine, Generation
 from engine.errors import ContextExceeded, InvalidRequest

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from app import browse
-from app.downloads import key_of
+from app.inventory import browse
+from app.inventory.downloads import key_of
 from app.runtime import Runtime
-from app.ui.names import titles
 from app.ui.pages.models.outcome import outcome
 from app.ui.pages.models.rows import Rows, measured
-from app.ui.speeds import Speeds
-from app.ui.view import View
+from app.ui.rounds.speeds import Speeds
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words.names import titles
 from engine.errors import ForetokenError, InvalidRequest, ModelError
-from engine.loading import fit as memory
 from engine.loading.drafts import DraftChoice, HeadChoice, break_even, judge_head
-from engine.loading.fit import human
-from engine.loading.forecast import Forecast, forecast
+from engine.loading.planning import fit as memory
+from engine.loading.planning.fit import human
+from engine.loading.planning.forecast import Forecast, forecast
 from engine.loading.request import SEPARATOR, LoadRequest
 from engine.loading.specs import ModelSpec
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from app import disk
-from app.downloads import DownloadState
+from app.inventory import disk
+from app.inventory.downloads import DownloadState
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.ui.pages.models.outcome import outcome
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading import hub
-from engine.loading.fit import human
+from engine.loading.planning.fit import human
 
 
 class DiskBackend:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError
 

@@ -12,7 +12,7 @@ from app.ui.pages.models.backend import ModelsBackend
 from app.ui.pages.models.disk import DiskBackend
 from app.ui.pages.models.servers import ServersBackend
 from app.ui.pages.models.transfers import TransfersBackend
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
 
 

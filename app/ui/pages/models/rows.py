@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.defaults import Default, Defaults
-from app.downloads import key_of
+from app.inventory.downloads import key_of
 from app.runtime import Runtime
-from app.ui.names import model_title, title
-from app.ui.view import View
+from app.settings.defaults import Default, Defaults
+from app.ui.rounds.view import View
 from app.ui.words import Words, count
+from app.ui.words.names import model_title, title
 from engine.files import parse_json
-from engine.loading import fit as memory
 from engine.loading.discovery import FoundModel
 from engine.loading.drafts import MOST
-from engine.loading.fit import human
-from engine.loading.forecast import Forecast, by_sizes
+from engine.loading.planning import fit as memory
+from engine.loading.planning.fit import human
+from engine.loading.planning.forecast import Forecast, by_sizes
 from engine.loading.specs import ModelSpec, Pairing
 
 Models = tuple[str, str | None]

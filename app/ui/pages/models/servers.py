@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from app import servers
 from app.runtime import Runtime
 from app.ui.pages.models.outcome import outcome
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.servers import Address

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from app.downloads import Download, DownloadState, key_of
+from app.inventory.downloads import Download, DownloadState, key_of
 from app.runtime import Runtime
 from app.ui.pages.models.outcome import outcome
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, TokenNeeded
-from engine.loading import fit as memory
 from engine.loading import hub
-from engine.loading.fit import human
+from engine.loading.planning import fit as memory
+from engine.loading.planning.fit import human
 from engine.loading.specs import ModelSpec
 
 

@@ -7,16 +7,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from app.launch_plan import Asked, plan_for
-from app.ui.view import View
+from app.deploy.engines import ENGINES, NAMES, drafts_by
+from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
+from app.deploy.gpus import KINDS
+from app.deploy.known import known_models
+from app.deploy.launch_plan import Asked, plan_for
+from app.deploy.methods import METHODS
+from app.deploy.render import render
+from app.deploy.report import facts
+from app.ui.rounds.view import View
 from engine.errors import InvalidRequest
-from engine.plan.engines import ENGINES, NAMES, drafts_by
-from engine.plan.formats import AUTO, FORMATS, KV_WIDTHS
-from engine.plan.gpus import KINDS
-from engine.plan.known import known_models
-from engine.plan.methods import METHODS
-from engine.plan.render import render
-from engine.plan.report import facts
 
 NUMBERS = {"depth": int, "users": int, "context": int, "acceptance": float}
 """Fields that are not text; an empty one is left to the plan."""

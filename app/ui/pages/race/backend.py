@@ -8,20 +8,20 @@ from dataclasses import replace
 
 from app.measuring import CHATS, behind, last_prompts
 from app.runtime import Runtime
-from app.store import Store
-from app.ui.measurements import Measurements
-from app.ui.names import title
+from app.storage.store import Store
+from app.ui.controls.settings import Settings, decimal, whole
 from app.ui.pages.race.places import look, methods_of, places, rules_of
 from app.ui.pages.race.run import RaceRun
 from app.ui.pages.race.session import RaceSession
-from app.ui.settings import Settings, decimal, whole
-from app.ui.speeds import DRAFT
-from app.ui.view import View
+from app.ui.rounds.measurements import Measurements
+from app.ui.rounds.speeds import DRAFT
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words.names import title
 from engine.api import Loaded, LoadRequest
 from engine.bench import prompts
-from engine.bench.paired import PAIRS
 from engine.bench.prompts import Prompt, first_of_each
+from engine.bench.reports.paired import PAIRS
 from engine.errors import InvalidRequest, NotLoaded
 from engine.request import MAX_DEPTH, PLAIN, Control
 

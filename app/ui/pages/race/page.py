@@ -9,7 +9,7 @@ import gradio as gr
 
 from app.ui.components import scripted
 from app.ui.pages.race.backend import RaceBackend
-from app.ui.view import View
+from app.ui.rounds.view import View
 
 
 def race_page(backend: RaceBackend, *shared: Callable[[View], Any]) -> None:

@@ -6,15 +6,15 @@ from contextlib import closing
 
 from app import servers
 from app.runtime import Runtime
-from app.ui.names import titles
 from app.ui.pages.race.session import USUAL
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words.names import titles
 from engine.api import Capabilities, Loaded, LoadRequest
-from engine.bench import race_report
+from engine.bench.reports import race as race_report
 from engine.errors import ModelError
 from engine.loading.drafts import offered
-from engine.loading.forecast import forecast
+from engine.loading.planning.forecast import forecast
 from engine.loading.servers import Address
 from engine.loading.specs import Pairing
 from engine.request import PLAIN, AcceptanceRule

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from app.ui import view
-from app.ui.feed import Feed
 from app.ui.pages.race.session import OpeningWatcher, RaceSession
-from app.ui.view import View
+from app.ui.rounds import view
+from app.ui.rounds.feed import Feed
+from app.ui.rounds.view import View
 from app.ui.words import Words
-from engine.bench import divergence, race_report
+from engine.bench import divergence
 from engine.bench.race import Pair, Race, Run, Side
+from engine.bench.reports import race as race_report
 from engine.errors import ForetokenError, LoadCancelled
 from engine.events import Event, Finished
 from engine.loading.hub import DownloadCancelled
@@ -30,8 +31,8 @@ class RaceRun:
         words     what is said of them; ``different``: in how many pairs they differ
         rest      complete: whether it was not cancelled
 
-    and, with a ``side``, the events of its replies as in ``app.ui.view``, with where their ``thought``
-    stands.
+    and, with a ``side``, the events of its replies as in ``app.ui.rounds.view``, with the place of their
+    ``thought``.
     """
 
     def __init__(self, session: RaceSession, count: int) -> None:
@@ -47,7 +48,7 @@ class RaceRun:
             self._session.race.cancel()
 
     def run(self) -> None:
-        """See ``app.ui.measurements.Measurement``."""
+        """See ``app.ui.rounds.measurements.Measurement``."""
         before = self._session.race
         if before is not None and before.pairs:  # they stay in sight, whatever comes of opening
             self._introduce(before)

@@ -6,18 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 
-from app.defaults import Defaults
 from app.loading import DOWNLOADING, STAGES
 from app.runtime import Runtime
-from app.ui.names import titles
-from app.ui.resolver import Pair, resolve
-from app.ui.settings import Settings
-from app.ui.view import View
+from app.settings.defaults import Defaults
+from app.ui.controls.resolver import Pair, resolve
+from app.ui.controls.settings import Settings
+from app.ui.rounds.view import View
+from app.ui.words.names import titles
 from engine.api import Engine, Loaded, LoadRequest, keeps_words, one_target
-from engine.bench import race_report
 from engine.bench.answering import Configuration
 from engine.bench.prompts import Prompt
 from engine.bench.race import Contest, Race
+from engine.bench.reports import race as race_report
 from engine.errors import LoadCancelled
 from engine.loading.hub import Progress
 from engine.loading.watching import LoadProgress

@@ -5,12 +5,12 @@ Mistakes of users raise ``ForetokenError``, whose text the page shows.
 
 from __future__ import annotations
 
-from app.listen import is_loopback
-from app.request_log import ENDED, Asked
 from app.runtime import Runtime
-from app.switch import ApiSwitch
-from app.ui.view import View, shorten
+from app.ui.rounds.view import View, shorten
 from app.ui.words import Words
+from app.web.listen import is_loopback
+from app.web.request_log import ENDED, Asked
+from app.web.switch import ApiSwitch
 
 
 class ServerBackend:

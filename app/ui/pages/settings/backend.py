@@ -7,21 +7,22 @@ from typing import Any
 
 import typer
 
-from app import diagnostics, disk
-from app.preferences import COMPUTING, PAIR, Preferences, StartWith
+from app import diagnostics
+from app.inventory import disk
 from app.runtime import Runtime
+from app.settings.preferences import COMPUTING, PAIR, Preferences, StartWith
 from app.stored_data import StoredData
-from app.switch import ApiSwitch
-from app.ui import pair_words
+from app.ui.controls.settings import whole
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.settings import whole
-from app.ui.view import View
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words import pair as pair_words
+from app.web.switch import ApiSwitch
 from engine.errors import DiskError, ForetokenError, InvalidRequest
 from engine.loading import hub
 from engine.loading.catalog import EMBEDDED
-from engine.loading.fit import human
-from engine.loading.forecast import forecast
+from engine.loading.planning.fit import human
+from engine.loading.planning.forecast import forecast
 from engine.loading.request import LoadRequest
 
 START = "start"
@@ -35,7 +36,7 @@ NOW = "now"
 
 
 class SettingsBackend:
-    """The settings of one running app; those of its chats are ``app.ui.kept``'s."""
+    """The settings of one running app; those of its chats are ``app.ui.controls.kept``'s."""
 
     def __init__(
         self, runtime: Runtime, switch: ApiSwitch, data: StoredData, chat: ChatBackend

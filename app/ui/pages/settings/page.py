@@ -5,9 +5,9 @@ from __future__ import annotations
 import gradio as gr
 
 from app.ui.components import only_here, scripted
+from app.ui.controls.panel import PanelBackend
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.settings.backend import SettingsBackend
-from app.ui.panel import PanelBackend
 from app.ui.words import Words
 
 

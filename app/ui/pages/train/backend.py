@@ -7,15 +7,16 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from app import training, training_order
-from app.drafters import CHATS, SHIPPED
 from app.runtime import Runtime
-from app.training import State, Status, Trainings
-from app.training_order import Order
-from app.ui.names import titles
-from app.ui.pickers import Pickers
-from app.ui.view import View
+from app.training import order as training_order
+from app.training import runs as training
+from app.training.drafters import CHATS, SHIPPED
+from app.training.order import Order
+from app.training.runs import State, Status, Trainings
+from app.ui.controls.pickers import Pickers
+from app.ui.rounds.view import View
 from app.ui.words import Words
+from app.ui.words.names import titles
 from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.request import PLAIN

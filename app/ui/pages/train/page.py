@@ -8,7 +8,7 @@ import gradio as gr
 
 from app.ui.components import scripted
 from app.ui.pages.train.backend import TrainBackend
-from app.ui.view import View
+from app.ui.rounds.view import View
 
 
 def train_page(backend: TrainBackend, status: Callable[[View], View]) -> None:

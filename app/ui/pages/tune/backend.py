@@ -7,22 +7,22 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.defaults import Defaults, Winner
 from app.measuring import CHATS, check_tunable, keep_winners, last_prompts, winner
 from app.runtime import Runtime
-from app.store import Store
-from app.ui.feed import Feed
-from app.ui.measurements import Measurements
+from app.settings.defaults import Defaults, Winner
+from app.storage.store import Store
+from app.ui.controls.settings import whole
 from app.ui.pages.race.run import standing
-from app.ui.settings import whole
-from app.ui.view import View
+from app.ui.rounds.feed import Feed
+from app.ui.rounds.measurements import Measurements
+from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.api import Loaded
 from engine.bench import prompts, sweep
 from engine.bench.answering import Stop
-from engine.bench.paired import PAIRS, Estimate
 from engine.bench.prompts import ALL, Prompt, first_of_each
 from engine.bench.race import Contest, Race, Run
+from engine.bench.reports.paired import PAIRS, Estimate
 from engine.bench.sweep import Plan, Result, Row
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 from engine.request import MAX_DEPTH, PLAIN, Control, Speculation
@@ -186,7 +186,7 @@ class Tuning:
             self._race.cancel()
 
     def run(self) -> None:
-        """See ``app.ui.measurements.Measurement``."""
+        """See ``app.ui.rounds.measurements.Measurement``."""
         self._began = time.monotonic()
         kinds = list(dict.fromkeys(prompt.kind for prompt in self._asked))
         self.feed.append({"t": "begun", "kinds": [*kinds, ALL]})

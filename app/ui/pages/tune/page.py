@@ -9,7 +9,7 @@ import gradio as gr
 
 from app.ui.components import scripted
 from app.ui.pages.tune.backend import TuneBackend
-from app.ui.view import View
+from app.ui.rounds.view import View
 
 
 def tune_page(backend: TuneBackend, *shared: Callable[[View], Any]) -> None:

@@ -1,5 +1,5 @@
 // What a reply was after each of its rounds, as running sums: any round is looked up at once, however long the
-// reply. Rounds are those of app/ui/view.py. No DOM.
+// reply. Rounds are those of app/ui/rounds/view.py. No DOM.
 
 import { say } from "./words.js";
 

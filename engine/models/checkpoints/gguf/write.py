@@ -25,7 +25,7 @@ from engine.models.checkpoints.gguf.layout import (
     rope_factors,
     scaling_of,
 )
-from engine.models.checkpoints.gguf.vocabulary import Vocabulary, read_vocabulary
+from engine.models.checkpoints.gguf.tokenizers.vocabulary import Vocabulary, read_vocabulary
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.rope import read_rope, rope_settings
 from engine.models.rotation import side_by_side

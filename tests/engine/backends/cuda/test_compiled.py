@@ -12,16 +12,12 @@ pytest.importorskip("triton")
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.round import DeviceRound, Mode
-from engine.kernels.cuda import (
-    acceptance,
-    attention_kernel,
-    norm_kernel,
-    products,
-    rotary_kernel,
-    sampling,
-)
-from engine.kernels.cuda.acceptance_kernel import Rule
+from engine.kernels.cuda import attention_kernel, norm_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
+from engine.kernels.cuda.linear import streamed
+from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling import draw as sampling
+from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
@@ -29,7 +25,7 @@ from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
 KERNELS = (
-    *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
+    *((streamed, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
     (rotary_kernel, "turn_and_store"),
@@ -69,7 +65,7 @@ def test_a_whole_round_compiles_and_fits(
     quantization: str, cached: torch.dtype, rule: Rule, capability: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr("engine.kernels.cuda.dispatch.runs_kernels", lambda device: True)
+    monkeypatch.setattr("engine.kernels.cuda.linear.dispatch.runs_kernels", lambda device: True)
     target, draft = model(quantization, cached), model("int8")
     round = DeviceRound(target, target.new_state(4096), draft, draft.new_state(4096))
     with ptx.compiling(capability, *KERNELS) as found:

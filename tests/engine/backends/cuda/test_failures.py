@@ -10,7 +10,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.backends.cuda.round import DeviceRound, Mode
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.errors import DeviceLost
 from engine.local.session import Session

@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.state import DeviceState
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.draft_reader import SameVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources

@@ -19,10 +19,10 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.graphs import Runner
 from engine.backends.cuda.round import DeviceRound, Mode
 from engine.backends.torch.decoder import TorchDecoder
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
-from engine.kernels.cuda.acceptance_kernel import Rule
 from engine.kernels.cuda.kv_cache import FP8
+from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.local.session import Session
 from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY

@@ -21,7 +21,7 @@ from engine.decoding.host import HostLauncher
 from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.decoding.verifier import Verifier
 from engine.drafting.controllers.fixed import Off
 from engine.drafting.proposers.none import NoneProposer

@@ -12,9 +12,7 @@ import pytest
 
 from engine.bench.prompts import ALL, read
 from engine.bench.real import contest as contest_module
-from engine.bench.real import summary
 from engine.bench.real.case import SHIPPED
-from engine.bench.real.chart import chart
 from engine.bench.real.contest import (
     Absence,
     Asked,
@@ -27,7 +25,9 @@ from engine.bench.real.contest import (
     Setting,
     run,
 )
-from engine.bench.real.report import Report
+from engine.bench.real.reports import summary
+from engine.bench.real.reports.chart import chart
+from engine.bench.real.reports.report import Report
 from engine.errors import PeerFailed
 
 EOS = frozenset({1})

@@ -19,7 +19,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads, proposers
 from engine.drafting.resources import Resources
 from engine.events import Budget

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.cuda.dispatch import Weight
-from engine.kernels.cuda.fusion import Fusion, Norm, Product
-from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
-from engine.kernels.cuda.product_tiles import Kind, Tile
+from engine.kernels.cuda.linear.dispatch import Weight
+from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
+from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
+from engine.kernels.cuda.linear.tiles import Kind, Tile
 
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
 CLASSES = {"bf16": "Bf16Product", "int8": "Int8Product", "nf4": "Nf4Product"}
@@ -30,9 +30,9 @@ class Case:
 
     def product(self, device: torch.device, tile: Tile | None) -> Product:
         """The kernel's product, there; with the engine's own tile if none is given."""
-        from engine.kernels.cuda import products
+        from engine.kernels.cuda.linear import streamed
 
-        made: Product = getattr(products, CLASSES[self.kind])(
+        made: Product = getattr(streamed, CLASSES[self.kind])(
             weight_on(device, self.weight), fusion_on(device, self.fusion), tile
         )
         return made

@@ -12,11 +12,11 @@ from engine.decoding.acceptance import follow, reject, verify_block
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Tree
-from engine.kernels.cuda.acceptance import Outcome, draw_reference, empty_result, judge
-from engine.kernels.cuda.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling import distribute, weights_reference
-from engine.kernels.cuda.state import Distribution, Scratch, State
-from engine.kernels.cuda.truncation import truncated_reference
+from engine.kernels.cuda.sampling.acceptance import Outcome, draw_reference, empty_result, judge
+from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.draw import distribute, weights_reference
+from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
+from engine.kernels.cuda.sampling.truncation import truncated_reference
 from engine.noise import Stream, uniform
 from engine.request import MAX_ROWS, AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE

@@ -10,10 +10,10 @@ from scipy.stats import chisquare
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.acceptance import draft, draw_reference
-from engine.kernels.cuda.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling import distribute
-from engine.kernels.cuda.state import Distribution, State
+from engine.kernels.cuda.sampling.acceptance import draft, draw_reference
+from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.draw import distribute
+from engine.kernels.cuda.sampling.state import Distribution, State
 from engine.noise import Stream
 from engine.request import MAX_DEPTH, Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host

@@ -8,10 +8,10 @@ import torch
 pytest.importorskip("triton")
 
 from engine.kernels.cpu import nf4
-from engine.kernels.cuda import bulk_product
-from engine.kernels.cuda.bulk_product import BulkProduct
-from engine.kernels.cuda.product_reference import rounded
-from engine.kernels.cuda.product_tiles import Kind
+from engine.kernels.cuda.linear import bulk as bulk_product
+from engine.kernels.cuda.linear.bulk import BulkProduct
+from engine.kernels.cuda.linear.reference import rounded
+from engine.kernels.cuda.linear.tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, fusion_on, make, weight_on
 
 pytestmark = pytest.mark.gpu
@@ -39,7 +39,7 @@ def test_many_rows_are_multiplied_as_few_are(
 def test_nf4_is_widened_to_what_the_kernels_multiply_by(
     device: torch.device, shape: tuple[int, int]
 ) -> None:
-    from engine.kernels.cuda.nf4_widen import widened
+    from engine.kernels.cuda.linear.nf4_widen import widened
 
     weight = nf4.quantise(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
     found = widened(weight.packed.to(device), weight.absmax.to(device), shape[0] * shape[1])

@@ -19,30 +19,29 @@ pytest.importorskip("triton")
 from engine.kernels.cpu.int8 import Int8Weight
 from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda import (
-    acceptance,
     attention,
     attention_kernel,
     clock,
-    nf4_widen,
     norm,
     norm_kernel,
-    products,
     rotary,
     rotary_kernel,
-    sampling,
 )
-from engine.kernels.cuda.acceptance_kernel import Rule
-from engine.kernels.cuda.fusion import Fusion, Norm
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.product_tiles import MOST_SPLITS, Kind, choose_tile
-from engine.kernels.cuda.state import Distribution, Scratch, State
+from engine.kernels.cuda.linear import nf4_widen, streamed
+from engine.kernels.cuda.linear.fusion import Fusion, Norm
+from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
+from engine.kernels.cuda.sampling import acceptance
+from engine.kernels.cuda.sampling import draw as sampling
+from engine.kernels.cuda.sampling.acceptance_kernel import Rule
+from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.machine.devices import FP8_CAPABILITY
 from engine.request import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
 KERNELS = (
-    *((products, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
+    *((streamed, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
     (nf4_widen, "widen_kernel"),
@@ -74,12 +73,12 @@ def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     made: Any
     if kind == "int8":
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
-        made = products.Int8Product(weight, fusion, tile)
+        made = streamed.Int8Product(weight, fusion, tile)
     elif kind == "nf4":
         packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // GROUP)
-        made = products.Nf4Product(Nf4Weight(packed, scales, (out, width)), fusion, tile)
+        made = streamed.Nf4Product(Nf4Weight(packed, scales, (out, width)), fusion, tile)
     else:
-        made = products.Bf16Product(empty(out, width), fusion, tile)
+        made = streamed.Bf16Product(empty(out, width), fusion, tile)
     rows = empty(MAX_ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
     made(rows, empty(MAX_ROWS, out // 2) if full else None)
 

@@ -13,7 +13,7 @@ from engine.kernels.cpu.nf4 import CODE
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.nf4_product import DECODE
+from engine.kernels.cuda.linear.nf4 import DECODE
 
 
 def test_every_byte_is_decoded() -> None:

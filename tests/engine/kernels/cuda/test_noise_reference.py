@@ -12,8 +12,8 @@ pytest.importorskip("triton")
 
 from engine.decoding.acceptance import reject, verify_block
 from engine.events import Tree
-from engine.kernels.cuda.acceptance import draw_reference
-from engine.kernels.cuda.arithmetic import exponential_reference
+from engine.kernels.cuda.sampling.acceptance import draw_reference
+from engine.kernels.cuda.sampling.arithmetic import exponential_reference
 from engine.noise import Stream, exponential, uniform
 
 

@@ -7,7 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.fusion import Norm
+from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.cuda.norm import normalise, normalise_reference
 from tests.engine.kernels.cuda.cases import near
 from tests.engine.kernels.cuda.where import INTERPRETED

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.kernels.cuda.product_tiles import LEAST_STEPS, MOST_SPLITS, PROGRAMS, choose_tile
+from engine.kernels.cuda.linear.tiles import LEAST_STEPS, MOST_SPLITS, PROGRAMS, choose_tile
 from tests.engine.kernels.cuda.cases import KINDS
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.kernels.cpu import int8
-from engine.kernels.cuda import dispatch, product_reference
-from engine.kernels.cuda.dispatch import make_product
-from engine.kernels.cuda.fusion import PLAIN, Fusion, Norm
-from engine.kernels.cuda.product_tiles import Kind
+from engine.kernels.cuda.linear import dispatch
+from engine.kernels.cuda.linear import reference as product_reference
+from engine.kernels.cuda.linear.dispatch import make_product
+from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
+from engine.kernels.cuda.linear.tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
 
@@ -120,7 +121,7 @@ def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
     """Many rows, of every mantissa that bf16 has: their scales are rounded once, or ties show."""
     x = torch.randn(256, 37, generator=torch.Generator().manual_seed(4)).bfloat16()
     x[:, 0] = torch.linspace(4, 8, 256).bfloat16()
-    from engine.kernels.cuda.products import quantise_rows
+    from engine.kernels.cuda.linear.streamed import quantise_rows
 
     values, scale = quantise_rows(x.to(device))
     expected, expected_scale = product_reference.quantise_rows(x)
@@ -150,7 +151,7 @@ def test_weights_that_are_no_bf16_are_not_rounded(
 ) -> None:
     """On a CUDA device they went through the bf16 kernel, and so did what the reference made."""
     pytest.importorskip("triton")
-    from engine.kernels.cuda.products import Bf16Product
+    from engine.kernels.cuda.linear.streamed import Bf16Product
 
     monkeypatch.setattr(dispatch, "runs_kernels", lambda device: True)
     generator = torch.Generator().manual_seed(1)

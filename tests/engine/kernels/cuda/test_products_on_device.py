@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from engine.kernels.cpu import int8, nf4
-from engine.kernels.cuda.dispatch import make_product
-from engine.kernels.cuda.fusion import Product
-from engine.kernels.cuda.product_reference import FloatReference, Int8Reference
-from engine.kernels.cuda.product_tiles import Kind
+from engine.kernels.cuda.linear.dispatch import make_product
+from engine.kernels.cuda.linear.fusion import Product
+from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
+from engine.kernels.cuda.linear.tiles import Kind
 from tests.engine.kernels.cuda.cases import KINDS, Case, fusion_on, make, near, weight_on
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 

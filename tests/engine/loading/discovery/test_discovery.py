@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.loading import fit
 from engine.loading.catalog import Catalog, local_spec, open_catalog
 from engine.loading.discovery import (
     BackgroundScan,
@@ -28,7 +27,8 @@ from engine.loading.discovery.llama_cpp import LLAMA_CPP
 from engine.loading.discovery.lm_studio import LM_STUDIO
 from engine.loading.discovery.ollama import OLLAMA
 from engine.loading.drafts import judge_draft
-from engine.loading.forecast import by_sizes
+from engine.loading.planning import fit
+from engine.loading.planning.forecast import by_sizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import folder_of
 from tests.support.checkpoints import write_random

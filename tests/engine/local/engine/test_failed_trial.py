@@ -15,7 +15,7 @@ from engine.backends.native.decoder import NativeDecoder
 from engine.errors import OutOfMemory
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
-from engine.loading.plan import LoadPlan, plan_loading
+from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
 from tests.support.checkpoints import write_random
@@ -116,7 +116,7 @@ def test_what_does_not_fit_then_is_refused_and_the_old_pair_stays(
     loaded = engine.load(request_for(files[1]))
     distrust("big")
     needed = planned(request_for(files[0])).room.needed
-    monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: needed)
+    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: needed)
     with pytest.raises(OutOfMemory, match="big needs"):
         engine.load(request_for(files[0]))
     assert engine.loaded is loaded

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.events import Failed, FinishReason
 from engine.local.engine import LocalEngine

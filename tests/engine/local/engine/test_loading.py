@@ -119,12 +119,12 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
         "engine.local.pair.load_planned", lambda *_, **__: pytest.fail("it was loaded")
     )
     monkeypatch.setattr(
-        "engine.loading.fit.TOKEN_BYTES", 0
+        "engine.loading.planning.fit.TOKEN_BYTES", 0
     )  # more here than what the formats differ by
-    monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: 300_230_000)
+    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: 300_230_000)
     with pytest.raises(OutOfMemory, match=r"300 MB are free.*bf16 would need 300 MB\."):
         engine.load(request_for(*pair, quantization="fp32"))
-    monkeypatch.setattr("engine.loading.fit.free_bytes", lambda: 1000)
+    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: 1000)
     with pytest.raises(OutOfMemory, match=r"Even nf4 would need 300 MB\."):
         engine.load(request_for(*pair, quantization="fp32"))
     assert engine.loaded == before

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.events import Emitted, Finished, FinishReason, Prefilled, Queued, Started
 from engine.local.engine import LocalEngine
 from engine.request import Request

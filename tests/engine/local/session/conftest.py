@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import Event, Finished, Prefilled
 from engine.local.session import Session

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import Emitted, FinishReason
 from engine.local.session import Session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.decoding.prefix import PREFILL_CHUNK
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import FinishReason, Prefilled
 from engine.local.session import Session

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.defaults import Winner
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
-from app.store_schema import StoreError
+from app.settings.defaults import Winner
+from app.storage.schema import StoreError
+from app.storage.store import Store
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend, describe
-from app.ui.settings import Settings
 from engine.errors import InvalidRequest, NotLoaded
 from engine.loading.catalog import open_catalog
 from tests.app.test_store_damage import fill, make_room

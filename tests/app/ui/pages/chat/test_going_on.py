@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from app import chat_files
 from app.loading import PairLoader
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
+from app.storage import chat_files
+from app.storage.store import Store
 from app.ui import replay_file
+from app.ui.controls.pickers import Pickers
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.pages.chat.pair import PairBackend
-from app.ui.pickers import Pickers
-from app.ui.settings import Settings
 from engine.errors import InvalidRequest
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest

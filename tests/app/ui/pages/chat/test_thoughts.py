@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app import chat_files
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
+from app.storage import chat_files
+from app.storage.store import Store
+from app.ui.controls.settings import Settings
 from app.ui.pages.chat.backend import ChatBackend
-from app.ui.settings import Settings
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
 from tests.support.fake_engine import FakeEngine, Script

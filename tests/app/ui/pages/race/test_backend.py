@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from app.store import Store
-from app.ui.measurements import Measurements
+from app.storage.store import Store
+from app.ui.controls.settings import Settings
 from app.ui.pages.race.backend import RaceBackend, settings_of, side_of
 from app.ui.pages.race.session import way
-from app.ui.settings import Settings
+from app.ui.rounds.measurements import Measurements
 from engine.api import LoadRequest
 from engine.bench.race import Side
 from engine.errors import CatalogError, InvalidRequest, NotLoaded
-from engine.loading import fit as memory
+from engine.loading.planning import fit as memory
 from engine.request import PLAIN, AcceptanceRule, Control
 from tests.app.ui.following import followed
 from tests.support.fake_engine import FakeEngine, Script

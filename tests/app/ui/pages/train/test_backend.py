@@ -9,15 +9,15 @@ import pytest
 
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
-from app.training import Trainings
-from app.training_order import Order
+from app.storage.store import Store
+from app.training.order import Order
+from app.training.runs import Trainings
+from app.ui.controls.pickers import Pickers
 from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
-from app.ui.pickers import Pickers
 from app.ui.words import Words
 from engine.loading.catalog import open_catalog
 from engine.loading.request import LoadRequest
-from engine.train import kinds
+from engine.train.heads import kinds
 from tests.app.ui.runs import write_log, write_run
 from tests.support.folders import write_model
 from tests.support.recital import reciting_engine

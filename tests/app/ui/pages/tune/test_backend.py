@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from app.defaults import Defaults
 from app.paths import catalog_file
 from app.runtime import Runtime
-from app.store import Store
-from app.ui.measurements import Measurements
+from app.settings.defaults import Defaults
+from app.storage.store import Store
 from app.ui.pages.tune.backend import TuneBackend
+from app.ui.rounds.measurements import Measurements
 from engine.api import LoadRequest
 from engine.bench.prompts import ALL
 from engine.errors import InvalidRequest, NotLoaded

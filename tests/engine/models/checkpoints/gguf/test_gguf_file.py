@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
 from engine.errors import InvalidRequest, ModelError, NotInstalled
-from engine.models.checkpoints.gguf.pre_tokenizer import QWEN2, splitting
+from engine.models.checkpoints.gguf.tokenizers.pre_tokenizer import QWEN2, splitting
 from engine.models.checkpoints.gguf.write import TYPES, export
 from tests.support.checkpoints import END, VOCABULARY, write_random
 from tests.support.places import ROOT

@@ -11,7 +11,7 @@ import torch
 
 from engine.kernels.blocks import Blocks
 from engine.loading.loader import load_model
-from engine.loading.pairing import why_not
+from engine.loading.planning.pairing import why_not
 from engine.models.checkpoints.checkpoint import fingerprint, inspect
 from engine.models.checkpoints.gguf.header import read_gguf_header
 from engine.models.checkpoints.gguf.tensors import GgufTensors

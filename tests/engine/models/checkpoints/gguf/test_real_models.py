@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from engine.decoding.text import TextCodec
+from engine.decoding.text.codec import TextCodec
 from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect

@@ -1,0 +1,108 @@
+"""``foretoken bench load``: many clients at once, beside llama.cpp's server where it is at hand."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import main, paths
+from app.cli import options
+from app.cli.loading import open_here
+from app.cli.text.tables import table
+from engine.loading.request import LoadRequest
+from engine.request import MAX_ROWS, Message, Request, Speculation
+
+if TYPE_CHECKING:
+    from engine.bench.load import Row
+
+CLIENTS = (1, 2, 4, 8, 16)
+CONTEXT = 2048
+"""Tokens for one prompt and its reply: caches are reckoned whole, and there are as many as clients."""
+
+
+@options.with_load
+def load(
+    load: LoadRequest = main.DEFAULT_LOAD,
+    clients: Annotated[
+        list[int] | None,
+        typer.Option(min=1, help="Clients at once; repeatable. Default: 1, 2, 4, 8 and 16."),
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Questions of each client.")] = 2,
+    max_tokens: Annotated[int, typer.Option(min=2, help="Tokens of each reply.")] = 48,
+    proposer: Annotated[
+        str | None, typer.Option(help="Who drafts. Default: what suits the pair.")
+    ] = None,
+    llama_cpp: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FORETOKEN_LLAMA_CPP",
+            help="The folder where llama.cpp was built or installed: its server takes turns with ours.",
+        ),
+    ] = None,
+    prompts_file: Annotated[
+        Path | None,
+        typer.Option("--prompts", help="One JSON object a line: prompt or turns (the first)."),
+    ] = None,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Tokens a second of all clients together, and how long each waits for its first."""
+    from engine.bench import load as bench
+    from engine.bench import prompts
+
+    plan = bench.Plan(tuple(clients or CLIENTS), rounds, max_tokens)
+    questions = bench.numbered(prompts.read(prompts_file or prompts.SHIPPED), bench.needed(plan))
+    if load.parallel is None:
+        load = replace(load, parallel=min(max(plan.clients), MAX_ROWS))
+    load = replace(load, context=load.context or CONTEXT)
+    with open_here(load, paths.data_folder(data_dir), proposer) as engine:
+        assert engine.loaded is not None
+        at_once = engine.loaded.capabilities.parallel
+        print(f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} requests at once.")
+        speculation = Speculation(proposer=proposer or engine.loaded.capabilities.preferred)
+        asked = [
+            engine.tokens(Request(messages=(Message("user", question),), speculation=speculation))
+            for question in questions
+        ]
+        with contextlib.ExitStack() as stack:
+            contenders: list[bench.Contender] = [bench.Ours(engine, speculation)]
+            if llama_cpp is not None:
+                slots = max(plan.clients)
+                peer = bench.llama_server(engine.loaded, llama_cpp, CONTEXT, slots)
+                contenders.append(stack.enter_context(peer))
+            rows = bench.run(contenders, asked, plan, _say)
+    _print(rows)
+    if as_json:
+        print(json.dumps(bench.as_json(rows)))
+
+
+def _say(row: Row) -> None:
+    print(f"{row.engine}, {row.clients}: {row.tokens_per_s:.1f} tok/s", flush=True)
+
+
+def _print(rows: Sequence[Row]) -> None:
+    head = ("engine", "clients", "tok/s", "first, median", "first, p95", "longest pause")
+    print()
+    print(
+        table(
+            head,
+            [
+                (
+                    row.engine,
+                    str(row.clients),
+                    f"{row.tokens_per_s:.1f}",
+                    f"{row.first_median_s:.2f} s",
+                    f"{row.first_p95_s:.2f} s",
+                    f"{row.longest_pause_s:.2f} s",
+                )
+                for row in rows
+            ],
+            frozenset(range(1, 6)),
+        )
+    )

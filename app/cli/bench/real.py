@@ -1,0 +1,199 @@
+"""``foretoken bench real``: a pair of real models, plain and drafting, beside other engines."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.loading import Status, compile_first, fetched
+from app.cli.text.outputs import check_writable
+from app.cli.text.progress import progress
+from app.cli.text.tables import table
+from engine.loading.request import LoadRequest
+from engine.request import Speculation
+
+if TYPE_CHECKING:
+    from engine.bench.real.contest import Absence, Record
+    from engine.bench.real.reports.report import Report
+
+
+def real(
+    pair: options.PairOption,
+    llama_cpp: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FORETOKEN_LLAMA_CPP",
+            help="The folder where llama.cpp was built or installed. Default: what is on the PATH.",
+        ),
+    ] = None,
+    openvino: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FORETOKEN_OPENVINO", help="A virtual environment with OpenVINO GenAI."
+        ),
+    ] = None,
+    openvino_models: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FORETOKEN_OPENVINO_MODELS",
+            help="The folder of models that were converted for it.",
+        ),
+    ] = None,
+    transformers: Annotated[
+        bool,
+        typer.Option(
+            "--transformers",
+            help="With transformers too, which widens weights to bf16 or fp32 and takes its time.",
+        ),
+    ] = False,
+    depth: Annotated[
+        list[int] | None,
+        typer.Option(
+            help="Of our draft model, beside auto; repeatable.",
+        ),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="How often all take their turn at most; medians count.")
+    ] = 3,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="No turn starts that would end later; 0: no limit.")
+    ] = 5,
+    max_tokens: Annotated[int, typer.Option(min=4, help="The longest reply.")] = 48,
+    prompts_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--prompts",
+            help="One JSON object a line: prompt or turns (the first), kind. Default: eight of "
+            "code, chat, JSON and rewriting.",
+        ),
+    ] = None,
+    each: Annotated[
+        int | None,
+        typer.Option(min=0, help="Prompts of each kind; 0: all. Default: 1, or all of --prompts."),
+    ] = None,
+    all_settings: Annotated[
+        bool,
+        typer.Option(
+            "--all-settings", help="Every setting of llama.cpp, not the usual ones alone."
+        ),
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Write OUT.md, OUT.json and OUT.svg.")] = None,
+    quantization: options.QuantizationOption = "auto",
+    native: options.NativeOption = True,
+    as_json: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Speed, words, start and memory on a CPU, beside llama.cpp and others, in turns.
+
+    Each engine runs in a process of its own, alone in memory. One that is missing is named, with how to
+    get it.
+    """
+    from engine.bench import prompts
+    from engine.bench.real import case as cases
+    from engine.bench.real import contest
+    from engine.bench.real import llama_cpp as llama
+    from engine.bench.real import openvino as genai
+    from engine.bench.real import transformers as hf
+    from engine.bench.real.own import NAME, Own
+    from engine.bench.real.reports.report import Report, facts_of
+
+    load = LoadRequest.parse(
+        pair, quantization=quantization, device="cpu", native=native, threads=threads
+    )
+    depths = tuple(depth or ())
+    for value in depths:
+        Speculation(depth=value)  # refused before anything is started
+    if out is not None:
+        check_writable(out)
+    if each is None:
+        each = 0 if prompts_file else 1
+    held = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
+    with Status() as status:
+        compile_first(load, status)
+        load = _by_files(load, paths.data_folder(data_dir), status)
+        status.say(f"Reading {pair} ...")
+        case, asked = cases.make(load, held, max_tokens)
+    line_up = [
+        Own(load, depths),
+        *llama.programs(llama_cpp, case, everything=all_settings),
+        *genai.programs(openvino, openvino_models, case),
+        *(hf.programs(case) if transformers else []),
+    ]
+    with (
+        tempfile.TemporaryDirectory(prefix="foretoken-real-") as logs,
+        progress("Taking turns") as on_progress,
+    ):
+        limit = 60 * minutes or math.inf
+        result = contest.run(
+            line_up, asked, case, repeats, Path(logs), on_progress, _print_turn, limit
+        )
+    report = Report(result, NAME, case.eos)
+    _print(report)
+    done = max((row.repeats for row in report.rows), default=0)
+    facts = facts_of(case, done, len(asked))
+    if out is not None:
+        _write(out, report, facts, f"{case.target.stem} beside other engines")
+    if as_json:
+        print(json.dumps({"facts": facts, **report.as_json()}))
+
+
+def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
+    """The same by what lies on disk, downloaded if it does not yet: what other engines can read too."""
+    from engine.loading.request import AUTO
+
+    found = fetched(load, data_dir, status)
+    suits = found.pairing.target.quantization
+    return replace(
+        load,
+        target=str(found.target.resolve()),
+        draft="" if found.draft is None else str(found.draft.resolve()),
+        heads=tuple(map(str, found.pairing.heads)),
+        quantization=suits if load.quantization == AUTO else load.quantization,
+    )
+
+
+def _print_turn(turn: Sequence[Record] | Absence) -> None:
+    """Print the result of a turn as it comes."""
+    from engine.bench.real.contest import Absence, speed
+
+    if isinstance(turn, Absence):
+        print(f"{turn.name} failed: {turn.reason.splitlines()[0]}", flush=True)
+        return
+    for setting in dict.fromkeys(record.setting for record in turn):
+        reached = speed([record.reply for record in turn if record.setting == setting])
+        print(
+            f"Turn {turn[0].repeat + 1}, {turn[0].engine}, {setting.name}: {reached:.1f} tokens/s",
+            flush=True,
+        )
+
+
+def _print(report: Report) -> None:
+    head, lines = report.lines()
+    print(table(head, lines, frozenset(range(3, len(head) - 2))))
+    head, lines = report.loading()
+    print(f"\n{table(head, lines, frozenset({3, 4, 5}))}\n")
+    for sentence in (report.steps(), *report.headlines()):
+        if sentence:
+            print(sentence)
+    for one in report.absent:
+        print(f"\nNot measured: {one.name}. {one.reason}")
+
+
+def _write(out: Path, report: Report, facts: dict[str, str], title: str) -> None:
+    from engine.bench.real.own import NAME
+    from engine.bench.real.reports.chart import chart
+
+    value = {"title": title, "facts": facts, **report.as_json()}
+    out.with_suffix(".json").write_text(json.dumps(value) + "\n", encoding="utf-8")
+    out.with_suffix(".md").write_text(report.markdown(title, facts), encoding="utf-8")
+    out.with_suffix(".svg").write_text(chart(value, title, NAME), encoding="utf-8")

@@ -1,0 +1,257 @@
+"""``foretoken models``: what there is, what is on disk, what fits, and why a draft does not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.models.disk import delete, disk
+from app.cli.models.export import export_gguf
+from app.cli.models.fit import fit_command
+from app.cli.models.found import (
+    add_model_folder,
+    drafts,
+    facts,
+    found_models,
+    print_found,
+    remove_model_folder,
+)
+from app.cli.models.hub import download_repository, look_up, names_repository, token
+from app.cli.models.servers import connect, forget_server
+from app.cli.text.tables import table
+from app.settings.defaults import Default, Defaults
+from engine.loading.request import LoadRequest
+
+if TYPE_CHECKING:
+    from engine.loading.catalog import Catalog
+    from engine.loading.specs import ModelSpec
+
+cli = typer.Typer(
+    help="List, check, download and export models. Without a command: list.",
+    rich_markup_mode=None,
+)
+cli.command("export-gguf")(export_gguf)
+cli.command("drafts")(drafts)
+cli.command("add-folder")(add_model_folder)
+cli.command("remove-folder")(remove_model_folder)
+cli.command("look-up")(look_up)
+cli.command("token")(token)
+cli.command("connect")(connect)
+cli.command("forget-server")(forget_server)
+cli.command("fit")(fit_command)
+cli.command("disk")(disk)
+cli.command("delete")(delete)
+
+
+def _catalog(data_dir: Path | None) -> tuple[Catalog, Path]:
+    """The catalog, and the folder of downloaded models."""
+    from app.runtime import read_catalog
+    from engine.loading import hub
+
+    folder = paths.data_folder(data_dir)
+    return read_catalog(folder), hub.models_folder(folder)
+
+
+@cli.callback(invoke_without_command=True)
+def models(context: typer.Context) -> None:
+    """The list where nothing else is asked for."""
+    if context.invoked_subcommand is None:
+        list_models()
+
+
+@cli.command("list")
+def list_models(
+    as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
+) -> None:
+    """List the catalog: what is on disk, and what fits into memory; and what other programs hold."""
+    catalog, downloaded = _catalog(data_dir)
+    entries = [describe(spec, downloaded) for spec in catalog.models]
+    rows = [
+        (
+            entry["id"],
+            f"{entry['parameters'] / 1e6:,.0f} M" if entry["parameters"] else "?",
+            entry["size"],
+            entry["licence"] + (", gated" if entry["gated"] else ""),
+            "yes" if entry["on_disk"] else "no",
+            f"in {entry['held']}" if entry["fits"] else "?" if entry["fits"] is None else "no",
+            entry["source"],
+        )
+        for entry in entries
+    ]
+    head = ("model", "parameters", "size", "licence", "on disk", "fits", "from")
+    print(table(head, rows, frozenset({1, 2})))
+    pairs = [
+        (pair.id, pair.target.id, pair.draft.id if pair.draft else "-", pair.note)
+        for pair in catalog.pairs
+    ]
+    print("\n" + table(("pair", "target", "draft", ""), pairs, frozenset()))
+    servers = [(one.id, one.name, one.address) for one in catalog.servers]
+    if servers:
+        print("\n" + table(("server", "name", "address"), servers, frozenset()))
+    found = found_models(paths.data_folder(data_dir))
+    print_found(found)
+    kept = Defaults(paths.data_folder(data_dir)).all().values()
+    if kept:
+        print()
+        print_defaults(kept)
+    if as_json:
+        named = [
+            {"id": p[0], "target": p[1], "draft": p[2] if p[2] != "-" else None} for p in pairs
+        ]
+        measured = [asdict(default) for default in kept]
+        listed = {
+            "models": entries,
+            "pairs": named,
+            "servers": [{"id": s[0], "name": s[1], "address": s[2]} for s in servers],
+            "found": [facts(one) for one in found],
+            "defaults": measured,
+        }
+        print(json.dumps(listed, ensure_ascii=False))
+
+
+@cli.command()
+def defaults(
+    pair: Annotated[
+        str | None, typer.Argument(help="With --clear: only this pair's. Default: all.")
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Forget: what suits the pair in general drafts again.")
+    ] = False,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Show what sweeps found fastest and made the default of pairs, or forget it."""
+    known = Defaults(paths.data_folder(data_dir))
+    if clear:
+        count = known.clear(pair)
+        print(f"Forgot {count} measured default{'' if count == 1 else 's'}.")
+        return
+    kept = [one for one in known.all().values() if pair in (None, one.pair)]
+    if not kept:
+        print("No default was measured. `foretoken bench sweep --apply` measures one.")
+    print_defaults(kept, kinds=True)
+    if as_json:
+        print(json.dumps({"defaults": [asdict(default) for default in kept]}, ensure_ascii=False))
+
+
+def print_defaults(kept: Collection[Default], kinds: bool = False) -> None:
+    """A line a pair; with ``kinds`` the winner of each kind of prompt below it."""
+    for default in kept:
+        print(f"Default of {default.pair} in {default.quantization}: {default}.")
+        for kind, winner in default.kinds.items() if kinds else ():
+            print(f"  {kind}: {winner}")
+
+
+@cli.command()
+def check(
+    path: Annotated[Path, typer.Argument(help="A folder with a model.")],
+    as_json: options.JsonOption = False,
+) -> None:
+    """Check a folder: what model it holds and whether it can be used."""
+    from engine.loading.catalog import local_spec
+    from engine.loading.planning.fit import human
+    from engine.loading.planning.forecast import by_sizes
+    from engine.models.checkpoints.checkpoint import inspect
+
+    found = inspect(path)
+    room = by_sizes([local_spec(path)]).room
+    print(f"{found.path}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
+    print(
+        f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
+        f"{found.context:,} tokens, {human(found.bytes)} of weights"
+    )
+    print("It has a chat template." if found.has_chat_template else "It has no chat template.")
+    print(room.sentence)
+    if as_json:
+        facts = {
+            "folder": str(found.path),
+            "architecture": found.architecture,
+            "parameters": found.parameters,
+            "layers": found.layers,
+            "vocabulary": found.vocabulary,
+            "context": found.context,
+            "bytes": found.bytes,
+            "dtype": found.dtype,
+            "chat_template": found.has_chat_template,
+            "fits": room.fits,
+        }
+        print(json.dumps(facts, ensure_ascii=False))
+
+
+@cli.command()
+def download(
+    model: Annotated[
+        str,
+        typer.Argument(help="A model or a pair of the catalog, or a repository: owner/name."),
+    ],
+    file: Annotated[
+        str, typer.Option(help="Of a repository of GGUF files, the one that is meant.")
+    ] = "",
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Download a model, or both models of a pair. An interrupted download is resumed."""
+    from app.cli.loading import Status
+    from engine.loading import hub
+    from engine.loading.files import fetch
+
+    catalog, downloaded = _catalog(data_dir)
+    if names_repository(model):
+        download_repository(model, file, downloaded)
+        return
+    pairing = catalog.resolve(LoadRequest.parse(model), partial(hub.locate, models=downloaded))
+    for spec in (pairing.target, pairing.draft):
+        if spec is not None:
+            with Status() as status:
+                folder = fetch(spec, downloaded, status.on_progress)
+            print(f"{spec.name} is in {folder}")
+
+
+@cli.command()
+def why(
+    target: Annotated[str, typer.Argument(help="A model of the catalog, or a folder.")],
+    draft: Annotated[str, typer.Argument(help="The model that would draft for it.")],
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Say whether a draft fits a target, and if not, why."""
+    from engine.loading import hub
+    from engine.loading.drafts import judge_draft
+
+    catalog, downloaded = _catalog(data_dir)
+    ours, theirs = (catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft))
+    found = judge_draft(ours, theirs, partial(hub.locate, models=downloaded))
+    if not found.fits:
+        print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
+        raise typer.Exit(1)
+    shared = ": they share a vocabulary, and it is smaller."
+    how = f", {found.cross_vocabulary}." if found.cross_vocabulary else shared
+    print(f"{theirs.name} can draft for {ours.name}{how}")
+
+
+def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
+    """One model as facts; ``fits`` None while its size is unknown."""
+    from engine.loading import hub
+    from engine.loading.planning.fit import human
+    from engine.loading.planning.forecast import by_sizes
+
+    room = by_sizes([spec]) if spec.parameters else None
+    return {
+        "id": spec.id,
+        "name": spec.name,
+        "parameters": spec.parameters,
+        "bytes": spec.bytes,
+        "size": human(spec.bytes) if spec.bytes else "?",
+        "licence": spec.licence,
+        "gated": spec.gated,
+        "on_disk": hub.locate(spec, downloaded) is not None,
+        "fits": room and room.room.context > 0,
+        "held": room and room.held,
+        "source": spec.repository or str(spec.path),
+    }

@@ -1,0 +1,56 @@
+"""``foretoken models disk`` and ``delete``: what downloads take, and freeing it."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.text.tables import table
+from engine.errors import InvalidRequest
+
+
+def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = None) -> None:
+    """List what the downloads take on the disk, big ones first."""
+    from app.inventory import disk as downloads
+    from engine.loading import hub
+    from engine.loading.planning.fit import human
+
+    models = hub.models_folder(paths.data_folder(data_dir))
+    kept = downloads.kept(models)
+    rows = [
+        (one.name, human(one.bytes), "unfinished" if one.unfinished else "", str(one.path))
+        for one in kept
+    ]
+    print(table(("model", "size", "", "path"), rows, frozenset({1})))
+    total = sum(one.bytes for one in kept)
+    print(f"{human(total)} in {models}; {human(downloads.free_bytes(models))} are free.")
+    if as_json:
+        listed = [{"name": one.name, "path": str(one.path), "bytes": one.bytes} for one in kept]
+        print(json.dumps({"folder": str(models), "kept": listed}, ensure_ascii=False))
+
+
+def delete(
+    model: Annotated[str, typer.Argument(help="A name or path that `models disk` lists.")],
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Delete a download, after asking. An app that has it loaded must be ended first: it is not asked."""
+    from app.inventory import disk as downloads
+    from engine.loading import hub
+    from engine.loading.planning.fit import human
+
+    models = hub.models_folder(paths.data_folder(data_dir))
+    kept = downloads.kept(models)
+    named = [one for one in kept if model in (one.name, str(one.path))]
+    if len(named) != 1:
+        listed = ", ".join(one.name for one in kept) or "none"
+        what = "names several downloads" if named else "is no download"
+        raise InvalidRequest("model", f"{model} {what} in {models}. There are: {listed}.")
+    one = named[0]
+    if not yes and not typer.confirm(f"Delete {one.name}, {human(one.bytes)}?"):
+        return
+    print(f"Freed {human(downloads.delete(models, one.path, ()))}.")

@@ -1,0 +1,46 @@
+"""``foretoken models export-gguf``: a model for llama.cpp."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+
+
+def export_gguf(
+    model: Annotated[
+        str, typer.Argument(help="A model folder, or a model or pair of the catalog.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The file to write.")],
+    draft: Annotated[
+        bool, typer.Option("--draft", help="The pair's draft, not its target.")
+    ] = False,
+    kind: Annotated[str, typer.Option("--type", help="f32, f16, bf16, q8_0 or q4_0.")] = "f16",
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Write a Llama model with its tokenizer to a GGUF file, for llama.cpp."""
+    from app.cli.loading import Status
+    from app.runtime import read_catalog
+    from engine.errors import InvalidRequest
+    from engine.loading import hub
+    from engine.loading.files import fetch
+    from engine.loading.planning.fit import human
+    from engine.loading.request import LoadRequest
+    from engine.models.checkpoints.gguf.write import export
+
+    data = paths.data_folder(data_dir)
+    pairing = read_catalog(data).resolve(LoadRequest.parse(model))
+    spec = pairing.draft if draft else pairing.target
+    if spec is None:
+        raise InvalidRequest("draft", f"{model} has no draft; leave --draft out.")
+    with Status() as status:
+        folder = fetch(spec, hub.models_folder(data), status.on_progress)
+        status.say(f"Writing {output} ...")
+        done = export(folder, output, kind)
+    print(f"{spec.name} is in {done.file} ({human(done.bytes)}).")
+    for note in done.notes:
+        print(f"Note: {note}")

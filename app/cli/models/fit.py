@@ -1,0 +1,51 @@
+"""``foretoken models fit``: what a pair takes of memory, part by part."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.text.tables import table
+
+
+def fit_command(
+    pair: Annotated[
+        str, typer.Argument(help="A pair or model of the catalog, or TARGET[::DRAFT].")
+    ],
+    context: Annotated[
+        int | None, typer.Option(help="Tokens. Default: as many as it gets.")
+    ] = None,
+    quantization: options.QuantizationOption = "auto",
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Reckon the memory of a pair: weights, KV caches and heads, before anything is loaded."""
+    from app.runtime import read_catalog
+    from engine.loading import hub
+    from engine.loading.planning.fit import human
+    from engine.loading.planning.forecast import forecast
+    from engine.loading.request import LoadRequest
+
+    folder = paths.data_folder(data_dir)
+    locate = partial(hub.locate, models=hub.models_folder(folder))
+    request = LoadRequest.parse(pair, quantization=quantization)
+    found = forecast(read_catalog(folder).resolve(request, locate), request, locate, context)
+    room = found.room
+    rows = [
+        (role, model.name, human(model.weights), human(model.kv))
+        for role, model in zip(found.roles, room.models, strict=True)
+    ]
+    rows.append(("app and work", "", human(room.work), ""))
+    print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
+    needed = human(room.needed)
+    print(f"With {found.context:,} tokens of context, in {found.held}: {needed} needed.")
+    print(room.sentence)
+    if as_json:
+        facts = {"context": found.context, "longest": found.longest, "held": found.held}
+        print(json.dumps({**asdict(room), **facts, "roles": found.roles}, ensure_ascii=False))

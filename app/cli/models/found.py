@@ -1,0 +1,120 @@
+"""``foretoken models``: what lies on this machine already, and which of it can draft for a model."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.text.tables import table
+from app.inventory.model_folders import add_folder, model_folders, recent_models, remove_folder
+
+if TYPE_CHECKING:
+    from engine.loading.discovery import FoundModel
+
+Folder = Annotated[Path, typer.Argument(help="A folder with models, however deep inside.")]
+
+
+def found_models(data_dir: Path) -> list[FoundModel]:
+    """What other programs and the user's own folders hold, of this machine."""
+    from engine.loading import hub
+    from engine.loading.discovery import System, scan
+
+    opened = recent_models(data_dir)
+    folders = (hub.models_folder(data_dir), *model_folders(data_dir), *opened)
+    return list(scan(System.current(), folders))
+
+
+def print_found(found: list[FoundModel]) -> None:
+    """A table of what can be run, and a line for everything else."""
+    from engine.loading.planning.fit import human
+
+    rows = [
+        (
+            one.name,
+            one.head or one.architecture,
+            one.type,
+            human(one.bytes),
+            one.place,
+            str(one.path),
+        )
+        for one in found
+        if one.reason is None
+    ]
+    if rows:
+        head = ("on this machine", "architecture", "type", "size", "from", "path")
+        print("\n" + table(head, rows, frozenset({3})))
+    unusable = [one for one in found if one.reason is not None]
+    if unusable:
+        print("\nWhat cannot be run:")
+    for one in unusable:
+        print(f"{one.name} ({one.place}): {one.reason}")
+
+
+def facts(found: FoundModel) -> dict[str, Any]:
+    """For programs; sizes are 0 where it cannot be run."""
+    spec = found.spec
+    return {
+        "name": found.name,
+        "path": str(found.path),
+        "place": found.place,
+        "architecture": found.architecture,
+        "type": found.type,
+        "head": found.head or None,
+        "bytes": found.bytes,
+        "parameters": spec.parameters if spec else 0,
+        "context": spec.context if spec else 0,
+        "reason": found.reason,
+    }
+
+
+def drafts(
+    target: Annotated[str, typer.Argument(help="A model of the catalog, a folder or a GGUF file.")],
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Say what of this machine can draft for a model, and of the rest why not."""
+    from dataclasses import replace
+
+    from app.runtime import read_catalog
+    from engine.loading import hub
+    from engine.loading.discovery import drafts_among
+    from engine.loading.request import LoadRequest
+
+    folder = paths.data_folder(data_dir)
+    locate = partial(hub.locate, models=hub.models_folder(folder))
+    spec = read_catalog(folder).resolve(LoadRequest.parse(target)).target
+    choices = drafts_among(replace(spec, path=locate(spec)), found_models(folder))
+    for choice in choices:
+        way = choice.cross_vocabulary or "it shares the vocabulary, and is smaller"
+        print(f"{choice.spec.name} ({choice.spec.path})")
+        print(f"  {'fits: ' + way if choice.fits else 'does not fit: ' + str(choice.reason)}")
+    if not choices:
+        print("No other model lies on this machine. Add a folder with: foretoken models add-folder")
+    if as_json:
+        listed = [
+            {
+                "name": choice.spec.name,
+                "path": str(choice.spec.path),
+                "reason": choice.reason,
+                "cross_vocabulary": choice.cross_vocabulary,
+            }
+            for choice in choices
+        ]
+        print(json.dumps({"target": target, "drafts": listed}, ensure_ascii=False))
+
+
+def add_model_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
+    """Look for models in a folder from now on, too."""
+    print(f"Models in {add_folder(paths.data_folder(data_dir), folder)} are listed from now on.")
+
+
+def remove_model_folder(folder: Folder, data_dir: options.DataDirOption = None) -> None:
+    """Look no more for models in a folder that was added. Nothing in it is touched."""
+    remove_folder(paths.data_folder(data_dir), folder)
+    print(f"Models in {folder} are no longer listed.")

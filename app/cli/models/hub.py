@@ -1,0 +1,104 @@
+"""``foretoken models``: repositories of the hub that are not in the catalog, and the token for them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli import options
+from app.cli.text.tables import table
+from engine.errors import DownloadError, InvalidRequest
+
+if TYPE_CHECKING:
+    from engine.loading.hub import Repository
+
+
+def names_repository(text: str) -> bool:
+    """Whether ``text`` is meant as a repository: neither a path here nor the id of a model."""
+    from engine.loading import hub
+
+    if "/" not in text or Path(text).expanduser().exists():
+        return False
+    try:
+        hub.named_in(text)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def look_up(
+    repository: Annotated[str, typer.Argument(help="owner/name, or the address of its page.")],
+    as_json: options.JsonOption = False,
+) -> None:
+    """Say what of a repository can be downloaded: its models, their sizes, its licence."""
+    from engine.loading import hub
+    from engine.loading.planning.fit import human
+
+    found = hub.look_up(repository)
+    gated = ", gated" if found.gated else ""
+    print(f"{found.name} ({found.licence}{gated})")
+    rows = [
+        (one.file or "-", hub.type_of(one) or "safetensors", human(one.bytes))
+        for one in found.choices
+    ]
+    if rows:
+        print(table(("file", "type", "size"), rows, frozenset({2})))
+    else:
+        print(found.reason)
+    if as_json:
+        models = [{"file": one.file, "bytes": one.bytes} for one in found.choices]
+        facts = {"name": found.name, "licence": found.licence, "gated": found.gated}
+        print(json.dumps({**facts, "reason": found.reason, "models": models}, ensure_ascii=False))
+
+
+def download_repository(text: str, file: str, models: Path) -> None:
+    """Downloads the one model in a repository, or the one in ``file``. Raises DownloadError."""
+    from app.cli.loading import Status
+    from engine.loading import hub
+    from engine.loading.files import fetch
+
+    found = hub.look_up(text, models)
+    spec = next((one for one in found.choices if one.file == file), None)
+    if spec is None and not file and len(found.choices) == 1:
+        spec = found.choices[0]
+    if spec is None:
+        raise DownloadError(_which(found, file))
+    with Status() as status:
+        place = fetch(spec, models, status.on_progress)
+    print(f"{spec.name} is in {place}")
+
+
+def _which(found: Repository, file: str) -> str:
+    if found.reason:
+        return found.reason
+    listed = ", ".join(one.file or "the whole (without --file)" for one in found.choices)
+    said = f"holds no {file}" if file else "holds several models"
+    return f"{found.name} {said}. Choose one with --file: {listed}."
+
+
+def token(
+    forget: Annotated[bool, typer.Option("--forget", help="Delete the kept one.")] = False,
+) -> None:
+    """Keep an access token for gated models, in the system's keyring or else in a file of your own.
+
+    It is asked for, or read from standard input; never an argument, which other programs could see.
+    """
+    from engine.loading import hub
+
+    if forget:
+        print("Forgot the token." if hub.forget_token() else "No token was kept.")
+        return
+    asked = sys.stdin.isatty()
+    text = typer.prompt("Access token", hide_input=True) if asked else sys.stdin.readline()
+    place = hub.keep_token(text)
+    if place is hub.KeptIn.KEYRING:
+        print("The token is kept in this system's keyring.")
+    else:
+        print(
+            f"This system has no keyring, so the token is kept in {hub.token_file()}, which you alone "
+            "can read."
+        )

@@ -1,0 +1,111 @@
+"""``foretoken models``: servers, which models they have, and the keys for them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app import paths
+from app.cli import options
+from app.cli.text.tables import table
+from engine.errors import InvalidRequest, ModelError
+
+if TYPE_CHECKING:
+    from engine.loading.servers import Address
+
+
+def connect(
+    address: Annotated[str, typer.Argument(help="http://HOST:PORT[/v1][#MODEL]")],
+    key: Annotated[
+        bool,
+        typer.Option(
+            "--key",
+            help="Ask for the server's key, or read it from standard input, and keep it.",
+        ),
+    ] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep/--no-keep", help="Whether its model joins your own catalog.")
+    ] = True,
+    as_json: options.JsonOption = False,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Ask who answers at an address, and which models it has; keep the one that is named, or its only
+    one, if it can be connected to.
+
+    A key is never an argument, which other programs could see.
+    """
+    from app import servers
+    from app.cli.loading import Status
+    from engine.loading.servers import Address
+
+    place = Address.parse(address)
+    given = _asked_key() if key else ""
+    found = servers.look(place, given)
+    print(f"{found.name} answers at {place.root}")
+    if not found.models:
+        raise ModelError("It lists no models. Load one there first, then ask again.")
+    rows = [
+        (
+            each.id,
+            f"{each.context:,}" if each.context else "?",
+            {True: "yes", False: "no", None: "?"}[each.loaded],
+        )
+        for each in found.models
+    ]
+    print(table(("model", "context", "in memory"), rows, frozenset({1})))
+    one = place.model or len(found.models) == 1
+    model = found.model(place.model) if one else None
+    if keep and model is not None:
+        with Status() as status:
+            servers.try_out(replace(place, model=model.id), given, status)
+    if given:
+        _keep_key(place, given)
+    kept = None
+    if keep and model is not None:
+        kept = servers.keep(paths.data_folder(data_dir), place, model.id)
+        print(f"It is kept as {kept}: foretoken ui --pair {kept}")
+    elif keep:
+        print(f"Name one to keep it: foretoken models connect '{place.root}#MODEL'")
+    if as_json:
+        models = [{"id": each.id, "context": each.context or None} for each in found.models]
+        facts = {"kind": found.kind, "version": found.version, "models": models, "kept": kept}
+        print(json.dumps(facts, ensure_ascii=False))
+
+
+def forget_server(
+    name: Annotated[str, typer.Argument(help="Its id, as `foretoken models` lists it.")],
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Take a server out of your own catalog, and its key from where it is kept."""
+    from app import servers
+    from app.runtime import read_catalog
+
+    folder = paths.data_folder(data_dir)
+    known = {each.id: each for each in read_catalog(folder).servers}
+    if name not in known:
+        listed = ", ".join(known) or "none"
+        raise InvalidRequest("server", f"There is no server {name!r}. Servers are: {listed}.")
+    servers.forget(folder, known[name])
+    print(f"Forgot {known[name].name}.")
+
+
+def _asked_key() -> str:
+    asked = sys.stdin.isatty()
+    return str(typer.prompt("Key", hide_input=True) if asked else sys.stdin.readline()).strip()
+
+
+def _keep_key(address: Address, key: str) -> None:
+    from app import servers
+    from engine.loading.secrets import KeptIn
+
+    if servers.keep_key(address, key) is KeptIn.KEYRING:
+        print("The key is kept in this system's keyring.")
+    else:
+        print(
+            f"This system has no keyring, so the key is kept in {servers.key_file(address)}, which you "
+            "alone can read."
+        )

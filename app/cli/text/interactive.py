@@ -1,0 +1,57 @@
+"""A chat in the terminal: lines in, replies out, until ``/exit`` or the end of the input."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from app.cli.text import replies
+from engine.errors import ForetokenError
+from engine.events import Event
+from engine.reply import ReplyState
+
+if TYPE_CHECKING:
+    from engine.api import Engine
+
+PROMPT = "> "
+CLEAR, EXIT = "/clear", "/exit"
+HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D ends, Ctrl-C stops a reply."
+
+
+def converse(
+    engine: Engine, options: replies.ReplyOptions, on_event: Callable[[Event], None]
+) -> Iterator[ReplyState]:
+    """Answers line after line, with what was said so far as context; yields a reply a line.
+
+    A turn that is stopped or refused is told and left out; the chat goes on before it.
+    """
+    print(HINT)
+    history = options.opening()
+    for line in _lines():
+        if line == CLEAR:
+            history = options.opening()
+            continue
+        try:
+            yield replies.say(engine, history, line, options, on_event)
+        except KeyboardInterrupt:
+            print("\nStopped. The model will not remember this turn.\n")
+        except ForetokenError as error:
+            print(f"{error}\n", file=sys.stderr)
+
+
+def _lines() -> Iterator[str]:
+    """What is typed, line by line; empty lines are asked again."""
+    with contextlib.suppress(ImportError):  # arrow keys and earlier lines, where there is readline
+        import readline  # noqa: F401
+    while True:
+        try:
+            line = input(PROMPT).strip()
+        except EOFError:
+            print()
+            return
+        if line == EXIT:
+            return
+        if line:
+            yield line

@@ -1,0 +1,128 @@
+"""A launch plan for people: what goes where, what to expect, what to know, what to type."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.cli.text.tables import table
+from app.deploy.engines import NAMES
+from app.deploy.estimate.simulation import LOADS, Row
+from app.deploy.estimate.simulation import table as simulated
+from app.deploy.plan import Plan
+from app.deploy.render import Rendered
+
+REPLY_SHARE = 4
+"""Of a context, the reply is one part of so many in the simulation; the rest is prompt."""
+
+
+def told(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
+    """The whole plan."""
+    parts = [_heading(plan), _layout(plan), _memory(plan), _speed(plan)]
+    if notes:
+        parts.append("Notes:\n" + "\n".join(f"- {note}" for note in notes))
+    parts += [f"{name}:\n\n{_indented(text)}" for name, text in rendered.folder.items()]
+    return "\n\n".join(parts)
+
+
+def told_loads(plan: Plan, loads: tuple[int, ...] = LOADS) -> str:
+    """The table of the simulation."""
+    reply = max(1, plan.request.context // REPLY_SHARE)
+    prompt = plan.request.context - reply
+    rows, slots = simulated(plan, prompt, reply, loads)
+    head = ["users", "plain, all", "plain, one", "wait s"]
+    if plan.drafts:
+        head += ["drafted, all", "drafted, one", "wait s", "gain"]
+    body = [_line(row, plan.drafts) for row in rows]
+    copies = plan.layout.replicas
+    return (
+        f"Simulated, tokens/s by this plan's estimates: every user sends {prompt:,} tokens, gets "
+        f"{reply:,}, asks again. {copies} cop{'y' if copies == 1 else 'ies'}, with room for {slots:,} "
+        f"users in each; acceptance {plan.setup.acceptance:.2f}.\n\n"
+        + table(head, body, frozenset(range(len(head))))
+    )
+
+
+def _line(row: Row, drafted: bool) -> tuple[str, ...]:
+    cells = [f"{row.users:,}"]
+    for outcome in (row.plain, row.drafted) if drafted else (row.plain,):
+        cells += [f"{outcome.total:,.0f}", f"{outcome.user:,.1f}", f"{outcome.wait:,.2f}"]
+    return (*cells, f"{row.gain:.2f}") if drafted else tuple(cells)
+
+
+def _heading(plan: Plan) -> str:
+    target, request = plan.target, plan.request
+    engine = NAMES[request.engine]
+    if request.engine != request.computes:
+        engine += f" with {NAMES[request.computes]}"
+    drafting = f"{plan.method.title}, {plan.depth} tokens a round" if plan.drafts else "no drafts"
+    online = ", quantised while loading" if plan.quantised_online else ""
+    used = f", {_billions(target.active_parameters)} of them for a token" if target.experts else ""
+    return (
+        f"{target.id} on {request.gpus}: {engine}, {drafting}.\n"
+        f"Loads {target.name} in {target.format}{online}: {_billions(target.parameters)} "
+        f"parameters{used}." + (f" Drafts with {plan.draft}." if plan.draft else "")
+    )
+
+
+def _layout(plan: Plan) -> str:
+    layout, request = plan.layout, plan.request
+    copies = "one copy" if layout.replicas == 1 else f"{layout.replicas} copies"
+    spread = f"each layer split over {layout.tensor} GPUs" if layout.tensor > 1 else "on one GPU"
+    stages = f", layers in {layout.pipeline} stages" if layout.pipeline > 1 else ""
+    nodes = f", over {plan.nodes} nodes" if plan.nodes > 1 else ""
+    return (
+        f"Layout: {copies}, {spread}{stages}{nodes}. {request.users:,} users of {request.context:,} "
+        f"tokens, {plan.sequences:,} of them in a copy, which has room for {plan.memory.most_users:,}."
+    )
+
+
+def _memory(plan: Plan) -> str:
+    memory = plan.memory
+    rows = [
+        ("weights", _gb(memory.weights)),
+        *([("drafter", _gb(memory.drafter))] if memory.drafter else []),
+        (f"tokens of {memory.users:,} users", _gb(memory.cache)),
+        ("graphs, activations, logits", _gb(memory.work)),
+        ("together", _gb(memory.needed)),
+        (f"may be used of {_gb(memory.total)}", _gb(memory.available)),
+    ]
+    return table(("memory of the fullest GPU", "GB"), rows, frozenset({1}))
+
+
+def _speed(plan: Plan) -> str:
+    found = plan.estimate
+    rows = [("plain", _speed_of(found.plain_user), _speed_of(found.plain_all),
+             f"{found.plain_step * 1000:,.1f}", "1.00")]  # fmt: skip
+    if plan.drafts:
+        rows.append(("drafted", _speed_of(found.drafted_user), _speed_of(found.drafted_all),
+                     f"{found.drafted_round * 1000:,.1f}", f"{found.tokens_a_round:.2f}"))  # fmt: skip
+    head = ("estimate", "tokens/s, one user", "tokens/s, all", "round, ms", "tokens a round")
+    text = table(head, rows, frozenset({1, 2, 3, 4}))
+    if not plan.drafts:
+        return text
+    asked = plan.request.acceptance is not None
+    reason = "as given" if asked else plan.method.reason
+    depths = ", ".join(
+        f"{depth or 'none'} for {first if first == last else f'{first:,} to {last:,}'}"
+        for first, last, depth in plan.schedule
+    )
+    return (
+        f"{text}\n{found.gain:.2f} times as fast with drafts, by an acceptance of "
+        f"{plan.setup.acceptance:.2f} ({reason}).\nFastest depth by users of a copy: {depths}."
+    )
+
+
+def _speed_of(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:,.1f}"
+
+
+def _billions(count: int) -> str:
+    return f"{count / 1e9:,.1f} B" if count >= 1e8 else f"{count / 1e6:,.1f} M"
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:,.1f}"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" if line else "" for line in text.rstrip("\n").split("\n"))

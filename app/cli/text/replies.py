@@ -1,0 +1,138 @@
+"""Conversations held from the command line: turns in, replies out, every event passed on."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from app.cli.text.prompts import Conversation
+from engine.errors import ForetokenError
+from engine.events import Event
+from engine.reply import ReplyState
+from engine.request import Message, Request, Sampling, Speculation
+from engine.stats import Statistics
+
+if TYPE_CHECKING:
+    from engine.api import Engine, Generation
+
+
+class GenerationFailed(ForetokenError):
+    """The engine gave up in the middle of a reply; its own message tells why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplyOptions:
+    """What every reply of a run has in common. ``raw`` skips the chat template."""
+
+    sampling: Sampling
+    speculation: Speculation
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    system: str | None = None
+    raw: bool = False
+
+    def opening(self) -> list[Message]:
+        """What stands before the first turn."""
+        return [Message("system", self.system)] if self.system else []
+
+    def request(self, history: list[Message]) -> Request:
+        """The request that answers ``history``; with ``raw``, that continues its last message."""
+        said: dict[str, Any] = (
+            {"prompt": history[-1].content} if self.raw else {"messages": tuple(history)}
+        )
+        return Request(
+            **said,
+            sampling=self.sampling,
+            speculation=self.speculation,
+            max_tokens=self.max_tokens,
+            stop=self.stop,
+        )
+
+
+def hold(
+    engine: Engine,
+    conversation: Conversation,
+    options: ReplyOptions,
+    on_event: Callable[[Event], None],
+) -> Iterator[ReplyState]:
+    """Say each turn in order, with the replies so far as context; yields a reply a turn."""
+    history = options.opening()
+    for turn in conversation:
+        yield say(engine, history, turn, options, on_event)
+
+
+def say(
+    engine: Engine,
+    history: list[Message],
+    turn: str,
+    options: ReplyOptions,
+    on_event: Callable[[Event], None],
+) -> ReplyState:
+    """Say one turn. Once it is answered, it and the reply join ``history``."""
+    said = [*history, Message("user", turn)]
+    reply = answer(engine, options.request(said), on_event)
+    parts = reply.thoughts
+    history[:] = [*said, Message("assistant", parts.answer, reasoning=parts.thought)]
+    return reply
+
+
+def answer(engine: Engine, request: Request, on_event: Callable[[Event], None]) -> ReplyState:
+    """Generate one reply. Ctrl-C cancels it before it goes on up."""
+    generation = engine.generate(request)
+    reply = ReplyState()
+    try:
+        for event in generation:
+            reply.add(event)
+            on_event(event)
+    except KeyboardInterrupt:
+        _cancel(generation)
+        raise
+    if reply.error is not None:
+        raise GenerationFailed(reply.error)
+    return reply
+
+
+def _cancel(generation: Generation) -> None:
+    generation.cancel()
+    for _ in generation:  # it ends within one round
+        pass
+
+
+def as_json(done: list[ReplyState]) -> dict[str, Any]:
+    """The stable keys over all replies; ``results`` has them one by one where there are several.
+
+    ``token_ids`` and counts are null where the engine told none; ``shared``: it counted those of
+    everyone whom it answered meanwhile.
+    """
+    if len(done) == 1:
+        return _entry(done[0].text, done[0].token_ids, done[0].statistics)
+    text = "\n".join(reply.text for reply in done)
+    ids = [reply.token_ids for reply in done if reply.token_ids is not None]
+    token_ids = tuple(itertools.chain(*ids)) if len(ids) == len(done) else None
+    statistics = functools.reduce(operator.add, (r.statistics for r in done), Statistics())
+    results = [_entry(reply.text, reply.token_ids, reply.statistics) for reply in done]
+    return {**_entry(text, token_ids, statistics), "results": results}
+
+
+def _entry(text: str, token_ids: tuple[int, ...] | None, statistics: Statistics) -> dict[str, Any]:
+    counted = statistics.rounds or statistics.drafted  # else a server says nothing of its drafts
+    return {
+        "text": text,
+        "token_ids": token_ids,
+        "rounds": statistics.rounds or None,
+        "drafted": statistics.drafted if counted else None,
+        "accepted": statistics.accepted if counted else None,
+        "shared": statistics.shared,
+        "acceptance_rate": statistics.acceptance_rate,
+        "mean_acceptance_length": statistics.mean_acceptance_length,
+        "tokens_per_s": statistics.tokens_per_s,
+        "time_to_first_token_s": statistics.time_to_first_token_s,
+        "prompt_tokens": statistics.prompt_tokens,
+        "reused_tokens": statistics.reused_tokens,
+        "completion_tokens": statistics.completion_tokens,
+        "decision": statistics.decision and asdict(statistics.decision),
+    }

@@ -1,0 +1,172 @@
+"""What drafts, as a network: how much memory it takes, and how many passes a round needs.
+
+A head's size is reckoned from its target's: published heads are one layer as wide as the target
+(EAGLE-3, arXiv 2503.01840), a product and a table for each token ahead (Medusa, arXiv 2401.10774), or a
+chain of small products over one table (MLP speculators, arXiv 2404.19124). What was chosen where
+checkpoints differ is on the large side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from app.deploy.estimate.network import Network, cache_products, cache_shards, of_model
+from app.deploy.formats import BF16, FORMATS, SIXTEEN_BITS
+from app.deploy.methods import Method, Needs
+from app.deploy.model import ModelFacts
+
+EAGLE3_VOCABULARY = 32_000
+"""Tokens that a published EAGLE-3 head can draft: ``draft_vocab_size`` of yuhuili's heads."""
+
+DFLASH_LAYERS = 5
+"""``num_hidden_layers`` of z-lab/Qwen3-8B-DFlash-b16."""
+
+DFLASH_TAPS = 5
+"""Layers of the target whose hidden states a DFlash draft reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drafter:
+    """``network`` None where only text is looked up. A round makes ``passes`` of it, each over ``rows``
+    tokens of a text. ``split``: whether the GPUs that share the target share it too."""
+
+    name: str | None
+    network: Network | None
+    passes: int
+    rows: int = 1
+    split: bool = True
+
+
+def drafter_for(
+    method: Method, target: ModelFacts, name: str | None, draft: ModelFacts | None, depth: int
+) -> Drafter:
+    """What ``method`` drafts with; ``draft`` is the model where it needs one."""
+    if method.needs in (Needs.NOTHING, Needs.TEXT):
+        return Drafter(None, None, 0)
+    if draft is not None:
+        return Drafter(name, of_model(draft), depth)
+    network = _HEADS[method.name](target, depth)
+    together = method.name == "medusa"
+    block = method.name == "dflash"
+    return Drafter(
+        name,
+        network,
+        1 if together or block else depth,
+        depth + 1 if block else 1,
+        method.name not in ("mlp_speculator", "arctic", "arctic_suffix"),
+    )
+
+
+def _head(
+    target: ModelFacts, own: int, layers: int, *, borrowed: int = 0, cached: int = 0
+) -> Network:
+    """``own`` weights in 16 bits, and ``borrowed`` ones of the target that a pass reads too."""
+    return Network(
+        weights=BF16,
+        layers=layers,
+        hidden=target.hidden,
+        held=own * SIXTEEN_BITS,
+        embeddings=0.0,
+        read=(own + borrowed) * SIXTEEN_BITS,
+        products=2.0 * (own + borrowed),
+        cached=cached,
+        cache_products=2.0 * target.heads / target.kv_heads,
+        shards=target.kv_heads,
+    )
+
+
+def _layer(target: ModelFacts, joined: int) -> int:
+    """A Llama layer whose attention reads ``joined`` vectors of the target's width."""
+    hidden = target.hidden
+    queries, keys = target.heads * target.head_dim, target.kv_heads * target.head_dim
+    if target.latent:  # heads for such targets are Llama layers: four products of the full width
+        queries, keys = hidden, hidden // 2
+    attention = joined * hidden * (queries + 2 * keys) + queries * hidden
+    return attention + 3 * hidden * target.intermediate
+
+
+def _cached(target: ModelFacts) -> int:
+    return target.hidden if target.latent else 2 * target.kv_heads * target.head_dim
+
+
+def _table(target: ModelFacts) -> int:
+    """The target's output head."""
+    return target.vocabulary * target.hidden
+
+
+def _eagle(target: ModelFacts, depth: int) -> Network:
+    own = _layer(target, 1) + 2 * target.hidden**2
+    return _head(target, own, 1, borrowed=_table(target), cached=_cached(target))
+
+
+def _eagle3(target: ModelFacts, depth: int) -> Network:
+    own = _layer(target, 2) + 3 * target.hidden**2 + EAGLE3_VOCABULARY * target.hidden
+    return _head(target, own, 1, cached=_cached(target))
+
+
+def _medusa(target: ModelFacts, depth: int) -> Network:
+    return _head(target, depth * (target.hidden**2 + _table(target)), 1)
+
+
+def _mlp(target: ModelFacts, depth: int) -> Network:
+    """With the weights of all positions tied, as wide as the target; a pass reads one table of two."""
+    return _speculator(target, 2)
+
+
+def _lstm(target: ModelFacts, depth: int) -> Network:
+    """Four gates instead of one product; else the same."""
+    return _speculator(target, 8)
+
+
+def _speculator(target: ModelFacts, products: int) -> Network:
+    """Attends to nothing, so it caches nothing; its own input table is held and hardly read."""
+    inner = products * target.hidden**2 + _table(target)
+    network = _head(target, inner, 1)
+    held = network.held + _table(target) * SIXTEEN_BITS
+    return replace(network, held=held, cache_products=0.0, shards=1)
+
+
+def _dflash(target: ModelFacts, depth: int) -> Network:
+    own = DFLASH_LAYERS * _layer(target, 1) + DFLASH_TAPS * target.hidden**2
+    cached = DFLASH_LAYERS * _cached(target)
+    return _head(target, own, DFLASH_LAYERS, borrowed=_table(target), cached=cached)
+
+
+def _mtp(target: ModelFacts, depth: int) -> Network:
+    """One layer of the target's own kind, in its format; embedding and head are the target's."""
+    counts, width = target.counts, FORMATS[target.format].width
+    join = 2 * target.hidden**2
+    fixed = counts.attention + counts.beside + join
+    used = fixed + counts.active_experts * counts.expert
+    return Network(
+        weights=target.format,
+        layers=1,
+        hidden=target.hidden,
+        held=target.next_token_weights * width,
+        embeddings=0.0,
+        read=fixed * width + _table(target) * SIXTEEN_BITS,
+        products=2.0 * (used + _table(target)),
+        cached=target.cached_token,
+        cache_products=cache_products(target),
+        shards=cache_shards(target),
+        expert=counts.expert * width,
+        experts=counts.experts,
+        active_experts=counts.active_experts,
+        expert_layers=1 if counts.experts else 0,
+    )
+
+
+_HEADS: MappingProxyType[str, Callable[[ModelFacts, int], Network]] = MappingProxyType(
+    {
+        "eagle": _eagle,
+        "eagle3": _eagle3,
+        "medusa": _medusa,
+        "mlp_speculator": _mlp,
+        "arctic": _lstm,
+        "arctic_suffix": _lstm,
+        "dflash": _dflash,
+        "mtp": _mtp,
+    }
+)

@@ -1,0 +1,1 @@
+"""What a deployment would take and give: memory, layout, network and speed."""

@@ -1,0 +1,213 @@
+"""What a load makes of a plan: users who ask again as soon as they are answered, step by step.
+
+A closed loop, as benches of servers run it (vLLM's ``--max-concurrency``): each user sends a prompt,
+waits for the reply, sends the next. Prompts are brought in by parts beside the running rounds; a sequence
+runs once its whole context has room, the others wait. How many drafted tokens stand is drawn for every
+round with the plan's acceptance. A step takes what ``network`` says, so everything here is an estimate,
+the same for the same seed.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import deque
+from dataclasses import dataclass
+
+from app.deploy.estimate.assumptions import BATCHED_TOKENS
+from app.deploy.estimate.speed import Setup
+from app.deploy.plan import Plan
+
+REPLIES = 3
+"""Replies of every user that a run ends with, on average; the first are not counted."""
+
+SEED = 20261122
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Every prompt has ``prompt`` tokens and every reply ``reply``; ``users`` of one copy."""
+
+    users: int
+    prompt: int
+    reply: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Of one copy. ``total``: tokens of replies a second; ``user``: of one user, while it is answered.
+
+    ``running``: sequences in a step, on average. ``wait``: seconds to a reply's first token, on average.
+    """
+
+    total: float
+    user: float
+    running: float
+    wait: float
+
+
+@dataclass(slots=True)
+class _Sequence:
+    """A question: when it was asked, tokens of the reply still to make and of the prompt to read, when
+    the first round of the reply was over, and tokens made since."""
+
+    asked: float
+    left: int
+    unread: int
+    first: float | None = None
+    since: int = 0
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What the counted part of a run adds up."""
+
+    since: float = 0.0
+    tokens: int = 0
+    replies: int = 0
+    after_first: int = 0
+    answering: float = 0.0
+    waiting: float = 0.0
+    running: int = 0
+    steps: int = 0
+
+
+def simulate(setup: Setup, load: Load, slots: int, depth: int, seed: int = SEED) -> Outcome:
+    """Run the load at one ``depth``; ``slots`` sequences have room at once, at least one.
+
+    Steps between are counted from the second reply of the average user on, when prompts and replies have
+    mixed.
+    """
+    run = _Run(setup, load, max(1, slots), depth, seed)
+    while run.replies < load.users:
+        run.step()
+    run.sums = _Sums(since=run.now)
+    while run.sums.replies < load.users * (REPLIES - 1):
+        run.step()
+    return run.outcome()
+
+
+class _Run:
+    def __init__(self, setup: Setup, load: Load, slots: int, depth: int, seed: int) -> None:
+        self.setup, self.load, self.slots, self.depth = setup, load, slots, depth
+        self.random = random.Random(seed)
+        self.now, self.replies = 0.0, 0
+        self.sums = _Sums()
+        # Users who all began at once would end at once, reply after reply: the first replies differ.
+        self.waiting = deque(
+            self._ask(self.random.randint(1, load.reply)) for _ in range(load.users)
+        )
+        self.running: list[_Sequence] = []
+        self.rounds: dict[tuple[int, int], float] = {}
+
+    def step(self) -> None:
+        """One round of all that decode, and a part of the prompts that wait."""
+        while self.waiting and len(self.running) < self.slots:
+            self.running.append(self.waiting.popleft())
+        decoding = [each for each in self.running if not each.unread]
+        prompts = self._read(BATCHED_TOKENS - len(decoding) * (1 + self.depth))
+        self.now += self._seconds(len(decoding), prompts)
+        for each in decoding:
+            self._advance(each)
+        self.running = [each for each in self.running if each.left]
+        self.sums.running += len(decoding)
+        self.sums.steps += 1
+
+    def _ask(self, reply: int) -> _Sequence:
+        return _Sequence(self.now, reply, self.load.prompt)
+
+    def _read(self, room: int) -> int:
+        """Tokens of prompts that this step takes, in the order of asking."""
+        taken = 0
+        for each in self.running:
+            part = min(each.unread, max(0, room - taken))
+            each.unread -= part
+            taken += part
+        return taken
+
+    def _seconds(self, decoding: int, prompts: int) -> float:
+        """A round, and the products of the prompts' tokens in the same pass."""
+        key = (decoding, prompts)
+        if key not in self.rounds:
+            time = self.setup.round_seconds(decoding, self.depth) if decoding else 0.0
+            self.rounds[key] = time + self.setup.prompt_seconds(prompts)
+        return self.rounds[key]
+
+    def _advance(self, each: _Sequence) -> None:
+        made = min(each.left, 1 + self._accepted())
+        if each.first is None:
+            each.first = self.now
+        else:
+            each.since += made
+        each.left -= made
+        self.sums.tokens += made
+        if not each.left:
+            self._end(each)
+
+    def _accepted(self) -> int:
+        """Tokens accepted before the first that is not: a geometric draw, cut at the depth."""
+        share = self.setup.acceptance
+        if not self.depth or not share:
+            return 0
+        if share >= 1:
+            return self.depth
+        drawn = math.log(1 - self.random.random()) / math.log(share)
+        return min(self.depth, int(drawn))
+
+    def _end(self, each: _Sequence) -> None:
+        assert each.first is not None
+        self.waiting.append(self._ask(self.load.reply))
+        self.replies += 1
+        self.sums.replies += 1
+        self.sums.after_first += each.since
+        self.sums.answering += self.now - each.first
+        self.sums.waiting += each.first - each.asked
+
+    def outcome(self) -> Outcome:
+        """The averages since counting began."""
+        sums = self.sums
+        return Outcome(
+            total=sums.tokens / (self.now - sums.since),
+            user=sums.after_first / sums.answering if sums.answering else math.inf,
+            running=sums.running / sums.steps,
+            wait=sums.waiting / sums.replies,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of the table: ``users`` of all copies, plain and with drafts."""
+
+    users: int
+    plain: Outcome
+    drafted: Outcome
+
+    @property
+    def gain(self) -> float:
+        """How many times as many tokens a second."""
+        return self.drafted.total / self.plain.total
+
+
+LOADS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+"""Users at once that the table has lines for."""
+
+
+def table(
+    plan: Plan, prompt: int, reply: int, loads: tuple[int, ...] = LOADS
+) -> tuple[tuple[Row, ...], int]:
+    """The plan's layout under each load, in tokens a second of all its copies, and the sequences that
+    one copy has room for."""
+    slots = plan.memory.most_users
+    rows = []
+    for users in loads:
+        copies = min(plan.layout.replicas, users)
+        load = Load(-(-users // copies), prompt, reply)
+        plain, drafted = (
+            _of_all(simulate(plan.setup, load, slots, depth), copies) for depth in (0, plan.depth)
+        )
+        rows.append(Row(users, plain, drafted))
+    return tuple(rows), slots
+
+
+def _of_all(one: Outcome, copies: int) -> Outcome:
+    return Outcome(one.total * copies, one.user, one.running * copies, one.wait)

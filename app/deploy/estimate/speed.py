@@ -1,0 +1,146 @@
+"""Expected tokens a second with and without drafts, and where drafts stop paying.
+
+tokens/s of a user = E[tokens of a round] / (T_verify + T_draft), with the seconds of ``network`` and
+``expected_tokens``. As more users share a pass, verifying 1 + depth rows for each runs into the GPU's
+products: that is where speculation fades. Estimates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.deploy.drafters import Drafter
+from app.deploy.estimate import assumptions
+from app.deploy.estimate.layout import Layout
+from app.deploy.estimate.network import GpuGroup, Network, seconds
+from app.deploy.formats import flops
+from engine.stats import expected_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """One copy of a target with what drafts for it, on its GPUs."""
+
+    network: Network
+    drafter: Drafter
+    place: GpuGroup
+    layout: Layout
+    depth: int
+    acceptance: float
+    context: int
+    kv_width: float
+
+    def round_seconds(self, users: int, depth: int) -> float:
+        """A round in which ``depth`` tokens are drafted for each of ``users``; 0 is plain decoding."""
+        batch = -(-users // self.layout.pipeline)  # the other stages work on other users meanwhile
+        hops = (self.layout.pipeline - 1) * assumptions.SLOW_ALL_REDUCE_SECONDS
+        return self._pass(self.network, self.place, batch * (1 + depth), batch) + (
+            hops + self._draft_seconds(batch, depth) if depth else hops
+        )
+
+    def prompt_seconds(self, tokens: int) -> float:
+        """What ``tokens`` of prompts add to a step: their products; the weights are read anyway."""
+        gpu = self.place.gpu
+        speed = flops(gpu, self.network.weights) * assumptions.COMPUTE_SHARE * self.place.tensor
+        return tokens * self.network.products / speed
+
+    def _draft_seconds(self, users: int, depth: int) -> float:
+        network = self.drafter.network
+        if network is None:
+            return 0.0
+        place = self.place if self.drafter.split else GpuGroup(self.place.gpu, 1)
+        passes = min(self.drafter.passes, depth)
+        return passes * self._pass(network, place, users * self.drafter.rows, users)
+
+    def _pass(self, network: Network, place: GpuGroup, rows: int, users: int) -> float:
+        return seconds(network, place, rows, users, self.context, self.kv_width)
+
+    def tokens_a_second(self, users: int, depth: int) -> float:
+        """Of all ``users`` of the copy together."""
+        tokens = expected_tokens(self.acceptance, depth)
+        return users * tokens / self.round_seconds(users, depth)
+
+    def gain(self, users: int, depth: int) -> float:
+        """How many times as fast as plain decoding."""
+        return self.tokens_a_second(users, depth) / self.tokens_a_second(users, 0)
+
+    def best_depth(self, users: int) -> int:
+        """The depth, up to the plan's, that is fastest for so many users; 0 is plain decoding."""
+        return max(
+            range(self.depth + 1), key=lambda depth: (self.tokens_a_second(users, depth), -depth)
+        )
+
+
+def stops_paying(setup: Setup, most: int) -> int | None:
+    """The number of users of one copy from which on drafts are not faster, up to the ``most`` that there
+    is room for; None where they always are. 1 where they never are.
+
+    Looked for by doubling from the top, then by halving between.
+    """
+    if not setup.depth or _pays(setup, most):
+        return None
+    slow = most
+    while slow > 1 and not _pays(setup, slow // 2):
+        slow //= 2
+    fast = slow // 2
+    while slow - fast > 1:
+        middle = (slow + fast) // 2
+        fast, slow = (middle, slow) if _pays(setup, middle) else (fast, middle)
+    return slow
+
+
+def _pays(setup: Setup, users: int) -> bool:
+    return setup.gain(users, setup.depth) > 1
+
+
+def schedule(setup: Setup, most: int) -> tuple[tuple[int, int, int], ...]:
+    """Ranges of users (first, last, depth) up to ``most`` by powers of two, with the fastest depth of the
+    last of each; neighbours of one depth are joined."""
+    found: list[tuple[int, int, int]] = []
+    first = 1
+    while first <= most:
+        last = min(most, 2 * first - 1)
+        depth = setup.best_depth(last)
+        if found and found[-1][2] == depth:
+            found[-1] = (found[-1][0], last, depth)
+        else:
+            found.append((first, last, depth))
+        first = last + 1
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """At the plan's load, tokens a second of one user and of all together, plain and with drafts."""
+
+    plain_user: float
+    drafted_user: float
+    plain_all: float
+    drafted_all: float
+    tokens_a_round: float
+    plain_step: float
+    drafted_round: float
+    best_depth: int
+    stops_at: int | None
+
+    @property
+    def gain(self) -> float:
+        """How many times as fast with drafts."""
+        return self.drafted_all / self.plain_all
+
+
+def estimate(setup: Setup, users: int, most: int) -> Estimate:
+    """For ``users`` of all copies together, each of which has room for ``most``."""
+    here = setup.layout.users(users)
+    plain, drafted = (setup.tokens_a_second(here, depth) for depth in (0, setup.depth))
+    return Estimate(
+        plain_user=plain / here,
+        drafted_user=drafted / here,
+        plain_all=plain / here * users,
+        drafted_all=drafted / here * users,
+        tokens_a_round=expected_tokens(setup.acceptance, setup.depth),
+        plain_step=setup.round_seconds(here, 0),
+        drafted_round=setup.round_seconds(here, setup.depth),
+        best_depth=setup.best_depth(here),
+        stops_at=stops_paying(setup, most),
+    )

@@ -1,0 +1,58 @@
+"""What a weight takes in each format, and what it is multiplied in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from app.deploy.gpus import GpuKind
+
+AUTO = "auto"
+"""As the checkpoint is published."""
+
+BF16, FP8, AWQ, NVFP4, MXFP4 = "bf16", "fp8", "awq", "nvfp4", "mxfp4"
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFormat:
+    """``width``: bytes of one weight with its scales. ``experts_only``: the rest stays in 16 bits.
+
+    Embeddings and output head stay in 16 bits in every format, as the published checkpoints have them.
+    """
+
+    name: str
+    width: float
+    experts_only: bool = False
+
+
+FORMATS = MappingProxyType(
+    {
+        kind.name: kind
+        for kind in (
+            WeightFormat(BF16, 2.0),
+            WeightFormat(FP8, 1.0),
+            WeightFormat(AWQ, 0.5 + 2.5 / 128),  # a scale of 2 bytes and a zero of 4 bits for 128
+            WeightFormat(NVFP4, 0.5 + 1 / 16),  # a scale in fp8 for 16
+            WeightFormat(MXFP4, 0.5 + 1 / 32, experts_only=True),  # a scale in e8m0 for 32
+        )
+    }
+)
+
+SIXTEEN_BITS = FORMATS[BF16].width
+
+KV_WIDTHS = MappingProxyType({AUTO: 2.0, FP8: 1.0})
+"""Bytes of one number in the KV cache."""
+
+
+def flops(gpu: GpuKind, weights: str) -> float:
+    """Dense FLOP/s for products with weights in this format.
+
+    AWQ and MXFP4 weights are widened to 16 bits first; so is whatever the GPU has no units for.
+    """
+    native = {FP8: gpu.fp8, NVFP4: gpu.fp4}.get(weights)
+    return native or gpu.fp16
+
+
+def has_units(gpu: GpuKind, weights: str) -> bool:
+    """Whether the GPU multiplies this format without widening it."""
+    return {FP8: gpu.fp8, NVFP4: gpu.fp4}.get(weights, gpu.fp16) is not None

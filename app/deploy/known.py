@@ -1,0 +1,85 @@
+"""Published models by the names people give them, from ``known_models.yaml``.
+
+A model is found by its id, by its repository and by each of its other checkpoints; the latter are the
+same model in the format that they are in.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import yaml
+
+from app.deploy.formats import AUTO
+from app.deploy.model import ModelFacts, of_config
+from engine.errors import InvalidRequest
+from engine.yaml_text import YAML_LOADER
+
+FILE = Path(__file__).with_name("known_models.yaml")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A published model, ``checkpoints`` of it by weight format, and ``drafters`` by method."""
+
+    facts: ModelFacts
+    checkpoints: Mapping[str, str]
+    drafters: Mapping[str, str]
+
+    def in_format(self, weights: str) -> ModelFacts | None:
+        """The checkpoint in this weight format; None where none is known."""
+        if weights in (AUTO, self.facts.format):
+            return self.facts
+        name = self.checkpoints.get(weights)
+        return replace(self.facts, name=name, format=weights) if name else None
+
+
+@cache
+def known_models() -> Mapping[str, KnownModel]:
+    """All of the table, by id."""
+    read: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), Loader=YAML_LOADER)
+    return MappingProxyType(
+        {
+            entry["id"]: KnownModel(
+                of_config(entry["repository"], entry["config"], entry["id"]),
+                MappingProxyType(entry.get("checkpoints", {})),
+                MappingProxyType(entry.get("drafters", {})),
+            )
+            for entry in read["models"]
+        }
+    )
+
+
+def entry_of(facts: ModelFacts) -> KnownModel | None:
+    """The table's entry of this model, in whichever format it is; None for a model of one's own."""
+    return known_models().get(facts.id)
+
+
+def find(name: str) -> ModelFacts | None:
+    """The model of this id, repository or checkpoint, whatever the case; None where none is."""
+    wanted = name.casefold()
+    for known in known_models().values():
+        if wanted in (known.facts.id, known.facts.name.casefold()):
+            return known.facts
+        for weights, checkpoint in known.checkpoints.items():
+            if wanted == checkpoint.casefold():
+                return known.in_format(weights)
+    return None
+
+
+def unknown(name: str) -> InvalidRequest:
+    """What to tell somebody who asked for ``name``, which is nowhere."""
+    close = difflib.get_close_matches(name.casefold(), known_models(), n=1, cutoff=0.5)
+    hint = f" Did you mean {close[0]}?" if close else ""
+    return InvalidRequest(
+        "target",
+        f"'{name}' is neither a folder or GGUF file on this machine nor in the table of published "
+        f"models.{hint} Known: {', '.join(known_models())}. For any other model give a folder with its "
+        "config.json.",
+    )

@@ -1,0 +1,128 @@
+"""What the command line and the page share of launch plans: from words to a plan, and its folder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from app.deploy.engines import VLLM
+from app.deploy.formats import AUTO
+from app.deploy.gpus import parse_gpus
+from app.deploy.known import find, unknown
+from app.deploy.methods import NONE, Needs, method_named
+from app.deploy.model import ModelFacts, of_path
+from app.deploy.plan import Plan
+from app.deploy.planning import make_plan
+from app.deploy.render import Rendered
+from app.deploy.request import PlanRequest
+from app.runtime import read_catalog
+from engine.errors import DiskError
+from engine.files import read_json
+from engine.loading import hub
+
+USUAL_CONTEXT = 8192
+"""Tokens of a prompt and its reply, unless asked otherwise and where the model has as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A plan as people ask for it, in words and numbers; see ``PlanRequest``."""
+
+    target: str
+    gpus: str
+    engine: str = VLLM
+    method: str = NONE
+    draft: str | None = None
+    depth: int | None = None
+    users: int = 8
+    context: int | None = None
+    quantization: str = AUTO
+    kv_cache_dtype: str = AUTO
+    acceptance: float | None = None
+    backend: str = VLLM
+
+
+def plan_for(asked: Asked, data: Path) -> Plan:
+    """The plan. Raises InvalidRequest, ModelError or OutOfMemory, each with what to do."""
+    whole = method_named(asked.method).needs is Needs.MODEL
+    target = find_model(asked.target, data)
+    draft = find_model(asked.draft, data) if asked.draft and whole else None
+    return make_plan(
+        PlanRequest(
+            engine=asked.engine,
+            target=target,
+            gpus=parse_gpus(asked.gpus),
+            method=asked.method,
+            draft=draft.name if draft else asked.draft and placed(asked.draft),
+            draft_model=draft,
+            depth=asked.depth,
+            users=asked.users,
+            context=context_for(asked.context, target),
+            quantization=asked.quantization,
+            kv_cache_dtype=asked.kv_cache_dtype,
+            acceptance=asked.acceptance,
+            backend=asked.backend,
+        )
+    )
+
+
+def find_model(name: str, data: Path) -> ModelFacts:
+    """A folder or file on this machine, a published model, or one of the catalog that is downloaded.
+
+    Raises InvalidRequest for what is none of them, ModelError for a folder that is no model.
+    """
+    path = Path(name).expanduser()
+    if path.exists():
+        return of_path(path.resolve())
+    found = find(name)
+    if found is not None:
+        return found
+    models = hub.models_folder(data)
+    for spec in read_catalog(data).models:
+        if name in (spec.id, spec.repository) and (folder := hub.locate(spec, models)):
+            model = of_path(folder)
+            published = not spec.is_gguf and spec.repository
+            return replace(model, name=published or model.name)
+    raise unknown(name)
+
+
+def placed(name: str) -> str:
+    """A draft as an engine is to load it: a folder on this machine by its whole path."""
+    path = Path(name).expanduser()
+    return str(path.resolve()) if path.exists() else name
+
+
+def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str, Any]) -> None:
+    """Scripts, files, the plan as text and as JSON; what an earlier plan wrote there goes, unless people
+    changed it. Raises DiskError where that fails."""
+    files = {**rendered.folder, "README.md": text + "\n", "plan.json": json.dumps(known, indent=2)}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in _written_before(folder).items():
+            file = folder / name
+            if file.is_file() and file.read_bytes() == content.encode():
+                file.unlink()
+        for name, content in files.items():
+            file = folder / name
+            file.write_text(content, encoding="utf-8")
+            if file.suffix == ".sh":
+                file.chmod(0o755)
+    except OSError as error:
+        raise DiskError.at(folder, error) from error
+
+
+def _written_before(folder: Path) -> dict[str, str]:
+    """Files of the plan that is in the folder, by name; none where none is, or it is no plan."""
+    try:
+        files = read_json(folder / "plan.json")["files"]
+        return {Path(name).name: content for name, content in files.items()}
+    except (OSError, ValueError, TypeError, LookupError, AttributeError):
+        return {}
+
+
+def context_for(asked: int | None, target: ModelFacts) -> int:
+    """The context to plan for."""
+    return min(USUAL_CONTEXT, target.context) if asked is None else asked

@@ -1,0 +1,121 @@
+"""SGLang: ``python3 -m sglang.launch_server``.
+
+Options checked against release 0.5.23, whose own parser has read them (tests/engine/plan/
+test_sglang_parses.py), and sgl-project/sglang at 16974b80
+(docs_new/docs/advanced_features/speculative_decoding.mdx). The overlap scheduler that speculation runs in
+takes one branch only, so drafts are chains: topk 1, and num-draft-tokens, which counts the last token
+too, is one more than the depth.
+"""
+
+from __future__ import annotations
+
+import math
+
+from app.deploy.formats import BF16, FP8, NVFP4
+from app.deploy.plan import Plan
+from app.deploy.render.rendered import (
+    ANYWHERE,
+    LOOPBACK,
+    PORT,
+    Rendered,
+    devices,
+    docker,
+    ranks,
+    says,
+    spread,
+)
+from app.deploy.render.shell import Options, Shell, command, script
+
+CHECKED = "SGLang 0.5.23"
+IMAGE = "lmsysorg/sglang:v0.5.23"
+RENDEZVOUS = 50000
+
+ALGORITHMS = {
+    "ngram": "NGRAM",
+    "draft_model": "STANDALONE",
+    "eagle": "EAGLE",
+    "eagle3": "EAGLE3",
+    "mtp": "NEXTN",
+    "dflash": "DFLASH",
+}
+"""``--speculative-algorithm`` of each method."""
+
+
+def render(plan: Plan) -> Rendered:
+    """The server's command, plain and in SGLang's image."""
+    comments = says(plan, CHECKED)
+    start = script(*ranks(plan), command(_serve(plan, LOOPBACK), devices(plan)), says=comments)
+    inside = docker(plan, IMAGE, _serve(plan, ANYWHERE), environment=devices(plan))
+    return Rendered(start, script(*ranks(plan), inside, says=comments), {})
+
+
+def engine_options(plan: Plan) -> Options:
+    """What the engine is told, whoever serves it: SGLang itself or Dynamo's worker."""
+    layout, request = plan.layout, plan.request
+    options: Options = [("--tp-size", str(layout.tensor))]
+    if layout.pipeline > 1:
+        options.append(("--pp-size", str(layout.pipeline)))
+    options += [
+        ("--context-length", str(request.context)),
+        ("--max-running-requests", str(plan.sequences)),
+        ("--mem-fraction-static", f"{_static_share(plan):.2f}"),
+    ]
+    if plan.quantised_online:
+        options.append(("--quantization", plan.target.format))
+    elif plan.target.format == NVFP4:
+        options.append(("--quantization", "modelopt_fp4"))
+    if request.kv_cache_dtype == FP8:
+        options.append(("--kv-cache-dtype", "fp8_e4m3"))
+    return [*options, *_speculation(plan)]
+
+
+def node_options(plan: Plan) -> Options:
+    """What each node is told where one copy lies on several."""
+    if plan.nodes == 1:
+        return []
+    return [
+        ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
+        ("--dist-init-addr", Shell(f'"$HEAD_ADDRESS:{RENDEZVOUS}"')),
+    ]
+
+
+def _static_share(plan: Plan) -> float:
+    """Of the GPU, weights and pool of tokens: all that may be used but what work takes, rounded down."""
+    share = (plan.memory.available - plan.memory.work) / plan.memory.total
+    return math.floor(share * 100) / 100
+
+
+def _speculation(plan: Plan) -> Options:
+    method = plan.request.method
+    if method not in ALGORITHMS:
+        return []
+    options: Options = [("--speculative-algorithm", ALGORITHMS[method])]
+    if plan.draft is not None:
+        options.append(("--speculative-draft-model-path", plan.draft))
+        if plan.target.format != BF16 and _in_16_bits(plan):
+            options.append(("--speculative-draft-model-quantization", "unquant"))
+    if method == "ngram":
+        options.append(("--speculative-ngram-max-bfs-breadth", "1"))
+    elif method != "dflash":
+        options += [
+            ("--speculative-num-steps", str(plan.depth)),
+            ("--speculative-eagle-topk", "1"),
+        ]
+    return [*options, ("--speculative-num-draft-tokens", str(plan.depth + 1))]
+
+
+def _in_16_bits(plan: Plan) -> bool:
+    """Heads are; a draft model may come in the target's format."""
+    return plan.draft_model is None or plan.draft_model.format == BF16
+
+
+def _serve(plan: Plan, host: str) -> Options:
+    copies, _ = spread(plan)
+    options: Options = [
+        ("python3", "-m", "sglang.launch_server"),
+        ("--model-path", plan.target.name),
+        *engine_options(plan),
+    ]
+    if copies > 1:
+        options.append(("--dp-size", str(copies)))
+    return [*options, *node_options(plan), ("--host", host, "--port", str(PORT))]

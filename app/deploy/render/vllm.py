@@ -1,0 +1,154 @@
+"""vLLM: ``vllm serve``, and with Arctic Inference's plugin the same.
+
+Options checked against release 0.32.0 (vllm/engine/arg_utils.py, and vllm/config/speculative.py, whose
+keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding). Its own
+parser has read them (tests/app/deploy/test_vllm_parses.py), and plans with n-grams, suffix trees, a
+draft model and EAGLE-3 were started (tests/app/test_real_servers.py). Arctic's keys against
+snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py, docs/arctic-speculator.rst).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from app.deploy.engines import ARCTIC, VLLM
+from app.deploy.estimate.assumptions import MEMORY_SHARE
+from app.deploy.formats import FP8
+from app.deploy.plan import Plan
+from app.deploy.render.rendered import (
+    ANYWHERE,
+    LOOPBACK,
+    PORT,
+    Rendered,
+    devices,
+    docker,
+    ranks,
+    says,
+    spread,
+)
+from app.deploy.render.shell import Options, Shell, command, script
+
+CHECKED = "vLLM 0.32.0"
+CHECKED_ARCTIC = "Arctic Inference 0.2.1.dev0, which is for vLLM 0.18.0"
+IMAGE = "vllm/vllm-openai:v0.32.0"
+ARCTIC_IMAGE = "vllm/vllm-openai:v0.18.0"
+
+SCHEDULED = ("eagle", "eagle3", "dflash")
+"""Methods that vLLM's dynamic speculative decoding was tested with."""
+
+SHORTEST, LONGEST = 2, 5
+"""N-grams looked up: the values of vLLM's own example."""
+
+
+def render(plan: Plan) -> Rendered:
+    """The server's command, plain and in vLLM's image."""
+    arctic = plan.request.method in ARCTIC
+    environment = environment_of(plan)
+    comments = says(plan, CHECKED_ARCTIC if arctic else CHECKED)
+    start = script(
+        *(["pip install 'arctic-inference[vllm]'"] if arctic else []),
+        *ranks(plan),
+        command(_serve(plan, LOOPBACK), {**devices(plan), **environment}),
+        says=comments,
+    )
+    inside = docker(
+        plan,
+        ARCTIC_IMAGE if arctic else IMAGE,
+        _in_container(plan),
+        environment={**devices(plan), **environment},
+    )
+    return Rendered(start, script(*ranks(plan), inside, says=comments), {})
+
+
+def environment_of(plan: Plan) -> dict[str, str]:
+    """What some methods need in the environment."""
+    if plan.request.method in ARCTIC:
+        return {"ARCTIC_INFERENCE_ENABLED": "1"}
+    if "num_speculative_tokens_per_batch_size" in (speculative_config(plan) or {}):
+        return {"VLLM_USE_V2_MODEL_RUNNER": "0"}  # as in vLLM's examples of it with EAGLE
+    return {}
+
+
+def engine_options(plan: Plan) -> Options:
+    """What the engine is told, whoever serves it: vLLM itself or Dynamo's worker."""
+    layout, request = plan.layout, plan.request
+    options: Options = [("--tensor-parallel-size", str(layout.tensor))]
+    if layout.pipeline > 1:
+        options.append(("--pipeline-parallel-size", str(layout.pipeline)))
+    options += [
+        ("--max-model-len", str(request.context)),
+        ("--max-num-seqs", str(plan.sequences)),
+        ("--gpu-memory-utilization", f"{MEMORY_SHARE:.2f}"),
+    ]
+    if plan.quantised_online:
+        options.append(("--quantization", plan.target.format))
+    if request.kv_cache_dtype == FP8:
+        options.append(("--kv-cache-dtype", FP8))
+    config = speculative_config(plan)
+    if config is not None:
+        options.append(("--speculative-config", json.dumps(config)))
+    return options
+
+
+def node_options(plan: Plan) -> Options:
+    """What each node is told where one copy lies on several; the first one answers."""
+    if plan.nodes == 1:
+        return []
+    return [
+        ("--nnodes", str(plan.nodes), "--node-rank", Shell('"$NODE_RANK"')),
+        ("--master-addr", Shell('"$HEAD_ADDRESS"')),
+        (Shell('$([ "$NODE_RANK" = 0 ] || echo --headless)'),),
+    ]
+
+
+def speculative_config(plan: Plan) -> dict[str, Any] | None:
+    """The object of ``--speculative-config``; None for plain decoding."""
+    if not plan.drafts:
+        return None
+    method = plan.request.method
+    config: dict[str, Any] = {"method": "arctic" if method in ARCTIC else method}
+    if plan.draft is not None:
+        config["model"] = plan.draft
+    config["num_speculative_tokens"] = plan.depth
+    if method == "ngram":
+        config |= {"prompt_lookup_min": SHORTEST, "prompt_lookup_max": LONGEST}
+    if method == "mlp_speculator":
+        config["draft_tensor_parallel_size"] = 1
+    if method == "arctic_suffix":
+        config["enable_suffix_decoding"] = True
+    stops = plan.estimate.stops_at
+    if method in ARCTIC and stops is not None and 1 < stops <= plan.sequences:
+        config["hard_disable_by_batch_size"] = stops
+    if scheduled(plan) and data_parallel(plan) == 1:
+        config["num_speculative_tokens_per_batch_size"] = [list(part) for part in plan.schedule]
+    return config
+
+
+def scheduled(plan: Plan) -> bool:
+    """Whether its depth should follow the load, and vLLM can do that with its method."""
+    return plan.request.method in SCHEDULED and len(plan.schedule) > 1
+
+
+def data_parallel(plan: Plan) -> int:
+    """Copies that one server has; each of Dynamo's workers is one."""
+    return spread(plan)[0] if plan.request.engine == VLLM else 1
+
+
+def _serve(plan: Plan, host: str) -> Options:
+    copies = data_parallel(plan)
+    options: Options = [("vllm", "serve", plan.target.name), *engine_options(plan)]
+    if copies > 1:
+        options.append(("--data-parallel-size", str(copies)))
+    return [*options, *node_options(plan), ("--host", host, "--port", str(PORT))]
+
+
+def _in_container(plan: Plan) -> Options:
+    """The image has vLLM only: what else a method needs is installed as it starts."""
+    words = _serve(plan, ANYWHERE)
+    needed = {"suffix": "arctic-inference==0.1.1"}.get(plan.request.method)
+    if plan.request.method in ARCTIC:
+        needed = "arctic-inference[vllm]"
+    if needed is None:
+        return words
+    return [("bash", "-c", f"pip install '{needed}' && exec \"$@\"", "start"), *words]

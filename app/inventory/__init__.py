@@ -1,0 +1,1 @@
+"""Models on this machine: folders, downloads, the disk, and the user's own catalog."""

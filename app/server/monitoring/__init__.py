@@ -1,0 +1,1 @@
+"""What the API counts and logs of its requests."""

@@ -1,0 +1,1 @@
+"""Bodies in, replies and streams out, and clients that leave."""

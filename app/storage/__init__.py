@@ -1,0 +1,1 @@
+"""Chats in SQLite, and what becomes of a damaged file."""

@@ -1,0 +1,1 @@
+"""Training runs that the app starts, and the drafters that they leave."""

@@ -1,0 +1,185 @@
+"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog.
+
+What training needs is imported where it is used: the pages import this module when the app starts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from safetensors import SafetensorError
+
+from app import paths
+from app.inventory import own_catalog
+from app.runtime import read_catalog
+from app.storage.history import history
+from app.storage.store import Store
+from engine.drafting import heads
+from engine.errors import DiskError, ForetokenError
+from engine.loading import hub
+from engine.loading.drafts import judge_draft
+from engine.loading.files import fetch
+from engine.loading.request import LoadRequest
+from engine.loading.specs import Pairing
+from engine.train.output.run_directory import RunFolder
+from engine.train.progress import Phase, ProgressFile, report
+
+if TYPE_CHECKING:
+    from engine.request import Message
+    from engine.train.data.prompts import Prompt, Prompts
+    from engine.train.recipe import Recipe, RepliesStage
+
+CHATS, PIP, GENERAL = "chats", "pip", "general"
+SHIPPED = frozenset({PIP, GENERAL})
+Entry = tuple[str, dict[str, object]]
+"""A section of the catalog, and what stands there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A recipe, what to take instead of its own ``target`` and ``prompts``, and where things are."""
+
+    recipe: Recipe
+    target: str | None
+    prompts: str | None
+    out: Path
+    resume: bool
+
+
+def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
+    """Trains, then adds the drafter to the catalog; returns its folder.
+
+    How it ends stands in the run's progress file too. Raises CatalogError, PromptsError, ModelError,
+    RecordingError, DiskError.
+    """
+    from engine.train.run import distil
+
+    recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
+    with _end_written(progress, wanted.out):
+        pair = read_catalog(data_dir).resolve(LoadRequest.parse(wanted.target or recipe.target))
+        stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
+        prompts = prompts_of(stage, recipe.seed, data_dir)
+        models = hub.models_folder(data_dir)
+        target = fetch(pair.target, models)
+        # Nothing is downloaded for it: it only makes the recording quicker.
+        draft = None if pair.draft is None else hub.locate(pair.draft, models)
+        recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
+        folder = distil(
+            recipe, target, prompts, wanted.out, resume=wanted.resume, draft=draft
+        ).resolve()
+        identity = _enter(pair, recipe, folder, data_dir)
+        progress.write(Phase.DONE, folder=str(folder), pair=identity)
+    return folder
+
+
+@contextmanager
+def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
+    """Writes, for programs that watch the run, why it ended before its time.
+
+    What ended before it told anything says nothing of a run that was in the folder before.
+    """
+    before = progress.read()
+
+    def write(phase: Phase, **details: object) -> None:
+        if not before or progress.read() != before:
+            progress.write(phase, **details)
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        details = {name: value for name, value in progress.read().items() if name != "phase"}
+        write(Phase.STOPPED, **details)
+        raise
+    except ForetokenError as error:
+        write(Phase.FAILED, message=str(error))
+        raise
+    except (OSError, SafetensorError) as error:
+        full = DiskError.at(out, error)
+        write(Phase.FAILED, message=str(full))
+        raise full from error
+    except Exception as error:
+        write(Phase.FAILED, message=f"Training broke off: {error!r}.")
+        raise
+
+
+def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
+    """What the target will be asked. Raises PromptsError where that is too little."""
+    from engine.train.data.general_prompts import general
+    from engine.train.data.prompts import from_file, split
+
+    if stage.prompts == GENERAL:
+        return split(general(seed), stage.count, stage.held_out, seed, "The general prompts")
+    if stage.prompts == CHATS:
+        return split(from_chats(data_dir), stage.count, stage.held_out, seed, "Your chat history")
+    file = paths.pip_prompts() if stage.prompts == PIP else Path(stage.prompts).expanduser()
+    return from_file(file, stage.count, stage.held_out, seed)
+
+
+def from_chats(data_dir: Path) -> list[Prompt]:
+    """Every question of the user's own chats, with what was said before it."""
+    found: list[Prompt] = []
+    with closing(Store(data_dir, alone=False)) as store:
+        for chat in store.chats():
+            said: list[Message] = []
+            for message in store.messages(chat.id):
+                said.append(message.turn)
+                if message.role == "user":
+                    found.append(history(said))
+    return found
+
+
+def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
+    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id.
+
+    Where another drafter has that id, as of a run in another folder, the id is numbered.
+    """
+    file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
+    first = slug(f"{pair.target.name}-{recipe.name}")
+    for number in count(1):
+        identity = first if number == 1 else f"{first}-{number}"
+        entries = _entries(identity, pair, recipe, folder)
+        if all(own_catalog.is_free(file, shipped, *entry) for entry in entries):
+            break
+    for entry in entries:
+        own_catalog.add(file, shipped, *entry)
+    report(f"In your catalog, {file}, as {identity}: foretoken chat --pair {identity}")
+    return identity
+
+
+def _entries(identity: str, pair: Pairing, recipe: Recipe, folder: Path) -> list[Entry]:
+    """What the catalog is to hold of a drafter in ``folder``: the models it lacks, then the pair."""
+    name = f"{pair.target.name} + {recipe.name}"
+    entry: dict[str, object] = {"id": identity, "name": name}
+    parts = [("target", pair.target)]
+    if recipe.kind in heads.kinds():
+        entry["heads"] = [str(folder)]
+        if pair.draft is not None and judge_draft(pair.target, pair.draft).cross_vocabulary is None:
+            parts.append(("draft", pair.draft))
+    # A catalog takes two models for a pair only where it says that they share a tokenizer.
+    tokenizer = next((spec.tokenizer for _, spec in parts if spec.tokenizer), identity)
+    models = []
+    for part, spec in parts:
+        entry[part] = spec.id
+        if spec.path is not None and Path(spec.id).is_absolute():  # outside the catalog
+            entry[part] = f"{identity}-{part}"
+            made = _model(f"{identity}-{part}", spec.name, spec.id, "unknown")
+            models.append({**made, "tokenizer": tokenizer})
+    if recipe.kind not in heads.kinds():
+        entry["draft"] = identity + "-draft"
+        models.append(_model(identity + "-draft", recipe.name, str(folder), "apache-2.0"))
+    return [*(("models", model) for model in models), ("pairs", entry)]
+
+
+def _model(identity: str, name: str, path: str, licence: str) -> dict[str, object]:
+    return {"id": identity, "name": name, "path": path, "licence": licence}
+
+
+def slug(text: str) -> str:
+    """What ids and folders are named by."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,0 +1,91 @@
+"""What somebody wants trained, and the recipe for it: the shipped one of its kind, adapted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app import paths
+from engine.errors import InvalidRequest
+from engine.loading.request import SEPARATOR
+from engine.train.heads import kinds
+from engine.train.schema import load
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What somebody wants trained.
+
+    ``target``: a model or pair of the catalog, a folder or a GGUF file; ``prompts``: general, pip, chats
+    or a file; ``minutes`` of learning, before which the target's replies are recorded, for as long at
+    most. ``device``, ``native`` and ``threads`` as of a ``LoadRequest``. ``draft``: a model that drafts
+    while it is recorded, "" for the one that the catalog pairs with the target.
+    """
+
+    target: str
+    kind: str
+    prompts: str
+    minutes: float
+    device: str = "auto"
+    native: bool = True
+    threads: int | None = None
+    draft: str = ""
+
+    @property
+    def pair(self) -> str:
+        """Target and draft, as ``LoadRequest.parse`` reads them."""
+        return SEPARATOR.join(filter(None, (self.target, self.draft)))
+
+
+PIP = "pip"
+"""The model that comes with the app."""
+OF_ITS_TARGET = frozenset({"target_layer_ids", "mask_token_id"})
+"""Keys of a shape that name layers or tokens of the recipe's own target. Their defaults suit any."""
+
+
+def shipped_recipe(kind: str, target: str = PIP) -> Path | None:
+    """The recipe whose values are a kind's defaults for ``target``; None if it has none.
+
+    Pip's own is for a model of some millions of parameters; where there is another, all others get that.
+    """
+    folder = paths.project_root() / "engine" / "train" / "recipes"
+    files = (folder / f"{kind}.yaml", folder / f"pip-{kind}.yaml")
+    found = [file for file in (reversed(files) if target == PIP else files) if file.is_file()]
+    return found[0] if found else None
+
+
+def offered() -> tuple[str, ...]:
+    """The kinds that can be started without a recipe of one's own."""
+    return tuple(kind for kind in kinds.names() if shipped_recipe(kind))
+
+
+def derived(order: Order, name: str) -> dict[str, Any]:
+    """The kind's own recipe, for this order.
+
+    Left out are the hidden states that only other kinds would read (``replies.layers``), since nothing
+    else learns in this run's folder, and what is ``OF_ITS_TARGET``. Raises InvalidRequest.
+    """
+    file = shipped_recipe(order.kind, order.target)
+    if file is None:
+        known = ", ".join(offered())
+        raise InvalidRequest("kind", f"There is no drafter {order.kind!r}; choose from {known}.")
+    content: Any = load(file)
+    replies = {key: value for key, value in content["replies"].items() if key != "layers"}
+    other = order.target != content["target"]
+    shape = {
+        key: value
+        for key, value in content["shape"].items()
+        if not (other and key in OF_ITS_TARGET)
+    }
+    return {
+        **content,
+        "name": name,
+        "target": order.target,
+        "budget": {"minutes": order.minutes},
+        "shape": shape,
+        "replies": {**replies, "prompts": order.prompts, "minutes": order.minutes},
+        "device": order.device,
+        "native": order.native,
+        "threads": order.threads,
+    }

@@ -1,0 +1,360 @@
+"""Training a drafter beside the running app: one run at a time, in a process of its own.
+
+The process is ``foretoken train`` on a recipe that stands in the run's folder, so that starting it again
+goes on where it stopped. Everything that is known of a run is in files: pages may be reloaded and the app
+restarted. A run ends with the app; one that outlives a crash of it is found again.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import threading
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from app.runtime import read_catalog
+from app.training import process as training_process
+from app.training.drafters import SHIPPED, from_chats, prompts_of, slug
+from app.training.order import Order, derived
+from app.training.process import Process
+from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
+from engine.files import read_json, write_private
+from engine.loading import hub
+from engine.loading.request import LoadRequest
+from engine.train.output.run_directory import RunFolder
+from engine.train.progress import Phase, ProgressFile
+from engine.train.recipe import RepliesStage
+from engine.train.schema import read
+
+RECIPE, LOG = "recipe.yaml", "log.txt"
+MOST_MINUTES = 7 * 24 * 60
+_FULL_BYTES = 16 << 20
+
+
+class State(StrEnum):
+    """Whether a run is being worked on, or how it ended."""
+
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    FAILED = "failed"
+    DONE = "done"
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An order being carried out; ``process``: id and birth of what works on it, or worked last."""
+
+    name: str
+    target_name: str
+    order: Order
+    process: tuple[int, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A drafter's acceptance after so many seconds of learning: tokens a round, share per position."""
+
+    seconds: float
+    length: float
+    per_position: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a run goes. ``phase`` is None while models are loaded.
+
+    ``done`` of ``of`` replies are recorded; ``share`` of the learning is over; ``curve`` has (seconds,
+    nats per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in the catalog)
+    when it is done.
+    """
+
+    run: Run
+    folder: Path
+    state: State
+    phase: Phase | None
+    done: int
+    of: int
+    share: float
+    seconds_left: float | None
+    curve: tuple[tuple[float, float], ...]
+    measured: tuple[Measured, ...]
+    error: str
+    drafter: Path | None
+    pair: str
+
+
+class Trainings:
+    """The runs of one data folder. Safe to use from any thread."""
+
+    def __init__(self, data_dir: Path, models: Path) -> None:
+        """``models``: the folder in which targets are looked for."""
+        self._data_dir, self._models, self._folder = data_dir, models, data_dir / "training"
+        self._lock = threading.RLock()
+        self._own: subprocess.Popen[bytes] | None = None
+        self._stopping = False
+
+    # ---- what people do
+
+    def start(self, order: Order) -> None:
+        """Begins a run. Raises ForetokenError for what is known at once; ``status`` tells the rest."""
+        with self._lock:
+            self._need_no_run()
+            if not 0 < order.minutes <= MOST_MINUTES:
+                raise InvalidRequest(
+                    "minutes",
+                    f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
+                )
+            catalog = read_catalog(self._data_dir)
+            target = catalog.resolve(LoadRequest.parse(order.pair)).target
+            if target.address:
+                raise ModelError(
+                    f"{target.name} runs on a server, and a drafter is trained from weights that are "
+                    "here. Choose a model of this machine."
+                )
+            if hub.locate(target, self._models) is None:
+                raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
+            number, model = 1, slug(target.name)
+            taken = {pair.id for pair in catalog.pairs}
+            while (name := f"{model}-{order.kind}-{number}") in taken or (
+                self._folder / name
+            ).exists():
+                number += 1
+            run = Run(name, target.name, order)
+            self._prepare(run, derived(order, f"{order.kind} {number}"))
+            self._launch(run)
+
+    def resume(self) -> None:
+        """Goes on with a run that stopped or failed, by the same command."""
+        with self._lock:
+            run = self._run()
+            if run is None:
+                raise InvalidRequest(
+                    "training", "There is nothing to go on with. Start a training."
+                )
+            if self._process(run) is not None:
+                raise InvalidRequest("training", "This training is running already.")
+            self._need_not_done(run)
+            self._launch(run)
+
+    def stop(self) -> None:
+        """Asks the process to keep what it has and to end; ``status`` says when it has."""
+        with self._lock:
+            run = self._run()
+            process = self._process(run) if run else None
+            if process is None or self._stopping:
+                return
+            self._stopping = True
+            threading.Thread(
+                target=training_process.end, args=(process,), name="stop-training", daemon=True
+            ).start()
+
+    def discard(self) -> None:
+        """Deletes a run that is not running, with all it recorded."""
+        with self._lock:
+            run = self._ended("discard")
+            self._need_not_done(run)
+            shutil.rmtree(self._folder_of(run), ignore_errors=True)
+            self._current.unlink(missing_ok=True)
+
+    def put_away(self) -> None:
+        """Makes room for another run: keeps the drafter, deletes what it was learned from."""
+        with self._lock:
+            run = self._ended("put away")
+            for name in ("recording", "state"):
+                shutil.rmtree(self._folder_of(run) / name, ignore_errors=True)
+            self._current.unlink(missing_ok=True)
+
+    def forget_recordings(self) -> None:
+        """Deletes what every run recorded, questions of chats among it; trained drafters stay.
+
+        Raises InvalidRequest while a run is worked on.
+        """
+        with self._lock:
+            run = self._run()
+            if run is not None and self._process(run) is not None:
+                raise InvalidRequest(
+                    "training",
+                    "A training is running, and reads what it recorded. Stop it on the Train page first.",
+                )
+            for recording in self.recordings():
+                shutil.rmtree(recording, ignore_errors=True)
+
+    def recordings(self) -> list[Path]:
+        """What runs were learned from: a folder each."""
+        return [folder for folder in self._folder.glob("*/recording") if folder.is_dir()]
+
+    def close(self) -> None:
+        """The app ends, and with it what it started; the run can be gone on with."""
+        with self._lock:
+            if self._own is not None and self._own.poll() is None:
+                self._own.terminate()
+
+    # ---- what pages show
+
+    def status(self) -> Status | None:
+        """The run that is going on or ended last; None when none is to be shown."""
+        with self._lock:
+            run = self._run()
+            if run is None:
+                return None
+            folder, kind = self._folder_of(run), run.order.kind
+            # In this order: what a process wrote at its end is not missed.
+            running = self._process(run) is not None
+            progress = ProgressFile(RunFolder(folder).progress).read()
+            log = RunFolder(folder).journal(kind).read()
+            phase = Phase(progress["phase"]) if progress else None
+            state, error = self._state(run, running, phase, progress)
+            return Status(
+                run,
+                folder,
+                state,
+                phase,
+                done=progress.get("done", 0),
+                of=progress.get("of", 0),
+                share=progress.get("share", log[-1]["progress"] if log else 0.0),
+                seconds_left=progress.get("seconds_left"),
+                curve=tuple((entry["seconds"], entry["loss"]) for entry in log if "loss" in entry),
+                measured=tuple(_measured(entry) for entry in log if "acceptance" in entry),
+                error=error,
+                drafter=Path(progress["folder"]) if state is State.DONE else None,
+                pair=progress.get("pair", ""),
+            )
+
+    def _state(
+        self, run: Run, running: bool, phase: Phase | None, progress: dict[str, Any]
+    ) -> tuple[State, str]:
+        """The state, and the error of a failed run."""
+        if running:
+            return (State.STOPPING if self._stopping else State.RUNNING), ""
+        if phase is Phase.DONE:
+            return State.DONE, ""
+        if phase is Phase.FAILED:
+            return State.FAILED, str(progress["message"])
+        status = self._own.returncode if self._own else None
+        if phase is Phase.STOPPED or self._stopping or status in (None, 0, 130):
+            return State.STOPPED, ""
+        return State.FAILED, self._why_it_died(self._folder_of(run), status)
+
+    @staticmethod
+    def _why_it_died(folder: Path, status: int | None) -> str:
+        """For a process that could not tell it itself."""
+        if shutil.disk_usage(folder).free < _FULL_BYTES:
+            return str(DiskError.at(folder, OSError(28, "No space left on device")))
+        if status is not None and status < 0:
+            return (
+                f"The system ended the training (signal {-status}), most often because memory ran out. "
+                "Close what takes memory, or unload the chat's model, and go on."
+            )
+        lines = (folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        last = lines[-1].removeprefix("foretoken: ") if lines else f"exit status {status}"
+        return f"The training ended by itself: {last}. All it said is in {folder / LOG}."
+
+    # ---- files and the process
+
+    @property
+    def _current(self) -> Path:
+        return self._folder / "current.json"
+
+    def _folder_of(self, run: Run) -> Path:
+        return self._folder / run.name
+
+    def _run(self) -> Run | None:
+        try:
+            found = read_json(self._current)
+            process = tuple(found.pop("process") or ()) or None
+            run = Run(**{**found, "order": Order(**found["order"]), "process": process})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None  # none, or a file that no version of this app wrote
+        return run if self._folder_of(run).is_dir() else None
+
+    def _need_no_run(self) -> None:
+        status = self.status()
+        if status is None:
+            return
+        if status.state in (State.RUNNING, State.STOPPING):
+            raise InvalidRequest(
+                "training", "A training is running. Stop it first, or wait for it."
+            )
+        raise InvalidRequest(
+            "training",
+            "An earlier training is still here. Go on with it, discard it or put it away.",
+        )
+
+    def _ended(self, verb: str) -> Run:
+        run = self._run()
+        if run is None:
+            raise InvalidRequest("training", f"There is no training to {verb}.")
+        if self._process(run) is not None:
+            raise InvalidRequest("training", f"It is still running. Stop it, then {verb} it.")
+        return run
+
+    def _need_not_done(self, run: Run) -> None:
+        if ProgressFile(RunFolder(self._folder_of(run)).progress).read().get("phase") == Phase.DONE:
+            raise InvalidRequest(
+                "training", "This training is done, and its drafter in the catalog. Put it away."
+            )
+
+    def _prepare(self, run: Run, content: dict[str, Any]) -> None:
+        """The run's folder with its recipe; nothing is left there if that is of no use."""
+        folder = self._folder_of(run)
+        try:
+            folder.mkdir(mode=0o700, parents=True)  # it holds the chats it learns from
+            text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+            (folder / RECIPE).write_text(text, encoding="utf-8")
+            if run.order.prompts not in SHIPPED:  # which never are too few
+                stage = read(RepliesStage, content["replies"], "replies")
+                prompts_of(stage, content["seed"], self._data_dir)
+        except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise DiskError.at(folder, error) from error
+        except ForetokenError:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _launch(self, run: Run) -> None:
+        folder, order = self._folder_of(run), run.order
+        words = ["train", folder / RECIPE, "--target", order.pair, "--prompts", order.prompts]
+        words += ["--out", folder, "--data-dir", self._data_dir]
+        self._stopping, self._own = False, None
+        try:
+            RunFolder(folder).progress.unlink(missing_ok=True)
+            self._save(run)
+            with (folder / LOG).open("ab") as log:
+                self._own = training_process.start(map(str, words), log)
+            born = training_process.put_behind(self._own.pid)
+            self._save(replace(run, process=(self._own.pid, born)))
+        except DiskError:
+            self.close()
+            raise
+        except OSError as error:
+            self.close()
+            raise DiskError.at(folder, error) from error
+
+    def _save(self, run: Run) -> None:
+        write_private(self._current, json.dumps(asdict(run)))
+
+    def _process(self, run: Run) -> Process | None:
+        """What works on the run now, also where an app before this one started it."""
+        if run.process is None:
+            return None
+        number, born = run.process
+        if self._own is not None and self._own.pid == number:
+            return self._own if self._own.poll() is None else None
+        return training_process.find(number, born)
+
+
+def _measured(entry: dict[str, Any]) -> Measured:
+    found = entry["acceptance"]
+    return Measured(entry["seconds"], found["acceptance_length"], tuple(found["per_position"]))
+
+
+def questions_of(data_dir: Path) -> int:
+    """How many different questions the user's own chats hold."""
+    return len(set(from_chats(data_dir)))

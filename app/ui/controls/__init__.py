@@ -1,0 +1,1 @@
+"""The settings panel and the pickers of a pair, for several pages."""

@@ -1,0 +1,246 @@
+"""The settings of the chat as its page shows them: fields, presets, and who can draft, with reasons.
+
+Plain values; the page's script draws them. What the loaded pair lacks is shown and cannot be chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.ui.controls.kept import KeptSettings
+from app.ui.controls.resolver import Pair, usable_default
+from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
+from app.ui.rounds.speeds import Speeds
+from app.ui.rounds.view import View
+from app.ui.words import Words
+from app.ui.words import pair as pair_words
+from engine.api import Capabilities, OptionInfo
+from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling
+
+SLIDERS: Mapping[str, View] = {
+    "temperature": {
+        "min": 0,
+        "max": 2,
+        "step": 0.05,
+        "label": Words.TEMPERATURE,
+        "info": Words.TEMPERATURE_INFO,
+    },
+    "top_p": {"min": 0.01, "max": 1, "step": 0.01, "label": Words.TOP_P},
+    "top_k": {"min": 0, "max": 200, "step": 1, "label": Words.TOP_K, "info": Words.TOP_K_INFO},
+    "min_p": {"min": 0, "max": 0.99, "step": 0.01, "label": Words.MIN_P},
+    "repetition_penalty": {"min": 0.5, "max": 2, "step": 0.05, "label": Words.REPETITION},
+    "presence_penalty": {"min": -2, "max": 2, "step": 0.1, "label": Words.PRESENCE},
+    "frequency_penalty": {"min": -2, "max": 2, "step": 0.1, "label": Words.FREQUENCY},
+}
+"""The fields of ``Sampling`` that are numbers on a scale, in their order."""
+SAMPLING = (*SLIDERS, "seed")
+NAMES = ("proposer", "controller", "depth", "acceptance", *SAMPLING, "max_tokens", "stop", "system")
+"""What a page sends, beside ``options``."""
+
+
+def _field(name: str, kind: str, **spec: Any) -> View:
+    return {"name": name, "id": name.replace("_", "-"), "kind": kind, **spec}
+
+
+FIELDS: Mapping[str, tuple[View, ...]] = {
+    Words.SPECULATION: (
+        _field(
+            "controller",
+            "choice",
+            label=Words.CONTROLLER,
+            info=Words.CONTROLLER_INFO,
+            choices=[str(control) for control in Control],
+        ),
+        _field(
+            "depth",
+            "range",
+            label=Words.DEPTH,
+            info=Words.DEPTH_INFO,
+            min=1,
+            max=MAX_DEPTH,
+            step=1,
+        ),
+        _field("options", "options"),
+        _field("acceptance", "choice", label=Words.ACCEPTANCE, info=Words.ACCEPTANCE_INFO),
+    ),
+    Words.SAMPLING: (
+        *(_field(name, "range", sampling=True, **spec) for name, spec in SLIDERS.items()),
+        _field("seed", "number", sampling=True, label=Words.SEED, info=Words.SEED_INFO),
+    ),
+    Words.REPLY: (
+        _field("max_tokens", "number", label=Words.MAX_TOKENS, info=Words.MAX_TOKENS_INFO),
+        {
+            **_field("stop", "text", label=Words.STOP, info=Words.STOP_INFO, lines=2),
+            "id": "stop-strings",
+        },
+    ),
+}
+"""What stands under Advanced, by headings."""
+SYSTEM = {**_field("system", "text", label=Words.SYSTEM, lines=3), "id": "system-prompt"}
+
+
+class PanelBackend:
+    """What the settings and the chip above the chat show, and what is chosen in them."""
+
+    def __init__(self, kept: KeptSettings, speeds: Speeds) -> None:
+        self.kept, self._speeds = kept, speeds
+
+    def panel(self, data: View | None = None) -> View:
+        """All of it, for what is loaded now; ``fields`` where the page has none yet, ``news`` where
+        ``other`` says that another pair was loaded."""
+        news = self.kept.tell() if (data or {}).get("other") else ()
+        pair, resolved = self.kept.pair(), self.kept.now()
+        shown = {
+            "version": self.kept.version,
+            "pair": pair and pair.key,
+            "settings": resolved.settings.to_json(),
+            "changes": list(resolved.changes),
+            "news": list(news),
+            "method": pair_words.method(resolved.settings, _is_default(resolved.settings, pair)),
+            "methods": self._methods(pair),
+            "controllers": _controllers(pair.capabilities if pair else None),
+            "rules": _rules(pair.capabilities if pair else None),
+            "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
+            "presets": _presets(pair),
+            "forgotten": self.kept.forgotten,
+        }
+        if (data or {}).get("first"):
+            shown |= {"fields": [SYSTEM, *_headed()]}
+        return shown
+
+    def keep_settings(self, data: View) -> View:
+        """What a page's controls show; ``chosen``: how to draft was chosen there."""
+        settings = settings_of(data["settings"], self._capabilities())
+        self.kept.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
+        return self.panel()
+
+    def forget_settings(self, data: View | None = None) -> View:
+        """Back to the defaults."""
+        self.kept.forget()
+        return self.panel()
+
+    def restore_settings(self, data: View | None = None) -> View:
+        """Undo ``forget_settings``."""
+        self.kept.restore()
+        return self.panel()
+
+    def _capabilities(self) -> Capabilities | None:
+        pair = self.kept.pair()
+        return pair.capabilities if pair else None
+
+    def _methods(self, pair: Pair | None) -> list[View]:
+        """Who drafts: what can, and behind that what cannot, with the reason."""
+        if pair is None:
+            return []
+        default = usable_default(pair).proposer
+        offered = [
+            {
+                "name": each.name,
+                "about": each.about,
+                "why": None,
+                "default": each.name == default,
+                "speed": self._speed(pair, each.name),
+                "options": [_option(option) for option in each.options],
+            }
+            for each in pair.capabilities.proposers
+        ]
+        lacking = [
+            {"name": each.name, "about": each.about, "why": each.reason, "options": []}
+            for each in pair.capabilities.withheld
+        ]
+        return [*offered, *lacking]
+
+    def _speed(self, pair: Pair, proposer: str) -> str | None:
+        told, swept = [], pair.measured
+        if swept is not None and swept.winner.proposer == proposer != PLAIN:
+            told.append(pair_words.measured_speed(swept.winner.speedup, swept.measured))
+        own = self._speeds.of(pair.key, proposer)
+        if own is not None:
+            told.append(pair_words.own_speed(own.tokens_per_s, own.replies))
+        return "; ".join(told) or None
+
+
+def settings_of(sent: Mapping[str, Any], capabilities: Capabilities | None) -> Settings:
+    """The settings that a page sends; raises ``InvalidRequest`` for what is no value of its field.
+
+    Sent before the page was told anything, they leave out what they do not know.
+    """
+    start = Settings()
+    read = {name: _read(name, sent.get(name, getattr(start, name))) for name in NAMES}
+    if not read["proposer"] and capabilities is not None:
+        read["proposer"] = capabilities.preferred
+    options = sent.get("options")
+    return Settings(
+        **read, options=typed(options if isinstance(options, dict) else {}, capabilities)
+    )
+
+
+def _read(name: str, value: Any) -> Any:
+    kind = kind_of(name)
+    if kind is int:
+        return whole(name, value)
+    return (value or "") if kind is str else decimal(name, value)
+
+
+def _headed() -> list[View]:
+    return [{"kind": "group", "label": label, "fields": list(own)} for label, own in FIELDS.items()]
+
+
+def _option(option: OptionInfo) -> View:
+    kinds = {bool: "check", str: "choice" if option.choices else "text", int: "number"}
+    return {
+        "name": option.name,
+        "label": option.name.replace("_", " "),
+        "info": option.help,
+        "kind": kinds.get(option.kind, "number"),
+        "choices": list(option.choices),
+        "value": option.default,
+    }
+
+
+def _rules(capabilities: Capabilities | None) -> list[str]:
+    """Acceptance rules that can be chosen."""
+    own = tuple(AcceptanceRule) if capabilities is None else capabilities.rules
+    return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *own))))
+
+
+def _controllers(capabilities: Capabilities | None) -> list[str]:
+    """Who can decide how far is drafted."""
+    return list(map(str, Control if capabilities is None else capabilities.controllers))
+
+
+def _is_default(settings: Settings, pair: Pair | None) -> bool:
+    """Whether the pair drafts as it does where nobody chose."""
+    if pair is None:
+        return True
+    default = Settings.drafting_as(usable_default(pair))
+    return all(getattr(settings, name) == getattr(default, name) for name in DRAFTING)
+
+
+def _presets(pair: Pair | None) -> list[View]:
+    """Three ways to set everything that is about speed and words; the first is what holds at first."""
+    default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
+    drafted = {name: getattr(default, name) for name in DRAFTING}
+    neutral = {each: getattr(Sampling(), each) for each in SAMPLING}
+    plain = {**drafted, "proposer": PLAIN}
+    has_plain = pair is None or pair.capabilities.proposer(PLAIN) is not None
+    ways: tuple[tuple[str, str, str, View], ...] = (
+        (
+            "balanced",
+            Words.BALANCED,
+            pair_words.balanced(default.proposer),
+            {**drafted, "temperature": default.temperature, "top_p": default.top_p},
+        ),
+        ("fixed", Words.FIXED, pair_words.deterministic(default.proposer), drafted),
+        *((("exact", Words.EXACT, Words.EXACT_INFO, plain),) if has_plain else ()),
+    )
+    return [
+        {
+            "id": name,
+            "label": label,
+            "about": about,
+            "values": {**neutral, "acceptance": str(AcceptanceRule.AUTO), **values},
+        }
+        for name, label, about, values in ways
+    ]

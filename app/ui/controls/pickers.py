@@ -1,0 +1,133 @@
+"""What pickers offer: every target, and for each the drafts that fit it. Plain values, no Gradio."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.diagnostics import devices_here
+from app.runtime import Runtime
+from app.ui.words import Words
+from app.ui.words.names import titles
+from engine.errors import ForetokenError
+from engine.loading.drafts import judge_draft
+from engine.loading.planning.fit import human
+from engine.loading.request import AS_STORED, AUTO, FP8
+from engine.loading.specs import ModelSpec
+
+Choice = tuple[str, str]
+"""What is shown, and the id of a model or the name of a quantization."""
+
+
+class Pickers:
+    """The choices of one running app, as things are on disk now."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+
+    def targets(self) -> list[Choice]:
+        """Every model that can be a target, and its id."""
+        models = self.models()
+        ids = [spec.id for spec in models]
+        return list(zip(self._labels(models), ids, strict=True))
+
+    def models(self) -> list[ModelSpec]:
+        """Every model that can be a target: one in a folder of its own, then those of pairs, then what
+        else lies on this machine, those of servers, and what would be downloaded."""
+        catalog = self.runtime.catalog
+        drafts = {pair.draft.id for pair in catalog.pairs if pair.draft is not None}
+        first = {pair.target.id: pair.target for pair in catalog.pairs}
+        rest = {spec.id: spec for spec in catalog.models if spec.id not in drafts}
+        listed = [*(first | rest).values()]
+        here = [spec for spec in listed if self.runtime.locate(spec)]
+        away = [spec for spec in listed if spec not in here]
+        specs = [*here, *self.runtime.beside_catalog(), *catalog.servers, *away]
+        own, _ = self.shown()
+        if own and own not in {spec.id for spec in specs}:
+            specs.insert(0, self.runtime.known().spec(own))
+        return specs
+
+    def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
+        """The drafts that fit, and the one that is loaded where nobody chooses ('' for none).
+
+        Of what was found, those that are known to fit by now; see ``FoundModels.compare``.
+        """
+        none = (Words.NO_DRAFT, "")
+        if not target:
+            return [none], ""
+        if self.is_server(target):
+            return [(Words.SERVER_DRAFTS, "")], ""
+        known = self.runtime.known()
+        try:
+            choices = self.runtime.drafts_for(known.spec(target)).choices
+        except ForetokenError:
+            return [none], ""
+        fitting = [choice for choice in choices if choice.fits]
+        shown, draft = self.shown()
+        if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
+            loaded = judge_draft(known.spec(target), known.spec(draft), self.runtime.locate)
+            fitting.append(loaded)
+        chosen = self.runtime.best_draft(known.spec(target), fitting)
+        labels = self._labels([choice.spec for choice in fitting])
+        drafts = [
+            (Words.other_vocabulary(label) if choice.cross_vocabulary else label, choice.spec.id)
+            for label, choice in zip(labels, fitting, strict=True)
+        ]
+        return [*drafts, none], chosen.id if chosen else ""
+
+    def quantizations_of(self, target: str | None) -> list[Choice]:
+        """How the target's weights can be asked for: ``stored`` where they come in a GGUF file; a server
+        has loaded them already."""
+        if self.is_server(target):
+            return [(Words.SERVER_HOLDS, AUTO)]
+        try:
+            from_gguf = bool(target) and self.runtime.catalog.spec(target or "").is_gguf
+        except ForetokenError:  # a file that is gone; Load says so
+            from_gguf = False
+        named = Words.QUANTIZATIONS.items()
+        return [(label, name) for name, label in named if from_gguf or name != AS_STORED]
+
+    def is_server(self, target: str | None) -> bool:
+        """Whether that target runs elsewhere."""
+        try:
+            return bool(target) and bool(self.runtime.known().spec(target or "").address)
+        except ForetokenError:
+            return False
+
+    def load_label(self, target: str | None, draft: str | None) -> str:
+        """The load button says beforehand whether something will be downloaded, or asked elsewhere."""
+        if self.is_server(target):
+            return Words.CONNECT
+        try:
+            specs = [self.runtime.known().spec(name) for name in (target, draft) if name]
+        except ForetokenError:  # a folder that is gone; Load says so
+            return Words.LOAD
+        missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
+        return f"{Words.LOAD_DOWNLOAD}, {human(missing)}" if missing else Words.LOAD
+
+    def shown(self) -> tuple[str | None, str]:
+        """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
+        target, draft = self.runtime.loader.shown
+        try:
+            for name in filter(None, (target, draft)):
+                self.runtime.known().spec(name)
+        except ForetokenError:  # a folder that is gone
+            return None, ""
+        return target, draft
+
+    def _labels(self, specs: Sequence[ModelSpec]) -> list[str]:
+        """What models are called in a list: by their files where two would be alike."""
+        names = titles(*(spec.name for spec in specs))
+        return [self._label(spec, name) for spec, name in zip(specs, names, strict=True)]
+
+    def _label(self, spec: ModelSpec, name: str) -> str:
+        if spec.address:
+            return Words.on_server(name)
+        if self.runtime.locate(spec):
+            place = self.runtime.found.place_of(spec)
+            return name if place is None else Words.found(name, place)
+        return Words.away(name, human(spec.bytes) if spec.repository else None)
+
+    def kv_caches(self) -> list[Choice]:
+        """How a KV cache can be held here; fp8 needs a GPU."""
+        gpu = devices_here()["cuda"] is None and self.runtime.first.device != "cpu"
+        return [(label, name) for name, label in Words.KV_CACHES.items() if gpu or name != FP8]

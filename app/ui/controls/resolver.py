@@ -1,0 +1,155 @@
+"""The one place where what was chosen and what is loaded become what is asked for. Pure, without Gradio.
+
+A choice of who drafts, and how far, counts for the pair that it was made with: on another one it may be
+slower than what suits that, or not be there at all. So each pair has its own, and falls to its default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from app.settings.defaults import Default
+from app.ui.controls.settings import DRAFTING, Settings, typed
+from app.ui.words import pair as pair_words
+from engine.api import Capabilities
+from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation
+
+OWN, LAST, SAID = "drafting", "last", "said"
+"""In kept settings: how each pair drafts by its key, with which pair was chosen last, and whether people
+were told since that this choice is not taken over."""
+
+_NEUTRAL, _USUAL = Sampling(), Settings()
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Of a loaded pair what choices depend on. ``default``: how it drafts where nobody chose;
+    ``measured``: what a sweep on this machine found, if one was made."""
+
+    key: str
+    name: str
+    capabilities: Capabilities
+    default: Speculation
+    measured: Default | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Settings that the pair can serve, and in sentences what was changed for that, and why. ``news``:
+    those of them that are worth a notice where another pair was loaded."""
+
+    settings: Settings
+    changes: tuple[str, ...] = ()
+    news: tuple[str, ...] = ()
+
+
+def resolve(asked: Settings, pair: Pair | None) -> Resolved:
+    """What ``asked`` becomes with what is loaded; as it is while nothing is."""
+    if pair is None:
+        return Resolved(asked)
+    changes: list[str] = []
+    capabilities = pair.capabilities
+    settings = replace(asked, options=typed(asked.options, capabilities))
+    if settings.proposer not in capabilities.names:
+        default = Settings.drafting_as(usable_default(pair))
+        settings = settings.drafting_like(default)
+        if asked.proposer:
+            changes.append(
+                pair_words.method_withheld(
+                    asked.proposer, why_not(capabilities, asked.proposer), settings.proposer
+                )
+            )
+    if settings.proposer != PLAIN and settings.controller not in capabilities.controllers:
+        used = str(capabilities.controllers[0])
+        changes.append(pair_words.controller_withheld(settings.controller, used))
+        settings = replace(settings, controller=used)
+    if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
+        changes.append(pair_words.rule_withheld(settings.acceptance))
+        settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
+    for each in fields(Sampling):
+        neutral = getattr(_NEUTRAL, each.name)
+        asked_for = getattr(settings, each.name)
+        if each.name not in capabilities.sampling and asked_for != neutral:
+            if asked_for != getattr(_USUAL, each.name):  # nobody chose that
+                changes.append(pair_words.sampling_withheld(each.name))
+            settings = replace(settings, **{each.name: neutral})
+    return Resolved(settings, tuple(changes))
+
+
+def for_another(asked: Settings, own: Settings, pair: Pair) -> Resolved:
+    """What a page asks for that takes another pair to be loaded: it is drafted as this one is by ``own``
+    settings."""
+    served = resolve(asked.drafting_like(own), pair)
+    changes = _instead(asked.proposer, "", pair, served.settings.proposer)
+    return replace(served, changes=(*changes, *served.changes))
+
+
+def kept_for(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
+    """The settings that were kept, for a page that is opened or a pair that was loaded."""
+    if pair is None:
+        return Resolved(Settings.from_json({**kept, **_last(kept)}))
+    default = Settings.drafting_as(usable_default(pair))
+    own = _mapping(kept.get(OWN)).get(pair.key)
+    plain = {name: value for name, value in kept.items() if name not in DRAFTING}
+    settings = Settings.from_json({**plain, **_mapping(own)}, default)
+    found = resolve(settings, pair)
+    if own is not None:
+        return replace(found, news=found.changes)
+    left = _not_taken_over(kept, pair, default)
+    news = found.changes if kept.get(SAID) else (*left, *found.changes)
+    return replace(found, changes=(*left, *found.changes), news=news)
+
+
+def keeping(
+    kept: Mapping[str, Any], settings: Settings, pair: Pair | None, *, chosen: bool
+) -> dict[str, Any]:
+    """What is to be kept. How to draft only where it was ``chosen``, for this pair; choosing what the
+    pair does by default is no choice, and follows the default from then on."""
+    values = settings.to_json()
+    drafting = {name: values.pop(name) for name in DRAFTING}
+    own, last = dict(_mapping(kept.get(OWN))), _last(kept)
+    with_pair, said = kept.get(LAST), kept.get(SAID) is True
+    if chosen and pair is not None:
+        last, with_pair, said = drafting, pair.name, False
+        default = Settings.drafting_as(usable_default(pair))
+        own.pop(pair.key, None)
+        if any(drafting[name] != getattr(default, name) for name in DRAFTING):
+            own[pair.key] = drafting
+    return {**values, **last, OWN: own, LAST: with_pair, SAID: said}
+
+
+def usable_default(pair: Pair) -> Speculation:
+    """How the pair drafts where nobody chose, by something that it has."""
+    if pair.default.proposer in pair.capabilities.names:
+        return pair.default
+    return Speculation(proposer=pair.capabilities.preferred)
+
+
+def why_not(capabilities: Capabilities, proposer: str) -> str:
+    """Why a pair lacks a proposer, as a sentence."""
+    reasons = (each.reason for each in capabilities.withheld if each.name == proposer)
+    return next(reasons, pair_words.UNKNOWN_METHOD)
+
+
+def _not_taken_over(kept: Mapping[str, Any], pair: Pair, default: Settings) -> tuple[str, ...]:
+    """What was chosen with another pair and is not used with this one, and why."""
+    last = _last(kept).get("proposer")
+    return _instead(last, str(kept.get(LAST) or ""), pair, default.proposer)
+
+
+def _instead(asked: Any, where: str, pair: Pair, used: str) -> tuple[str, ...]:
+    if not isinstance(asked, str) or asked == used:
+        return ()
+    reason = "" if asked in pair.capabilities.names else why_not(pair.capabilities, asked)
+    measured = pair.measured is not None
+    return (pair_words.method_of_pair(asked, where, used, reason, measured=measured),)
+
+
+def _last(kept: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: kept[name] for name in DRAFTING if name in kept}
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,1 @@
+"""Rounds and their statistics as the pages are told of them."""

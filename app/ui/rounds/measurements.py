@@ -1,0 +1,91 @@
+"""Measurements that pages start and follow: one at a time, for two would slow each other."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+from typing import Protocol
+
+from app.ui.rounds.feed import Feed, since
+from app.ui.rounds.view import View
+from app.ui.words import Words
+from engine.errors import ForetokenError, InvalidRequest
+
+logger = logging.getLogger(__name__)
+
+
+class Measurement(Protocol):
+    """What is measured. ``feed`` tells pages how it goes; it is closed when ``run`` has ended."""
+
+    feed: Feed
+
+    def run(self) -> None:
+        """Measures, in a thread of its own; what it raises is told in the feed."""
+
+    def stop(self) -> None:
+        """Ends it soon; what was measured is kept. Any thread may ask."""
+
+
+class Measurements:
+    """Those of one app: the one that runs, and the last of each page."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
+        self._running: Measurement | None = None
+        self._last: dict[str, tuple[int, Measurement]] = {}
+        self._asked: tuple[str, View] = "", {}
+
+    def start(self, page: str, measurement: Measurement, asked: View) -> int:
+        """Starts what a page ``asked`` for; returns the number to follow it by. Raises InvalidRequest
+        while another runs."""
+        with self._lock:
+            if self._running is not None:
+                raise InvalidRequest("measurement", Words.MEASURING)
+            number = next(self._numbers)
+            self._running = measurement
+            self._last[page] = number, measurement
+            self._asked = page, asked
+        threading.Thread(
+            target=self._work, args=(measurement,), name=f"measure-{page}", daemon=True
+        ).start()
+        return number
+
+    def last(self, page: str) -> int | None:
+        """The number of the page's last one, running or not."""
+        return self._last[page][0] if page in self._last else None
+
+    def asked(self, page: str) -> View | None:
+        """What the page asked for, while that is measured."""
+        with self._lock:
+            asking, asked = self._asked
+            return asked if self._running is not None and asking == page else None
+
+    def stop(self, page: str) -> None:
+        """Ends the page's last one, if it runs."""
+        _, measurement = self._last.get(page, (0, None))
+        if measurement is not None and measurement is self._running:
+            measurement.stop()
+
+    async def follow(self, page: str, data: View) -> View | None:
+        """What came since the page asked last; None for one that is over and gone."""
+        number, measurement = self._last.get(page, (0, None))
+        if measurement is None or data["number"] != number:
+            return None
+        return await since(measurement.feed, int(data["from"]))
+
+    def _work(self, measurement: Measurement) -> None:
+        told = None
+        try:
+            measurement.run()
+        except ForetokenError as error:
+            told = str(error)
+        except Exception as error:  # a thread's error would otherwise vanish, and the page wait
+            logger.exception("a measurement broke off")
+            told = Words.measuring_failed(error)
+        with self._lock:  # whoever sees the end may start the next
+            self._running = None
+        if told is not None:
+            measurement.feed.append({"t": "broken", "message": told})
+        measurement.feed.close()

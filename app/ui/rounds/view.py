@@ -1,0 +1,261 @@
+"""What the pages' scripts read of a reply: a projection of the engine's events, in one place.
+
+Pure: no Gradio, no database, no clock. Live replies, kept ones and races are all told in this form; keys
+are short because one object goes out for every round.
+
+    queued     ahead
+    started    model, proposer, acceptance, prompt (tokens; null: unknown)
+    prefilled  tokens, reused, seconds
+    round      i, d: [[text, fate, p, q], ...], n: [text, origin, p, emitted], k: marks, s: text,
+               g: how far it might draft, c: seconds of [drafting, verifying, all of it],
+               l: the target's likeliest in the place of n, [[text, p], ...], where told,
+               o: who drafted, where anything was drafted,
+               w: what the controller decided, [why, depth], where it changed its mind,
+               b: the parent of each of d (-1: the text), where they are not a single chain
+    text       k: marks, s: text; from an engine that shows no rounds
+    finished   reason, tail
+    failed     message
+
+A fate is ``a`` accepted, ``x`` accepted behind the end of the reply, ``r`` rejected, ``u`` unseen
+(behind a rejected one). Marks are the lengths and origins of the emitted tokens, ``a4 a3 c5``: ``a``
+drafted, ``c`` correction, ``b`` bonus, ``n`` not told. They leave out no token that has text, so each
+begins where the lengths before it end. Lengths are in UTF-16 units, as JavaScript counts; events count
+characters, and this is where the one becomes the other.
+
+The store keeps ``marks``, ``status`` and ``numbers``: a change of these is one of ``REPLY_FORM`` in
+``app/storage/schema.py``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from engine import trace
+from engine.events import (
+    Emitted,
+    Event,
+    Failed,
+    Finished,
+    FinishReason,
+    Origin,
+    Prefilled,
+    Queued,
+    Round,
+    Started,
+    Token,
+)
+from engine.reply import ReplyState
+from engine.request import PREDICTED
+from engine.stats import Statistics
+from engine.thoughts import Thoughts
+
+View = dict[str, Any]
+
+MARKS = {Origin.DRAFT: "a", Origin.CORRECTION: "c", Origin.BONUS: "b", None: "n"}
+STATUS = {
+    FinishReason.STOP: "done",
+    FinishReason.LENGTH: "length",
+    FinishReason.CANCELLED: "cancelled",
+}
+
+
+def show(event: Event) -> View:
+    """One event as the page reads it."""
+    match event:
+        case Queued(ahead):
+            return {"t": "queued", "ahead": ahead}
+        case Started(model, proposer, acceptance, prompt):
+            return {
+                "t": "started",
+                "model": model,
+                "proposer": proposer,
+                "acceptance": acceptance,
+                "prompt": None if prompt is None else len(prompt),
+            }
+        case Prefilled(tokens, reused, seconds):
+            return {"t": "prefilled", "tokens": tokens, "reused": reused, "seconds": seconds}
+        case Emitted():
+            if event.round is not None:
+                return show_round(event, event.round)
+            return {"t": "text", "k": marks(event.tokens or ()), "s": event.text}
+        case Finished(reason, tail):
+            return {"t": "finished", "reason": str(reason), "tail": tail}
+        case Failed(message):
+            return {"t": "failed", "message": message}
+
+
+def show_round(event: Emitted, turn: Round) -> View:
+    """One lane of the rounds view, and the text it added."""
+    whole = turn.emitted == len(turn.tokens)
+    decision, timing = turn.budget.decision, turn.timing
+    return {
+        "t": "round",
+        "i": turn.index,
+        "d": [
+            [text, fate, shorten(p), shorten(q)]
+            for text, fate, p, q in zip(event.drafted, fates(turn), turn.p, turn.q, strict=True)
+        ],
+        "n": [event.next_text, MARKS[turn.origin], shorten(turn.next_p), whole],
+        "k": marks(event.tokens or ()),
+        "s": event.text,
+        "g": turn.budget.depth,
+        "c": [shorten(timing.draft_s), shorten(timing.verify_s), shorten(timing.total_s)],
+        **({"l": likeliest(event, turn)} if event.likeliest else {}),
+        **({"o": turn.proposer} if event.drafted else {}),
+        **({"w": [decision.why, decision.depth]} if decision else {}),
+        **({} if turn.tree.is_chain else {"b": turn.tree.parents}),
+    }
+
+
+def likeliest(event: Emitted, turn: Round) -> list[list[Any]]:
+    """The target's likeliest tokens by their texts."""
+    pairs = zip(event.likeliest, turn.likeliest, strict=True)
+    return [[text, shorten(p)] for text, (_, p) in pairs]
+
+
+def fates(turn: Round) -> tuple[str, ...]:
+    """What became of each drafted node."""
+    kept = set(turn.accepted_path)
+    emitted = set(turn.accepted_path[: turn.emitted])
+    result = []
+    for node, parent in enumerate(turn.tree.parents):
+        if node in kept:
+            result.append("a" if node in emitted else "x")
+        else:
+            judged = parent == -1 or parent in kept
+            result.append("r" if judged else "u")
+    return tuple(result)
+
+
+def marks(tokens: Iterable[Token]) -> str:
+    """Origin marks of emitted tokens; those without text of their own are left out."""
+    lengths = ((MARKS[token.origin], utf16_length(token.text)) for token in tokens)
+    return " ".join(f"{origin}{length}" for origin, length in lengths if length)
+
+
+def utf16_length(text: str) -> int:
+    """The length as JavaScript counts."""
+    if text.isascii():
+        return len(text)
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
+def shorten(number: float | None) -> float | None:
+    """Four significant digits are more than the page shows."""
+    return None if number is None else float(f"{number:.4g}")
+
+
+def numbers(statistics: Statistics) -> View:
+    """The statistics as JSON, with the engine's own names."""
+    return {
+        **dataclasses.asdict(statistics),
+        "tokens_per_s": statistics.tokens_per_s,
+        "acceptance_rate": statistics.acceptance_rate,
+        "mean_acceptance_length": statistics.mean_acceptance_length,
+        "per_position": statistics.per_position,
+        "plain_tokens_per_s": statistics.plain_tokens_per_s,
+        "speedup": statistics.speedup,
+    }
+
+
+class Predicted:
+    """What was drafted from a predicted reply, and what of it was taken: a fold over events."""
+
+    def __init__(self) -> None:
+        self._drafted = self._accepted = 0
+
+    def add(self, event: Event) -> None:
+        match event:
+            case Emitted(round=Round(proposer=who) as turn) if who == PREDICTED and len(turn.tree):
+                self._drafted += len(turn.tree)
+                self._accepted += len(turn.accepted_path[: turn.emitted])
+            case _:
+                pass
+
+    @property
+    def counts(self) -> View | None:
+        """None where nothing was drafted from one."""
+        if not self._drafted:
+            return None
+        return {"drafted": self._drafted, "accepted": self._accepted}
+
+
+TOTALS = (
+    "rounds",
+    "drafted",
+    "accepted",
+    "prompt_tokens",
+    "completion_tokens",
+    "tokens_per_s",
+    "plain_tokens_per_s",
+    "speedup",
+    "acceptance_rate",
+    "mean_acceptance_length",
+    "time_to_first_token_s",
+    "shared",
+)
+
+
+def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
+    """Where a reply's thought stands in ``text``, and where its answer begins, both None while the
+    thought goes on; None where there is none."""
+    if where.begin == where.end and where.closed:
+        return None
+    places = (where.end, where.start) if where.closed else (None, None)
+    begin, end, answer = (
+        None if each is None else utf16_length(text[:each]) for each in (where.begin, *places)
+    )
+    return {"from": begin, "to": end, "answer": answer, "seconds": shorten(seconds)}
+
+
+def kept_thought(reply: ReplyState) -> View | None:
+    """What is stored of a thought beside the text that holds it; None where there is none."""
+    if reply.thought_s is None:
+        return None
+    return {"opened": reply.thinking, "seconds": reply.thought_s}
+
+
+def totals(statistics: Statistics, predicted: View | None = None) -> View:
+    """The statistics that the page shows while a reply grows.
+
+    Beside figures of the same names: ``predicted``, as ``Predicted`` counts; ``needed``, the acceptance
+    from which drafting pays, and ``expected``, that of the next drafts, as the controller last said (see
+    ``Decision``).
+    """
+    named = {name: getattr(statistics, name) for name in TOTALS}
+    said = statistics.decision
+    decision = None if said is None else {"needed": said.needed, "expected": said.expected}
+    return kept_totals({**named, "decision": decision, "predicted": predicted})
+
+
+def kept_totals(statistics: View) -> View:
+    """The same of what ``numbers`` gave, perhaps long ago."""
+    shown = {
+        name: shorten(value) if isinstance(value := statistics.get(name), float) else value
+        for name in TOTALS
+    }
+    decision = statistics.get("decision") or {}
+    said = {"needed": decision.get("needed"), "expected": decision.get("expected")}
+    kept = {"predicted": statistics.get("predicted"), "full": bool(statistics.get("full"))}
+    return {**shown, **said, **kept}
+
+
+def status(reply: ReplyState) -> str:
+    """What is stored of how a reply stands; see ``app.storage.store``."""
+    if reply.error is not None:
+        return "failed"
+    return "running" if reply.reason is None else STATUS[reply.reason]
+
+
+def rounds(lines: Sequence[str]) -> tuple[list[View], View]:
+    """A kept trace as lanes and totals."""
+    reply, predicted = ReplyState(), Predicted()
+    lanes = []
+    for event in trace.read(lines):
+        reply.add(event)
+        predicted.add(event)
+        if isinstance(event, Emitted) and event.round is not None:
+            lanes.append(show(event))
+    return lanes, totals(reply.statistics, predicted.counts)

@@ -1,0 +1,294 @@
+"""What protects a server on one's own machine from pages in one's own browser.
+
+Any website can make a browser send requests to localhost. So the ``Host`` header must be a name
+this server goes by (a DNS name that an attacker points here is none), and a request that changes
+something, and each one to the API, must come from this server's own pages, from no browser at all, or,
+for the API, from an origin that was listed. Where there is a key, the API wants it with every request,
+and the pages, with all that stands behind them, once. Pure ASGI: it buffers nothing but pages, so streams
+stay streams.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.web import login
+from app.web.listen import is_loopback
+from app.web.login import Login
+from app.web.page_policy import content_policy, hash_of, opens_page, uncompressed, with_nonce
+from app.web.switch import ApiSwitch
+from engine import wire
+
+SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+METRICS = "/metrics"
+OLLAMA = "/api/"
+"""Below this path errors have Ollama's form."""
+HEALTH = "/health"
+"""Tells that a model is loaded and nothing else, so it needs no key."""
+CREDENTIALS = "access-control-allow-credentials"
+CORS_HEADERS = frozenset(
+    f"access-control-{what}"
+    for what in (
+        "allow-credentials",
+        "allow-headers",
+        "allow-methods",
+        "allow-origin",
+        "expose-headers",
+        "max-age",
+    )
+)
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+GRADIO = "/gradio_api/"
+GRADIO_USED = (
+    "app_id",
+    "cancel",
+    "component_server",
+    "heartbeat/",
+    "info",
+    "queue/",
+    "reset",
+    "run/",
+    "startup-events",
+    "theme.css",
+)
+"""What the pages use of Gradio's routes, by how their paths go on. The others are not served: they take
+uploads of any size, fetch from other servers, give out files and edit the app."""
+GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api")
+"""More of Gradio's that no page uses."""
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": content_policy(),
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "SAMEORIGIN",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request is not served."""
+
+    status: int
+    code: str
+    message: str
+
+
+class Guard:
+    """ASGI middleware: checks Host, Origin and the key; adds security headers."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        host: str,
+        switch: ApiSwitch,
+        inline: tuple[str, ...] = (),
+        instance: str = wire.INSTANCE,
+    ) -> None:
+        """``inline``: scripts of the pages that come into the document after it was sent. ``instance``:
+        this app's name in ``Via`` headers."""
+        self.app, self.hashes = app, tuple(map(hash_of, inline))
+        # A key that the Server page set is for the API; the pages ask for the one they were started with.
+        wanted = switch.pages and (switch.given_key is not None or switch.needs_key)
+        self.login = Login(lambda: switch.api_key) if wanted else None
+        self.host = host.strip("[]").lower()
+        self.switch, self.instance = switch, instance
+        self.names = LOOPBACK_NAMES | ({self.host} if is_loopback(host) else _machine_names(host))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] not in ("http", "websocket"):
+            await self.app(scope, receive, send)
+            return
+        refusal = self.judge(scope)
+        wire.passed.set(wire.instances_in(Headers(scope=scope).getlist(wire.VIA)))
+        sending = _with_headers(send, of_api=is_api(scope["path"]))
+        if refusal is not None:
+            await self._refuse(refusal, scope, receive, sending)
+        elif self.login is not None and scope["path"] == login.PATH:
+            await self.login(scope, receive, sending)
+        elif scope["type"] == "http" and opens_page(scope):
+            whole = sending if scope["method"] == "HEAD" else with_nonce(sending, self.hashes)
+            await self.app(uncompressed(scope), receive, whole)
+        else:
+            await self.app(scope, receive, sending)
+
+    def judge(self, scope: Scope) -> Refusal | None:
+        """Why this request is refused; None: it is served."""
+        headers, path = Headers(scope=scope), str(scope["path"])
+        host = headers.get("host", "")
+        if not self._goes_by(host):
+            return Refusal(
+                403,
+                "unknown_host",
+                f"This server does not go by the name {host!r}. Open it as localhost or 127.0.0.1, "
+                "or start it with --host.",
+            )
+        if self.instance in wire.instances_in(headers.getlist(wire.VIA)):
+            return Refusal(
+                508,
+                "request_loop",
+                "This request was sent by this Foretoken itself, which is connected to a server that "
+                "leads back to it. Connect it to another server.",
+            )
+        origin = headers.get("origin")
+        guarded = (
+            scope["type"] == "websocket" or scope["method"] not in SAFE_METHODS or is_api(path)
+        )
+        if guarded and origin is not None and not self._trusted(origin, host, path):
+            return Refusal(
+                403,
+                "origin_not_allowed",
+                f"A page of {origin} may not use this server. If it should use the API, start with "
+                f"--allow-origin {origin}{self.switch.or_page('allow it')}.",
+            )
+        if is_unused(path) or any(ord(sign) < 32 for sign in path):
+            return Refusal(404, "unknown_endpoint", f"There is nothing at {path!r}.")
+        if is_api(path):
+            return None if self._has_key(scope, headers) else self._needs_key()
+        return None if self._may_see_pages(scope, headers) else _PAGES_NEED_KEY
+
+    def _goes_by(self, host: str) -> bool:
+        name = _name_of(host)
+        if name in self.names:
+            return True
+        # Beyond loopback the machine has many addresses. A literal address is safe: pointing a
+        # foreign name here needs a name.
+        return not is_loopback(self.host) and _is_address(name)
+
+    def _trusted(self, origin: str, host: str, path: str) -> bool:
+        if self.switch.allows(origin) and (is_api(path) or path == HEALTH):
+            return True
+        try:
+            return urlsplit(origin.lower()).netloc == host.lower()
+        except ValueError:  # http://[
+            return False
+
+    def _has_key(self, scope: Scope, headers: Headers) -> bool:
+        key = self.switch.api_key
+        if key is None or scope.get("method") == "OPTIONS":
+            return True
+        scheme, _, given = headers.get("authorization", "").partition(" ")
+        # As bytes on the wire: whoever has a key that is not ASCII sends it in UTF-8.
+        sent = given.strip().encode("latin-1").decode("utf-8", "replace")
+        return scheme.lower() == "bearer" and login.same(sent, key)
+
+    def _needs_key(self) -> Refusal:
+        return Refusal(
+            401,
+            "invalid_api_key",
+            "This server needs its API key: send the header 'Authorization: Bearer KEY' with the key "
+            f"that it was started with{self.switch.or_page('set')}.",
+        )
+
+    def _may_see_pages(self, scope: Scope, headers: Headers) -> bool:
+        if self.login is None or scope["path"] in (login.PATH, HEALTH):
+            return True
+        return self.login.knows(scope) or (
+            "authorization" in headers and self._has_key(scope, headers)
+        )
+
+    async def _refuse(self, refusal: Refusal, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008, "reason": refusal.message})
+        elif self.login is not None and refusal is _PAGES_NEED_KEY and opens_page(scope):
+            await self.login.ask(scope)(scope, receive, send)
+        else:
+            await _answer(scope, refusal, self._readable(scope), send)
+
+    def _readable(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+        """Headers with which a listed website's page may read why it is refused."""
+        origin = Headers(scope=scope).get("origin", "")
+        if not self.switch.allows(origin) or not is_api(scope["path"]):
+            return []
+        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+
+
+_PAGES_NEED_KEY = Refusal(
+    401,
+    "login_needed",
+    f"These pages need the key of this server. Open {login.PATH} in the browser.",
+)
+
+
+def is_api(path: str) -> bool:
+    return path in ("/v1", METRICS) or path.startswith(("/v1/", OLLAMA))
+
+
+def is_unused(path: str) -> bool:
+    """Whether this is one of Gradio's routes that no page uses."""
+    if path.startswith(GRADIO):
+        return not path.removeprefix(GRADIO).startswith(GRADIO_USED)
+    return any(path == never or path.startswith(f"{never}/") for never in GRADIO_NEVER)
+
+
+def _name_of(host: str) -> str:
+    """``localhost`` of ``localhost:7860``, ``::1`` of ``[::1]:7860``."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _machine_names(host: str) -> frozenset[str]:
+    own = socket.gethostname().lower()
+    return frozenset({host.lower(), own, f"{own.split('.')[0]}.local", socket.getfqdn().lower()})
+
+
+def _with_headers(send: Send, *, of_api: bool) -> Send:
+    async def sending(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = MutableHeaders(scope=message)
+            for name, value in SECURITY_HEADERS.items():
+                headers.setdefault(name, value)
+            # No other origin reads the pages, and none sends cookies along. Gradio would have both.
+            for name in {name.lower() for name in headers} & CORS_HEADERS:
+                if not of_api or name == CREDENTIALS:
+                    del headers[name]
+        await send(message)
+
+    return sending
+
+
+async def _answer(
+    scope: Scope, refusal: Refusal, headers: list[tuple[bytes, bytes]], send: Send
+) -> None:
+    """Answer as the API would on its paths, in plain words elsewhere."""
+    if is_api(scope["path"]):
+        error = {
+            "message": refusal.message,
+            "type": "invalid_request_error",
+            "param": None,
+            "code": refusal.code,
+        }
+        told: object = refusal.message if scope["path"].startswith(OLLAMA) else error
+        body, kind = json.dumps({"error": told}).encode(), b"application/json"
+    else:
+        body, kind = refusal.message.encode("utf-8", "replace"), b"text/plain; charset=utf-8"
+    start: Message = {
+        "type": "http.response.start",
+        "status": refusal.status,
+        "headers": [
+            (b"content-type", kind),
+            (b"content-length", str(len(body)).encode()),
+            *headers,
+        ],
+    }
+    await send(start)
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,184 @@
+"""The switch of the OpenAI-compatible endpoint: on or off, its key, and which other origins may use it.
+
+From any thread, while the app runs. What was given at the start stands until the app ends; what the
+Server page sets is kept beyond that.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
+
+from app.settings.endpoint import Kept
+from engine.errors import ForetokenError, InvalidRequest
+
+SHORTEST_KEY = 8
+
+
+class ApiKeyMissing(ForetokenError):
+    """The endpoint would be open to the network without a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How the API treats models that are not in memory.
+
+    ``on_demand``: it loads what a request names, if that is on the disk. ``idle_unload``: minutes without
+    a request after which it frees their memory; None: never.
+    """
+
+    on_demand: bool = False
+    idle_unload: float | None = None
+
+
+class ApiSwitch:
+    """Whether the endpoint answers, and whom. Shared by the Server page, the guard and the API.
+
+    ``needs_key`` is set when the app listens beyond this machine: then the endpoint can only be
+    switched on if there is a key. ``given_key`` and ``given_origins`` are of this run alone and cannot be
+    changed in it; ``kept`` is what the page sets, and ``keep`` writes it down. ``pages``: whether there
+    are any; nobody is sent to one that is not there.
+    """
+
+    def __init__(
+        self,
+        on: bool = False,
+        *,
+        api_key: str | None = None,
+        needs_key: bool = False,
+        pages: bool = True,
+        origins: Iterable[str] = (),
+        kept: Kept | None = None,
+        keep: Callable[[Kept], None] = lambda kept: None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self.given_key = api_key
+        self.given_origins = tuple(map(_plain, origins))
+        self.needs_key, self.pages = needs_key, pages
+        self._kept, self._keep = kept or Kept(), keep
+        self._check(on)
+        self._on = on
+
+    @property
+    def on(self) -> bool:
+        with self._lock:
+            return self._on
+
+    def set(self, on: bool) -> None:
+        """Switch; raises ``ApiKeyMissing`` where that would leave the endpoint unguarded."""
+        self._check(on)
+        self._change(on=on)
+        with self._lock:
+            self._on = on
+
+    def _check(self, on: bool) -> None:
+        if on and self.needs_key and not self.api_key:
+            raise ApiKeyMissing(
+                "Foretoken listens beyond this machine, so the API needs a key. Start with "
+                "--api-key-file FILE, or with --host 127.0.0.1 for this machine only"
+                f"{self.or_page('set one')}."
+            )
+
+    def or_page(self, what: str) -> str:
+        """How a sentence goes on where ``what`` can be done on the Server page too."""
+        return f", or {what} on the Server page" if self.pages else ""
+
+    def _change(self, **values: object) -> None:
+        """What cannot be written down is not changed either. Raises DiskError."""
+        with self._lock:
+            fresh = replace(self._kept, **values)  # type: ignore[arg-type]
+            self._keep(fresh)
+            self._kept = fresh
+
+    # ---- the key
+
+    @property
+    def api_key(self) -> str | None:
+        """What requests bring; None: they need none."""
+        return self.given_key or self._kept.key
+
+    def set_key(self, key: str) -> None:
+        """From now on, and in runs to come. Raises InvalidRequest for what is none, and where one was
+        given at the start."""
+        self._refuse_given()
+        cleaned = key.strip()
+        visible = cleaned.isascii() and cleaned.isprintable() and " " not in cleaned
+        if len(cleaned) < SHORTEST_KEY or not visible:
+            raise InvalidRequest(
+                "key",
+                f"A key is one word of at least {SHORTEST_KEY} letters, digits and signs, without "
+                "spaces. Choose another one, or have one made.",
+            )
+        self._change(key=cleaned)
+
+    def make_key(self) -> None:
+        """A key that nobody guesses."""
+        self._refuse_given()
+        self._change(key=f"ft-{secrets.token_urlsafe(24)}")
+
+    def remove_key(self) -> None:
+        """Requests need none. Raises ApiKeyMissing beyond this machine."""
+        self._refuse_given()
+        if self.needs_key:
+            raise ApiKeyMissing(
+                "Foretoken listens beyond this machine, so the API cannot be without a key. Have a new "
+                "one made instead, or start with --host 127.0.0.1."
+            )
+        self._change(key=None)
+
+    def _refuse_given(self) -> None:
+        if self.given_key is not None:
+            raise InvalidRequest(
+                "key",
+                "The key of this run was given at its start. To set one here, start Foretoken without "
+                "--api-key.",
+            )
+
+    # ---- origins
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """Of the pages that may use the API beside the app's own."""
+        return tuple(dict.fromkeys((*self.given_origins, *self._kept.origins)))
+
+    def allows(self, origin: str) -> bool:
+        return _plain(origin) in self.origins
+
+    def allow_origin(self, text: str) -> None:
+        """Pages of this origin may use the API. Raises InvalidRequest for what is none."""
+        origin = origin_of(text)
+        if origin not in self.origins:
+            self._change(origins=(*self._kept.origins, origin))
+
+    def forbid_origin(self, origin: str) -> None:
+        """They may no longer. Raises InvalidRequest for one that was given at the start."""
+        if origin in self.given_origins:
+            raise InvalidRequest(
+                "origin",
+                f"{origin} was allowed at the start. Start Foretoken without --allow-origin {origin} to "
+                "forbid it.",
+            )
+        self._change(origins=tuple(each for each in self._kept.origins if each != origin))
+
+
+def _plain(origin: str) -> str:
+    return origin.strip().rstrip("/").lower()
+
+
+def origin_of(text: str) -> str:
+    """The origin of an address, ``http://localhost:3000``. Raises InvalidRequest for what has none."""
+    try:
+        parts = urlsplit(_plain(text))
+        host = parts.hostname
+    except ValueError:
+        host = None
+    if not host or not parts.scheme or "*" in host:
+        raise InvalidRequest(
+            "origin",
+            f"{text.strip()!r} is no origin. Give the address of the page that is to use the API, such "
+            "as http://localhost:3000; each has to be named.",
+        )
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

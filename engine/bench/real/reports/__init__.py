@@ -1,0 +1,1 @@
+"""A contest with other engines as tables and charts."""

@@ -1,0 +1,209 @@
+"""A contest for people: sentences, tables, a page of Markdown; and the stable JSON for programs."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+from engine.bench.prompts import ALL
+from engine.bench.real.contest import Absence, Case, Method, Result
+from engine.bench.real.reports import summary
+from engine.bench.real.reports.summary import Cost, Lead, Quotients, Row, Spread
+from engine.loading.planning.fit import human
+from engine.machine import processor
+from engine.stats import times
+
+HEAD = (
+    "engine",
+    "weights",
+    "setting",
+    ALL,
+    "to its plain",
+    "accepted",
+    "length",
+    "words",
+    "repeats",
+)
+"""Of ``lines``; the kinds of prompts come behind ``ALL``."""
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""Head and lines."""
+
+
+class Report:
+    """Everything that is said of one contest. ``ours``: the engine that is this one."""
+
+    def __init__(self, result: Result, ours: str, eos: Collection[int]) -> None:
+        self.result = result
+        self.rows: list[Row] = summary.rows(result, eos)
+        self.leads: list[Lead] = summary.leads(result, self.rows, ours)
+        self.costs: list[Cost] = summary.costs(result)
+        self.quotients: Quotients | None = summary.quotients(result, ours)
+
+    @property
+    def absent(self) -> tuple[Absence, ...]:
+        """Who was not measured."""
+        return self.result.absent
+
+    def headlines(self) -> list[str]:
+        """Who is how far ahead, each engine at its fastest over all prompts; whose words changed."""
+        said = [
+            f"{lead.ours.engine} ({lead.ours.setting.name}, {lead.ours.weights}) reaches "
+            f"{_range(lead.ratio, 2)} times the speed of {lead.theirs.engine} "
+            f"({lead.theirs.setting.name}, {lead.theirs.weights})"
+            f"{'' if lead.ratio.median >= 1 else f'; {lead.theirs.engine} is ahead'}."
+            for lead in self.leads
+        ]
+        changed = [row for row in self.rows if row.differ]
+        said += [
+            f"{row.engine} ({row.setting.name}, {row.weights}) changed the words of its plain "
+            f"decoding in {row.differ} of {len(self.result.kinds)} replies."
+            for row in changed
+        ]
+        if self.rows and not changed:
+            said.append("No setting changed a word of its engine's plain decoding.")
+        return said
+
+    def lines(self) -> Table:
+        """Every setting: tokens/s over all prompts and by kind, median (least to most of the repeats)."""
+        kinds = tuple(dict.fromkeys(self.result.kinds))
+        of_kinds = HEAD.index(ALL) + 1
+        return (*HEAD[:of_kinds], *kinds, *HEAD[of_kinds:]), [
+            (
+                row.engine,
+                row.weights,
+                row.setting.name,
+                _range(row.tokens_per_s[ALL], 1),
+                *(f"{row.tokens_per_s[kind].median:.1f}" for kind in kinds),
+                "-" if row.speedup is None else times(row.speedup.median),
+                "-" if row.acceptance is None else f"{row.acceptance:.0%}",
+                "-" if row.length is None else f"{row.length:.2f}",
+                {None: "-", 0: "equal"}.get(row.differ, f"{row.differ} differ"),
+                str(row.repeats),
+            )
+            for row in self.rows
+        ]
+
+    def by_method(self) -> Table:
+        """What README shows: for each method every engine's fastest setting, tokens/s."""
+        engines = list(dict.fromkeys((row.engine, row.weights) for row in self.rows))
+        lines = []
+        for method in (*Method, None):
+            cells = [
+                summary.best((row for row in self.rows if row.weights == weights), engine, method)
+                for engine, weights in engines
+            ]
+            fastest = max((row.speed for row in cells if row is not None), default=0.0)
+            if any(cells):
+                name = method.value if method else "each at its fastest"
+                lines.append((name, *(_cell(row, fastest) for row in cells)))
+        return ("", *(f"{engine}, {weights}" for engine, weights in engines)), lines
+
+    def loading(self) -> Table:
+        """Start, memory and prompts."""
+        return (
+            "engine",
+            "weights",
+            "loaded",
+            "first token, s",
+            "peak memory",
+            "prompt tokens/s",
+        ), [
+            (
+                cost.engine,
+                cost.weights,
+                cost.what,
+                _range(cost.ready_s, 1),
+                "-" if cost.peak_bytes is None else human(cost.peak_bytes),
+                _range(cost.prompt_tokens_per_s, 0),
+            )
+            for cost in self.costs
+        ]
+
+    def steps(self) -> str:
+        """The quotients in a sentence; empty where nobody measured them."""
+        if self.quotients is None:
+            return ""
+        found = self.quotients
+        verify = ", ".join(f"{rows}: {ratio:.2f}" for rows, ratio in found.verify.items())
+        draft = "" if found.draft is None else f" T_draft / T_verify(1): {found.draft:.2f}."
+        return f"T_verify(1) {found.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
+
+    def markdown(self, title: str, facts: Mapping[str, str]) -> str:
+        """The whole as one page."""
+        parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
+        parts += [
+            "Tokens a second, the middle of all repeats, in brackets the least and the most; of each "
+            "engine's settings of a method the fastest. The time of a prompt is not in it.",
+            _grid(self.by_method()),
+            "\n".join(f"- {sentence}" for sentence in self.headlines()),
+            "## Every setting",
+            _grid(self.lines()),
+            "## Start, memory, prompts",
+            _grid(self.loading()),
+        ]
+        if self.quotients is not None:
+            parts += ["## What a round costs", self.steps()]
+        if self.absent:
+            parts += ["## Not measured", "\n".join(f"- {a.name}: {a.reason}" for a in self.absent)]
+        return "\n\n".join(parts) + "\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """The stable keys that scripts rely on; ``records`` are all replies, for other figures."""
+        return {
+            "results": [asdict(row) for row in self.rows],
+            "leads": [
+                {
+                    "engine": lead.theirs.engine,
+                    "weights": lead.theirs.weights,
+                    "setting": lead.theirs.setting.name,
+                    "ours": lead.ours.setting.name,
+                    "ratio": asdict(lead.ratio),
+                }
+                for lead in self.leads
+            ],
+            "costs": [asdict(cost) for cost in self.costs],
+            "steps": None if self.quotients is None else asdict(self.quotients),
+            "absent": [asdict(one) for one in self.absent],
+            "kinds": self.result.kinds,
+            "records": [
+                asdict(record) | {"setting": record.setting.name} for record in self.result.records
+            ],
+        }
+
+
+def facts_of(case: Case, repeats: int, prompts: int) -> dict[str, str]:
+    """Return what was measured, where and when."""
+    return {
+        "target": case.target.name,
+        "draft": case.draft.name if case.draft else "none",
+        "replies": f"{prompts} prompts, {case.limit} tokens at most, temperature 0",
+        "repeats": str(repeats),
+        "threads": str(case.threads),
+        "machine": f"{processor.name()}, {platform.system()}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+
+
+def _range(spread: Spread, digits: int) -> str:
+    """The middle, and what it is the middle of where that is not one value."""
+    middle, low, high = (f"{v:.{digits}f}" for v in (spread.median, spread.low, spread.high))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def _cell(row: Row | None, fastest: float) -> str:
+    if row is None:
+        return ""
+    bold = "**" if row.speed == fastest else ""
+    words = f", {row.differ} differ" if row.differ else ""
+    return f"{bold}{_range(row.tokens_per_s[ALL], 1)}{bold} {row.setting.name}{words}"
+
+
+def _grid(table: Table) -> str:
+    """In Markdown."""
+    head, lines = table
+    rule: Sequence[str] = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))

@@ -1,0 +1,1 @@
+"""Measurements as tables, verdicts and charts."""

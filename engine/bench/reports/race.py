@@ -1,0 +1,196 @@
+"""A race in words and numbers: for terminals, pages and scripts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from engine.api import Loaded
+from engine.bench.answering import Configuration
+from engine.bench.divergence import Divergence
+from engine.bench.race import Contest, Pair, Race
+from engine.bench.reports.paired import MOST_SPREAD, MOST_TAKEN, PAIRS, Estimate, Noise
+from engine.request import PLAIN, SERVER, AcceptanceRule, Control, Speculation
+from engine.stats import times
+
+QUIET = Noise()
+
+
+def name(way: Configuration) -> str:
+    """A configuration in a few words; what is not chosen is not said."""
+    parts = [method(way.speculation)]
+    if way.speculation.acceptance is not AcceptanceRule.AUTO:
+        parts.append(str(way.speculation.acceptance))
+    if way.sampling.temperature:
+        parts.append(f"temperature {way.sampling.temperature:g}")
+    return ", ".join(parts)
+
+
+def method(speculation: Speculation) -> str:
+    """Who drafts, and how far."""
+    if speculation.proposer == PLAIN:
+        return "plain"
+    if speculation.proposer == SERVER:
+        return "as the server drafts"
+    if speculation.control is Control.AUTO:
+        return f"{speculation.proposer}, auto"
+    return f"{speculation.proposer}, depth {speculation.deepest}"
+
+
+def names(contest: Contest) -> tuple[str, str]:
+    """Of both sides; two that are alike are told apart."""
+    base, rival = name(contest.base), name(contest.rival)
+    if contest.places is not None:
+        return f"{contest.places[0]} ({base})", f"{contest.places[1]} ({rival})"
+    return (f"{base} (A)", f"{rival} (B)") if base == rival else (base, rival)
+
+
+def verdict(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> str:
+    """Return what a person can repeat of a race, or why nothing can be said."""
+    if found is None:
+        return "No verdict: no run was finished."
+    count = len(found.ratios)
+    if not found.enough:
+        return f"Too early for a verdict: {count} of at least {PAIRS} runs."
+    if contest.alike:
+        return "No verdict: both sides are the same, so what differs is chance."
+    if noise.too_much:
+        return "No verdict: the machine was too busy."
+    if not found.favours:
+        return f"Too close to call after {count} runs ({_range(found)}). More runs may tell."
+    slower, faster = names(contest)[:: found.favours]
+    median = found.median if found.favours > 0 else 1 / found.median
+    return (
+        f"{faster} is about {_digits(median)} times as fast as {slower} "
+        f"({found.agreeing} of {count} runs)."
+    )
+
+
+def favours(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> int | None:
+    """As ``Estimate.favours``; neither side where there is no verdict for another reason."""
+    if found is None:
+        return None
+    return 0 if contest.alike or noise.too_much else found.favours
+
+
+def _disturbance(noise: Noise) -> str:
+    """What made a race worthless, and what to do."""
+    told = []
+    if noise.taken > MOST_TAKEN:
+        told.append(f"Other programs used {noise.taken:.0%} of the processor.")
+    if noise.spread > MOST_SPREAD:
+        told.append(
+            f"The speed of one side changed {noise.spread:.{int(noise.spread < 10)}f}-fold between runs."
+        )
+    return " ".join([*told, "Close other programs and start again."])
+
+
+def _digits(ratio: float) -> str:
+    """A ratio above 1 with as many digits as tell it from 1."""
+    digits = next((n for n in (1, 2, 3) if float(f"{ratio:.{n}f}") > 1), 3)
+    return f"{ratio:.{digits}f}"
+
+
+def _range(found: Estimate) -> str:
+    return f"{times(found.low)} to {times(found.high)}"
+
+
+def certainty(found: Estimate, noise: Noise = QUIET) -> str:
+    """What disturbed the runs, what they gave, and how sure the range is if there are enough for one."""
+    if noise.too_much:
+        return f"{_disturbance(noise)} {certainty(found)}"
+    if len(found.ratios) == 1:
+        return f"One run: {times(found.median)}."
+    if not found.enough:
+        return f"Median so far {times(found.median)}, {_range(found)}."
+    return f"Median {times(found.median)}, range {_range(found)} ({found.level:.0%} confidence)."
+
+
+def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
+    """Whether both said the same, in a sentence; ``different``: in how many pairs they did not."""
+    if not contest.compares_words:
+        return _WORDS_BY_TIMES
+    if not different:
+        return "Both wrote the same words, token for token."
+    if not contest.promises_words:
+        return f"The words differ, as they may: {_why_they_may(contest)}."
+    return f"The words differ. {divergence}" if divergence else "The words differ."
+
+
+_WORDS_BY_TIMES = (
+    "The words are not compared: with automatic depth this acceptance rule gives other words each time, "
+    "even for one seed. The depth follows measured times, and the words follow the depth; how likely "
+    "each reply is stays the same. With a fixed depth a seed gives the same words again."
+)
+
+
+def _why_they_may(contest: Contest) -> str:
+    """The first reason why equal words are not promised, the weightiest first."""
+    if not contest.one_target:
+        return "these are two models"
+    if contest.base.sampling != contest.rival.sampling:
+        return "these two sample differently"
+    if not contest.keeps_words:
+        return "a server that does not tell how it judges drafts promises no words"
+    if contest.places is not None:
+        return "each side ran on an engine of its own, and these may round differently"
+    if contest.base.rule != contest.rival.rule:
+        return "these two judge drafts by different rules, and draw other words"
+    return "this rule promises the distribution instead of the words"
+
+
+def unknown(*sides: Loaded) -> tuple[str, ...]:
+    """What a race cannot know of those that run on a server, a text for each; none is said twice."""
+    return tuple(dict.fromkeys(_unknown(loaded) for loaded in sides if loaded.server))
+
+
+def _unknown(loaded: Loaded) -> str:
+    told = loaded.capabilities
+    untold = [
+        *([] if told.rounds else ["its rounds, so there is nothing of it to play back"]),
+        *([] if told.tokens else ["its tokens, so its words are compared as text"]),
+        *([] if told.rules else ["how it judges drafts, so it promises no words"]),
+    ]
+    first = f"{loaded.name} does not tell {'; nor '.join(untold)}. " if untold else ""
+    return (
+        f"{first}The speed of {loaded.name} is by its own clock where it tells that, else by when its "
+        "text arrived here; whom else it answers meanwhile is not known."
+    )
+
+
+def as_json(
+    race: Race, divergence: Divergence | None, unknown: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The stable keys that scripts rely on."""
+    found, (base, rival) = race.estimate, names(race.contest)
+    same = all(pair.same_words for pair in race.pairs)
+    return {
+        "base": base,
+        "rival": rival,
+        "pairs": [pair_json(pair) for pair in race.pairs],
+        "median": found and found.median,
+        "low": found and found.low,
+        "high": found and found.high,
+        "level": found and found.level,
+        "favours": favours(found, race.contest, race.noise),
+        "verdict": verdict(found, race.contest, race.noise),
+        "spread": race.noise.spread,
+        "taken": race.noise.taken,
+        "promises_words": race.contest.promises_words,
+        "same_words": same if race.contest.compares_words else None,
+        "divergence": divergence and asdict(divergence),
+        "unknown": list(unknown),
+    }
+
+
+def pair_json(pair: Pair) -> dict[str, Any]:
+    """One pair's figures."""
+    return {
+        "prompt": pair.prompt,
+        "ratio": pair.ratio,
+        "base_tokens_per_s": pair.base.statistics.tokens_per_s,
+        "rival_tokens_per_s": pair.rival.statistics.tokens_per_s,
+        "acceptance_rate": pair.rival.statistics.acceptance_rate,
+        "same_words": pair.same_words,
+    }

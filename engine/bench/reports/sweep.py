@@ -1,0 +1,110 @@
+"""A sweep for people: tables, bars and a page of Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from engine.bench.prompts import ALL
+from engine.bench.sweep import Result, Row, winners
+from engine.loading.planning.fit import human
+from engine.request import PLAIN, Control
+from engine.stats import times
+
+HEAD = ("method", "depth", "tok/s", "speed-up", "slowest", "accepted", "length", "per position",
+        "memory", "words")  # fmt: skip
+_BAR = 8
+"""Characters of a bar that is as long as plain decoding is fast."""
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """A row under ``HEAD``."""
+    words = {None: "-", 0: "equal"}.get(row.divergences, f"{row.divergences} DIFFER")
+    return (
+        row.proposer,
+        depth_of(row),
+        f"{row.tokens_per_s:.0f}",
+        times(row.speedup),
+        times(row.slowest),
+        "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
+        f"{row.mean_acceptance_length or 0:.2f}",
+        " ".join(f"{share:.2f}"[-3:] if share < 1 else "1" for share in row.per_position) or "-",
+        "-" if row.memory_bytes is None else human(row.memory_bytes),
+        words,
+    )
+
+
+def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Head and lines of speed-ups: settings down, kinds of prompts across."""
+    rows = [row for row in result.rows if row.temperature == temperature]
+    kinds = tuple(dict.fromkeys(row.prompt_kind for row in rows))
+    found: dict[tuple[str, str], dict[str, Row]] = {}
+    for row in rows:
+        found.setdefault((row.proposer, depth_of(row)), {})[row.prompt_kind] = row
+    lines = [
+        (*setting, *(times(of[kind].speedup) for kind in kinds), bar(of[ALL].speedup))
+        for setting, of in found.items()
+    ]
+    return ("method", "depth", *kinds, ""), lines
+
+
+def depth_of(row: Row) -> str:
+    """As tables say it."""
+    if row.proposer == PLAIN:
+        return "-"
+    return "auto" if row.controller == Control.AUTO else str(row.depth)
+
+
+def bar(speedup: float) -> str:
+    """Full up to plain decoding's speed, light beyond it."""
+    length = round(_BAR * speedup)
+    return "█" * min(length, _BAR) + "▒" * max(length - _BAR, 0)
+
+
+def divergences(result: Result) -> str:
+    """Whether speculation changed a word, in a sentence."""
+    checked = [row for row in result.rows if row.prompt_kind == ALL and row.proposer != PLAIN]
+    promised = [row for row in checked if row.divergences is not None]
+    replies = sum(row.prompts for row in promised)
+    if not promised:
+        return "Rejection sampling promises the target's distribution, not plain decoding's words."
+    if result.divergences:
+        return f"{result.divergences} of {replies:,} prompts were answered in other words: a bug."
+    temperatures = ", ".join(f"{one:g}" for one in dict.fromkeys(r.temperature for r in promised))
+    return (
+        f"Words: {replies:,} answers at temperature {temperatures}, all equal to plain decoding's, "
+        "token for token; 0 divergences."
+    )
+
+
+def left_out(result: Result) -> str:
+    """How many prompts were too long, in a sentence; empty if none was."""
+    if not result.left_out:
+        return ""
+    each = ", ".join(f"{kind} {count}" for kind, count in result.left_out.items())
+    return f"Left out, as longer than the model's context: {each}."
+
+
+def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
+    """The whole sweep as one page."""
+    parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
+    parts += [sentence for sentence in (divergences(result), left_out(result)) if sentence]
+    for temperature in dict.fromkeys(row.temperature for row in result.rows):
+        parts.append(f"## Speed-up over plain decoding, temperature {temperature:g}")
+        parts.append(_grid(*speedups(result, temperature)))
+        for kind in result.kinds:
+            rows = [r for r in result.rows if (r.temperature, r.prompt_kind) == (temperature, kind)]
+            parts.append(f"### {kind}, {rows[0].prompts} prompts")
+            parts.append(_grid(HEAD, [cells(row) for row in rows]))
+    best = [(kind, r.proposer, depth_of(r), times(r.speedup)) for kind, r in _best(result)]
+    parts += ["## Fastest", _grid(("prompts", "method", "depth", "speed-up"), best)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _best(result: Result) -> list[tuple[str, Row]]:
+    return list(winners(result).items())
+
+
+def _grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    rule = ["---"] * len(head)
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))

@@ -1,0 +1,245 @@
+"""Text to tokens and back: chat template, incremental detokenisation, stop strings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from engine.decoding.text.chat import Chat, ChatTemplate
+from engine.decoding.text.control_tokens import ControlTokens
+from engine.errors import ContextExceeded, InvalidRequest
+from engine.models.checkpoints.tokenizer import load_tokenizer
+from engine.request import Message, Request
+from engine.tool_calls.styles import CallStyle
+
+_UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
+_TAIL = 6
+"""Tokens a piece is decoded behind: some decoders drop a leading space otherwise."""
+_WINDOW = 16
+"""Tokens that are decoded anew for each one, at most: to find out where a shorter window may begin
+takes a decoding of its own."""
+_LONGEST = 4
+"""Bytes, so at most tokens, of one UTF-8 character."""
+_PART = 32_768
+"""Characters that are encoded at once while a long text is measured."""
+_MAY_FIT = 8
+"""Characters for each token of the context up to which a text is encoded unmeasured: about twice what
+prose and code have."""
+
+
+class TextCodec:
+    """A tokenizer with its chat template. Runs no code from the folder.
+
+    Threads may share it: nothing here changes the tokenizer once it is loaded.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """The tokenizer of the model in ``path``, a folder or a GGUF file. Raises ModelError."""
+        found = load_tokenizer(path)
+        self._backend, self._template = found.backend, ChatTemplate(found.render, found.template)
+        self.token_text = lru_cache(maxsize=65_536)(self._token_text)
+        self._anchor = self._backend.encode("a", add_special_tokens=False).ids
+        self._control = ControlTokens(self._backend)
+
+    def tokenizer_json(self) -> str:
+        """The tokenizer as its tokenizer.json says it, with what its config adds."""
+        found: str = self._backend.to_str()
+        return found
+
+    @property
+    def has_template(self) -> bool:
+        return self._template.there
+
+    @property
+    def calls(self) -> CallStyle:
+        """How the model writes calls of tools."""
+        return self._template.calls
+
+    def token_named(self, name: str) -> int | None:
+        """The added token of that name, if there is one."""
+        found: int | None = self._backend.token_to_id(name)
+        return found
+
+    def encode_request(self, request: Request, context: int | None = None) -> list[int]:
+        """The prompt as tokens. Raises InvalidRequest where the template refuses the messages.
+
+        Names of control tokens are text in messages, and control tokens in a ``prompt``, whose author
+        is the template's. With a ``context``, a text that is many times too long is not encoded whole:
+        raises ContextExceeded.
+        """
+        if request.token_ids is not None:
+            return list(request.token_ids)
+        if request.prompt is not None:
+            return self._encode_bounded(request.prompt, context, special=True)
+        special = not self.has_template
+        chat = Chat.of(request)
+        plain = self._template.render(chat)
+        self._check_length(plain, context)
+        if not any(map(self._control.forged, chat.texts())):
+            return self.encode(plain, special=special)
+        text = self._template.render(chat.mapped(self._control.hide))
+        self._check_length(text, context)
+        try:
+            return self._control.encode(text, special=special)
+        except TypeError as error:
+            raise _broken() from error
+
+    def _encode_bounded(self, text: str, context: int | None, *, special: bool) -> list[int]:
+        self._check_length(text, context)
+        return self.encode(text, special=special)
+
+    def _check_length(self, text: str, context: int | None) -> None:
+        """Raises ContextExceeded for a text that cannot fit, before time and memory are spent on it.
+
+        Counted part by part: where a text is cut, a token or two may be counted twice, which is far from
+        doubling the number.
+        """
+        if context is None or len(text) <= max(_PART, _MAY_FIT * context):
+            return
+        count = 0
+        for start in range(0, len(text), _PART):
+            count += len(self.encode(text[start : start + _PART], special=False))
+            if count > 2 * context:
+                raise ContextExceeded.by_far(context)
+
+    def render(self, messages: Sequence[Message]) -> str:
+        """The chat as the text the model was trained on, open for the assistant's reply.
+
+        A model without a template (a base model) just continues what was written so far.
+        """
+        return self._template.render(Chat(tuple(messages)))
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        """``special`` adds what the tokenizer puts around a text, such as a first <s>.
+
+        Raises InvalidRequest for text that is not Unicode.
+        """
+        try:
+            ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
+        except TypeError as error:  # a lone half of a surrogate pair is no Unicode text
+            raise _broken() from error
+        return ids
+
+    def encode_part(self, text: str, context: int) -> list[int]:
+        """Text from the middle of a chat, as far as it may fit into ``context`` tokens.
+
+        Raises as ``encode``.
+        """
+        return self.encode(text[: max(_PART, _MAY_FIT * context)], special=False)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Special tokens decode to nothing."""
+        text: str = self._backend.decode(list(tokens), skip_special_tokens=True)
+        return text
+
+    def _token_text(self, token: int) -> str:
+        """One token as views show it: leading space kept, special tokens by name."""
+        before = self._backend.decode(self._anchor, skip_special_tokens=False)
+        both: str = self._backend.decode([*self._anchor, token], skip_special_tokens=False)
+        return both[len(before) :] or str(self._backend.id_to_token(token) or "")
+
+
+def _broken() -> InvalidRequest:
+    return InvalidRequest(
+        "messages", "The text holds a broken character that cannot be encoded; remove it."
+    )
+
+
+class Detokenizer:
+    """Tokens in one by one, text out; a character comes out whole or not yet.
+
+    Decoding is not concatenation (spaces, split UTF-8), so each piece is the difference between two
+    decodings that begin at the same earlier token.
+    """
+
+    def __init__(self, codec: TextCodec, prompt: Sequence[int]) -> None:
+        self._codec = codec
+        self._unfinished = 0  # tokens since the text last ended in a whole character
+        self._window: list[int] = []
+        self._shown = 0  # characters of the window's text
+        self._keep(list(prompt))
+
+    def push(self, token: int) -> str:
+        """The text that ``token`` completes; empty while a character is unfinished."""
+        self._window.append(token)
+        text = self._codec.decode(self._window)
+        if text.endswith(_UNFINISHED):
+            self._unfinished += 1
+            if self._unfinished < _LONGEST:
+                return ""
+            # No character is that long: bytes that make none. Only the last may still become one.
+            piece = text[self._shown : -1]
+            self._keep(self._window, open_end=1)
+            return piece
+        self._unfinished = 0
+        piece = text[self._shown :]
+        if len(self._window) < _WINDOW:
+            self._shown = len(text)
+        else:
+            self._keep(self._window)
+        return piece
+
+    def flush(self) -> str:
+        """What is left when no more tokens come: an unfinished character as U+FFFD."""
+        return self._codec.decode(self._window)[self._shown :]
+
+    def _keep(self, tokens: list[int], open_end: int = 0) -> None:
+        """Goes on behind the end of ``tokens``; all but its last ``open_end`` characters are shown."""
+        self._window, text = self._end(tokens)
+        self._shown = len(text) - open_end
+
+    def _end(self, tokens: list[int]) -> tuple[list[int], str]:
+        """The end of ``tokens`` that decodes as it would in full, and its text.
+
+        It shows some text, so that no space is taken for a leading one. It does not begin inside a
+        character: sentencepiece decodes a whole run of byte tokens to U+FFFD then.
+        """
+        size = _TAIL
+        text = self._codec.decode(tokens[-size:])
+        while not text and size < len(tokens):
+            size *= 2
+            text = self._codec.decode(tokens[-size:])
+        if text.startswith(_UNFINISHED):
+            for longer in range(size + 1, size + _LONGEST):
+                whole = self._codec.decode(tokens[-longer:])
+                if not whole.startswith(_UNFINISHED):
+                    return tokens[-longer:], whole
+        return tokens[-size:], text
+
+
+class StopStrings:
+    """Finds stop strings in streamed text and holds back what might be the beginning of one."""
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        self._stops = tuple(stops)
+        self._held = ""
+        self.stopped = False
+
+    def push(self, text: str) -> str:
+        """Returns text that is safe to show; sets ``stopped`` once a stop string is complete."""
+        pending = self._held + text
+        found = [at for stop in self._stops if (at := pending.find(stop)) >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            return pending[: min(found)]
+        keep = self._overlap(pending)
+        self._held = pending[len(pending) - keep :]
+        return pending[: len(pending) - keep]
+
+    def flush(self) -> str:
+        """What was held back and turned out not to be a stop string."""
+        held, self._held = self._held, ""
+        return held
+
+    def _overlap(self, text: str) -> int:
+        """The length of the longest end of ``text`` that begins a stop string."""
+        longest = max(map(len, self._stops), default=1) - 1
+        return next(
+            (
+                size
+                for size in range(min(longest, len(text)), 0, -1)
+                if any(stop.startswith(text[-size:]) for stop in self._stops)
+            ),
+            0,
+        )

@@ -1,0 +1,114 @@
+"""Turn rounds into events with text; end at stop strings and at a repeated tool call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import cast
+
+from engine.decoding.loop import StoppingCriteria
+from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
+from engine.decoding.work import WorkItem
+from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
+from engine.tool_calls.reading import CallReader
+from engine.tool_calls.styles import CallStyle
+
+
+class OutputProcessor:
+    """Turns rounds into events with text, and ends at stop strings and repeated calls."""
+
+    def __init__(
+        self,
+        codec: TextCodec,
+        prompt: Sequence[int],
+        stop: Sequence[str],
+        ending: StoppingCriteria,
+        shown: Mapping[str, int] | None = None,
+        calls: CallStyle | None = None,
+        offered: Collection[str] = (),
+    ) -> None:
+        """``stop``: strings that end the reply and are not part of it. ``shown``: control tokens that are
+        shown in the text by name. ``calls``: how the model writes tool calls; None without tools.
+        ``offered``: tools whose calls are read without the style's mark too."""
+        self.codec, self.ending = codec, ending
+        names = {token: name for name, token in (shown or {}).items()}
+        self.names = {token: name for token, name in names.items() if not codec.decode([token])}
+        self.detokenizer = Detokenizer(codec, prompt)
+        self.stops = StopStrings(stop)
+        self.calls = None if calls is None else CallReader(calls, offered=offered)
+        self.stopped = False  # at a stop string or a repeated call
+        self.end = 0  # characters of all tokens' texts, shown or not
+        self.text: list[str] = []
+        self.tokens: list[int] = []
+
+    def go_on(self, begun: Sequence[int]) -> None:
+        """Continue a reply that begins with the tokens ``begun``."""
+        for token in begun:
+            self._add(token)
+
+    def process(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
+        """Yield an event for each round, and Finished."""
+        return cast(Iterator[Event], self.process_beside(rounds, cancelled))
+
+    def process_beside(
+        self, rounds: Iterator[Round | WorkItem], cancelled: Callable[[], bool]
+    ) -> Iterator[Event | WorkItem]:
+        """As ``process``, and pass work items on."""
+        for round in rounds:
+            if isinstance(round, WorkItem):
+                yield round
+                continue
+            yield self._emitted(round)
+            if self.stopped:
+                break
+            if cancelled():
+                yield self._finished(FinishReason.CANCELLED)
+                return
+        ended = self.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
+        yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
+
+    def _emitted(self, round: Round) -> Emitted:
+        """Add the round's tokens to the text, up to a stop string."""
+        shown = len(self.text)
+        tokens: list[Token] = []
+        shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
+        origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
+        told = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
+        for at, (token, origin, p) in enumerate(told):
+            others = self._alternatives(round.alternatives[at]) if round.alternatives else ()
+            start = self.end
+            tokens.append(Token(token, self._add(token), start, origin, p, others))
+            if self.stopped:
+                break
+        return Emitted(
+            text="".join(self.text[shown:]),
+            tokens=tuple(tokens),
+            round=replace(round, emitted=len(tokens), alternatives=()),
+            drafted=tuple(map(self.codec.token_text, round.tree.tokens)),
+            next_text=self.codec.token_text(round.next_token),
+            likeliest=tuple(self.codec.token_text(token) for token, _ in round.likeliest),
+        )
+
+    def _add(self, token: int) -> str:
+        """Add one token to the text, up to where it stops; return its own text."""
+        text = self.detokenizer.push(token) + self.names.get(token, "")
+        self.end += len(text)
+        self.tokens.append(token)
+        self.text.append(self.stops.push(text))
+        self.stopped = self.stops.stopped or self._repeats(self.text[-1])
+        return text
+
+    def _repeats(self, text: str) -> bool:
+        """Return whether a call that was made before ends in the reply's next ``text``."""
+        if self.calls is None:
+            return False
+        for _ in self.calls.read(text):
+            pass
+        return self.calls.repeated
+
+    def _alternatives(self, likely: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
+        return tuple(Alternative(token, self.codec.token_text(token), p) for token, p in likely)
+
+    def _finished(self, reason: FinishReason) -> Finished:
+        tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
+        return Finished(reason, tail, "".join(self.text) + tail, tuple(self.tokens))

@@ -1,0 +1,1 @@
+"""Truncation, drawing and rejection sampling inside a captured round."""

@@ -1,0 +1,1 @@
+"""How a pair would be loaded, decided from headers: format, backend, context, memory."""

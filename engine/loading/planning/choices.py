@@ -1,0 +1,359 @@
+"""What suits a model and a place: its format, its backend, its cache; and why something does not."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import torch
+
+from engine.backends.cuda import decoder as cuda
+from engine.backends.native import build
+from engine.backends.native import support as native_step
+from engine.backends.native.build import Library
+from engine.errors import InvalidRequest, ModelError
+from engine.kernels.block_formats import DRAFTING
+from engine.kernels.cpu import int8
+from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED
+from engine.loading.planning.fit import QUANTISED_WIDTHS
+from engine.machine import compilers, processor
+from engine.machine.devices import Device
+from engine.models.architecture import Architecture
+from engine.models.checkpoints.checkpoint import (
+    AUTO,
+    FP8,
+    KV_CACHE_DTYPES,
+    QUANTIZATIONS,
+    Checkpoint,
+)
+from engine.models.families import FAMILIES
+from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
+
+PAIRS = "avx512_bf16"
+"""The instruction for which the compiled step keeps bf16 weights in pairs."""
+SMALL = 100_000_000
+"""Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls. A
+compiled step finds their weights in the processor's caches."""
+
+
+class Backend(StrEnum):
+    """What runs a model's step: a package of ``engine.backends``."""
+
+    TORCH = "torch"
+    NATIVE = "native"
+    CUDA = "cuda"
+    TRANSFORMERS = "transformers"
+
+
+def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
+    """Resolves ``auto`` to what suits model and machine: as the files have the weights where
+    those are quantised, else unquantised.
+
+    Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise InvalidRequest(
+            "quantization",
+            f"quantization is {quantization!r}; it must be one of {', '.join(QUANTIZATIONS)}.",
+        )
+    if quantization in (*QUANTISED, Q4):
+        why_not = why_not_q4 if quantization == Q4 else why_not_quantised
+        reason = why_not(checkpoint, place)
+        if reason is not None:
+            raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
+        return quantization
+    if quantization in UNQUANTISED:
+        return quantization
+    reason = why_not_stored(checkpoint, place)
+    if reason is None:
+        return AS_STORED
+    if quantization == AS_STORED:
+        raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
+    quantised = why_not_quantised(checkpoint, place) is None
+    if checkpoint.quantised and quantised:
+        return "nf4"
+    if checkpoint.block_formats and quantised:
+        return "int8"
+    return _unquantised(checkpoint, place)
+
+
+def choose_backend(checkpoint: Checkpoint, quantization: str, place: Device) -> Backend:
+    """What runs the model with this quantization: the quickest that can, of what is built by now."""
+    if checkpoint.architecture not in FAMILIES:
+        return Backend.TRANSFORMERS
+    architecture = _architecture(checkpoint)
+    if architecture is None:
+        return Backend.TORCH  # nothing will: loading it says what is wrong
+    if place.kernels and cuda.why_not(architecture, quantization) is None:
+        return Backend.CUDA
+    return Backend.NATIVE if _compiled(checkpoint, quantization, place) else Backend.TORCH
+
+
+def compiled_step(place: Device) -> Library | None:
+    """The compiled step, where it is built and may be used."""
+    return build.ready(place.threads) if _may_be_compiled(place) else None
+
+
+def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
+    """Whether the compiled step would run the model with this quantization: as it is built, or as it
+    may be once it is."""
+    architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
+    return (
+        architecture is not None
+        and _why_not_compiled(checkpoint, architecture, quantization, place) is None
+    )
+
+
+def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
+    """What is computed in, and cached, between the products of ``quantization``: fp32 or bf16."""
+    return quantization if quantization in UNQUANTISED else _interpreted(checkpoint, place)
+
+
+def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
+    """The draft's, beside a target in ``quantization``: the same, or int8 or unquantised where that
+    cannot be.
+
+    Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
+    takes time. It only proposes, so it needs no note.
+    """
+    if why_not_stored(checkpoint, place) is None:
+        return AS_STORED
+    if quantization == Q4 and why_not_q4(checkpoint, place) is None:
+        return Q4
+    if quantization != "int8" and _compiled(checkpoint, "int8", place):
+        return "int8"
+    if quantization in IN_BLOCKS:
+        return choose_quantization(checkpoint, AUTO, place)
+    if quantization == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
+        return "int8"
+    if quantization in QUANTISED and why_not_quantised(checkpoint, place) is not None:
+        return _unquantised(checkpoint, place)
+    return quantization
+
+
+def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
+    """Return what wider weights of a draft are rounded to when the compiled step packs them, or None.
+
+    Decoding is bandwidth-bound and a draft needs no exact weights: 4 bits cost little acceptance and save
+    a quarter of its time (see docs/log/drafting.md).
+    """
+    large = checkpoint.parameters > SMALL
+    return DRAFTING if large and _compiled(checkpoint, quantization, place) else None
+
+
+def quantization_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
+    """What this machine makes of ``quantization``, where that is worth telling people."""
+    said = [_stored_note(quantization, checkpoint), _place_note(quantization, checkpoint, place)]
+    return " ".join(note for note in said if note) or None
+
+
+def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
+    """What becomes of the blocks of a GGUF file."""
+    if not checkpoint.block_formats:
+        return None
+    if quantization == AS_STORED:
+        rounded = sorted(checkpoint.block_formats & native_step.support(None).rounded)
+        said = f"Weights are multiplied as the file has them ({checkpoint.dtype})."
+        if not rounded:
+            return said
+        return f"{said} Those in {', '.join(rounded).upper()} are rounded again, to int8."
+    again = "widened to" if quantization in UNQUANTISED else "widened, then rounded again to"
+    return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
+
+
+def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
+    if place.device.type == "cuda":
+        return _gpu_note(quantization, checkpoint, place)
+    if quantization == Q4:
+        formats = " and ".join(formats_in_four_bits(checkpoint)).upper()
+        return f"Matrices are rounded to blocks of {formats} as they are loaded."
+    if quantization == "nf4" and not _compiled(checkpoint, quantization, place):
+        return (
+            "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
+            "as they are used. int8 is faster."
+        )
+    if quantization != "int8":
+        return None
+    levels = int8.exact_levels(checkpoint.hidden)
+    if levels is None:
+        return "There is no exact int8 kernel for this processor: int8 is slow here. Choose bf16 or fp32."
+    if levels < int8.ACTIVATION_LEVELS[0]:
+        return (
+            "This processor lacks VNNI, so activations have 7 bits in place of 8: sums stay exact, "
+            "rounding is coarser."
+        )
+    return None
+
+
+def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
+    """Why a GPU that runs the kernels does not run this model through them."""
+    if not place.kernels or checkpoint.architecture not in FAMILIES:
+        return None
+    reason = _why_no_kernels(checkpoint, quantization)
+    return (
+        reason and f"This model runs as torch's own operations, not through the kernels: {reason}"
+    )
+
+
+def why_not_quantised(checkpoint: Checkpoint, place: Device) -> str | None:
+    """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
+    if checkpoint.architecture not in FAMILIES:
+        return _why_adapted(checkpoint)
+    if place.device.type == "cpu":
+        return None
+    remedy = "Choose bf16 or fp32, or the device cpu."
+    if not place.kernels:
+        return f"the kernels for it do not run on this GPU. {remedy}"
+    reason = _why_no_kernels(checkpoint, QUANTISED[0])
+    return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
+
+
+def _why_adapted(checkpoint: Checkpoint) -> str:
+    return (
+        f"{checkpoint.architecture} runs through transformers, whose products are not quantised "
+        "here. Choose bf16 or fp32."
+    )
+
+
+def why_not_q4(checkpoint: Checkpoint, place: Device) -> str | None:
+    """Why this model's matrices cannot be rounded to blocks of four bits here; None where they can."""
+    if checkpoint.architecture not in FAMILIES:
+        return _why_adapted(checkpoint)
+    return _why_no_blocks(checkpoint, Q4, place)
+
+
+def why_not_stored(checkpoint: Checkpoint, place: Device) -> str | None:
+    """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
+    if not checkpoint.block_formats:
+        return (
+            f"that is for GGUF files with quantised weights, and {checkpoint.name} has none: its weights "
+            f"are in {checkpoint.dtype}. Choose auto."
+        )
+    return _why_no_blocks(checkpoint, AS_STORED, place)
+
+
+def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
+    if compiled_step(place) is None:
+        return (
+            "only the compiled step of a CPU multiplies weights in blocks of codes, and it is not "
+            "there. Choose int8."
+        )
+    architecture = _architecture(checkpoint)
+    if architecture is None:
+        return "nothing runs a model with its settings. Choose auto, which tells why."
+    reason = _why_not_compiled(checkpoint, architecture, quantization, place)
+    return reason and f"the compiled step cannot run this model. {reason} Choose int8."
+
+
+def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Device) -> str:
+    """``wanted`` if the model, in ``quantization``, can have its KV cache so. Raises InvalidRequest."""
+    if wanted not in KV_CACHE_DTYPES:
+        raise InvalidRequest(
+            "kv_cache_dtype",
+            f"kv_cache_dtype is {wanted!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
+        )
+    reason = why_no_fp8_cache(checkpoint, quantization, place) if wanted == FP8 else None
+    if reason is not None:
+        raise InvalidRequest("kv_cache_dtype", f"kv_cache_dtype is {wanted!r}, but {reason}")
+    return wanted
+
+
+def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
+    """Why the model, in ``quantization``, cannot keep its KV cache in fp8 here; None where it can."""
+    remedy = "Choose auto, which keeps it as the model computes."
+    if not place.kernels:
+        where = (
+            "models run on the CPU" if place.device.type == "cpu" else "they do not run on this GPU"
+        )
+        return f"only the kernels for CUDA read such a cache, and here {where}. {remedy}"
+    if checkpoint.architecture not in FAMILIES:
+        return (
+            f"{checkpoint.architecture} runs through transformers, whose cache is not narrowed here. "
+            f"{remedy}"
+        )
+    if not place.fp8:
+        return f"this GPU converts no fp8; compute capability 8.9 or newer does. {remedy}"
+    if quantization == "fp32":
+        return (
+            f"only the kernels read such a cache, and they have no fp32. Choose bf16, or: {remedy}"
+        )
+    reason = _why_no_kernels(checkpoint, quantization)
+    return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
+
+
+def packs(checkpoint: Checkpoint, place: Device) -> bool:
+    """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
+    return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
+
+
+def quantizations(checkpoint: Checkpoint, place: Device) -> tuple[str, ...]:
+    """What this model can be shrunk to on this machine, from wide to narrow.
+
+    Where blocks of a GGUF file can stay as they are, only what saves a third of them is worth rounding
+    them once more. Of four bits the one that is multiplied more quickly is named.
+    """
+    kinds = QUANTISED if why_not_quantised(checkpoint, place) is None else ()
+    if not checkpoint.quantised and why_not_q4(checkpoint, place) is None:
+        kinds = ("int8", Q4)
+    if why_not_stored(checkpoint, place) is not None:
+        return ("bf16", *kinds)
+    sizes = {kind: checkpoint.parameters * width for kind, width in QUANTISED_WIDTHS.items()}
+    sizes[Q4] = bytes_in_four_bits(checkpoint)
+    return ("bf16", AS_STORED, *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes))
+
+
+def _unquantised(checkpoint: Checkpoint, place: Device) -> str:
+    """The faster of fp32 and bf16 here."""
+    return "bf16" if _compiled_in_bf16(checkpoint, place) else _interpreted(checkpoint, place)
+
+
+def _interpreted(checkpoint: Checkpoint, place: Device) -> str:
+    """The faster of fp32 and bf16 where no step is compiled for the processor."""
+    if place.device.type == "cuda":
+        return "bf16" if place.bf16 else "fp32"
+    quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return "bf16" if quick else "fp32"
+
+
+def _compiled_in_bf16(checkpoint: Checkpoint, place: Device) -> bool:
+    """Whether the weights come in bf16, and the compiled step multiplies twice as many of such: the one
+    that is built, or will be, for a first start takes the same weights as every later one."""
+    dtypes = {dtype for _, _, dtype in checkpoint.tensors.values()}
+    if dtypes != {"BF16"} or not could_be_compiled(checkpoint, "bf16", place):
+        return False
+    library = compiled_step(place)
+    if library is not None:
+        return library.pairs_bf16
+    return PAIRS in processor.instructions() and bool(compilers.found())
+
+
+def _compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
+    """Whether the compiled step is built and would run the model in ``quantization``."""
+    return compiled_step(place) is not None and could_be_compiled(checkpoint, quantization, place)
+
+
+def _why_not_compiled(
+    checkpoint: Checkpoint, architecture: Architecture, quantization: str, place: Device
+) -> str | None:
+    """Why the compiled step, as it is built or may be once it is, cannot run the model so."""
+    library = compiled_step(place)
+    return native_step.why_not(architecture, quantization, library, checkpoint.block_formats)
+
+
+def _may_be_compiled(place: Device) -> bool:
+    return place.native and place.device.type == "cpu"
+
+
+def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:
+    """Why Triton's kernels cannot run one of the families' models so held; None where they can."""
+    architecture = _architecture(checkpoint)
+    return None if architecture is None else cuda.why_not(architecture, quantization)
+
+
+def _architecture(checkpoint: Checkpoint) -> Architecture | None:
+    """None where no family has it, or its settings are no use."""
+    if checkpoint.architecture not in FAMILIES:
+        return None
+    try:
+        return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
+    except (ModelError, AttributeError, KeyError, TypeError, ValueError):
+        return None  # loading it will say what is wrong

@@ -1,0 +1,132 @@
+"""What a pair would take of memory once it is loaded, part by part, for who chooses among pairs.
+
+By the files where they are here, as loading itself reckons it; by the catalog's sizes where they are not.
+All arithmetic is in fit.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.errors import ModelError
+from engine.kernels.block_formats import LAYOUTS
+from engine.kernels.formats import AS_STORED, Q4
+from engine.loading.files import PairFiles
+from engine.loading.planning import fit as memory
+from engine.loading.planning.fit import MemoryFit, ModelSize
+from engine.loading.request import AUTO, LoadRequest
+from engine.loading.specs import Locate, ModelSpec, Pairing
+from engine.machine import processor
+
+TARGET, DRAFT = "target", "draft"
+SMALL = 100_000_000
+"""Up to so many parameters torch is as fast in fp32: see ``engine.loading.planning.choices``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """``room`` is reckoned for ``context`` tokens; ``roles`` say what each of its models is: target,
+    draft, or the kind of a head. ``longest``: the most tokens that are taken without being asked for.
+    ``held``: what the target's weights are held in.
+    """
+
+    room: MemoryFit
+    roles: tuple[str, ...]
+    context: int
+    longest: int
+    held: str
+
+
+def forecast(
+    pairing: Pairing, request: LoadRequest, locate: Locate, context: int | None = None
+) -> Forecast:
+    """What ``pairing`` needs with ``context`` tokens, by default with as many as it would be given.
+
+    ``request`` says how it is held and computed. Raises ModelError where nothing is known of its sizes,
+    and as ``resolve`` of the catalog does for a broken file or a draft that does not fit.
+    """
+    if pairing.target.address:
+        raise ModelError(
+            f"{pairing.target.name} runs on a server, and takes of that one's memory, not of this one's."
+        )
+    target = locate(pairing.target)
+    draft = None if pairing.draft is None else locate(pairing.draft)
+    if target is None or (draft is None and pairing.draft is not None):
+        specs = [pairing.target] if pairing.draft is None else [pairing.target, pairing.draft]
+        return by_sizes(specs, context, quantization=request.quantization)
+    from engine.loading.planning.plan import survey  # brings torch
+
+    found = survey(PairFiles(pairing, target, draft), request)
+    asked = min(context or found.wanted, found.wanted)
+    heads = (head.kind for head in found.sizes.heads)
+    roles = (TARGET, *(() if draft is None else (DRAFT,)), *heads)
+    return Forecast(found.room(asked), roles, asked, found.wanted, found.planned.quantization)
+
+
+def by_sizes(
+    specs: Sequence[ModelSpec],
+    context: int | None = None,
+    free: int | None = None,
+    quantization: str = AUTO,
+) -> Forecast:
+    """What a target, and a draft behind it, need in the processor's memory by their sizes alone, held as
+    auto would hold them, or in the fewest bits where they fit in none. Heads are left out: their files
+    are read with the target's.
+
+    Raises ModelError where sizes are not known.
+    """
+    unknown = [spec.name for spec in specs if not (spec.parameters and spec.layers)]
+    if unknown:
+        raise ModelError(
+            f"What {' and '.join(unknown)} will need beside the weights is told by its files, and these "
+            "are not here yet. Download it first."
+        )
+    target = specs[0]
+    longest = min(target.context, memory.LONGEST_CONTEXT)
+    asked = min(context or longest, longest)
+    chosen = quantization if quantization != AUTO else target.quantization
+    kinds: tuple[str, ...] = (chosen,)
+    if chosen == AUTO:  # see ``choices.quantizations``
+        kinds = (AS_STORED,) if target.is_gguf else (_computed_in(target), "int8", Q4)
+    sizes = {
+        kind: [
+            _held(target, kind),
+            *(_held(draft, AS_STORED if draft.is_gguf else kind) for draft in specs[1:]),
+        ]
+        for kind in kinds
+    }
+    least = min(longest, memory.SHORTEST_CONTEXT)
+    free = memory.free_bytes() if free is None else free
+    rooms = {kind: memory.fit(*held, context=longest, free=free) for kind, held in sizes.items()}
+    held = memory.widest(kinds, lambda kind: rooms[kind].context, least)
+    held = held if rooms[held].context else kinds[-1]
+    room = memory.fit(*sizes[held], context=asked, free=free, instead=sizes)
+    return Forecast(room, (TARGET, DRAFT)[: len(specs)], asked, longest, held)
+
+
+def _computed_in(spec: ModelSpec) -> str:
+    """What auto computes in, and keeps the KV cache in: see ``choices.choose_quantization``."""
+    has = set(processor.instructions())
+    quick = {"avx512bw", "bf16"} if spec.parameters > SMALL else {"avx512_bf16"}
+    return "bf16" if quick & has else "fp32"
+
+
+def _held(spec: ModelSpec, kind: str) -> ModelSize:
+    """The size of a model in ``kind``."""
+    size = ModelSize.of(spec, memory.DTYPES.get(kind, kind), memory.DTYPES[_computed_in(spec)])
+    if kind not in (Q4, AS_STORED):
+        return size
+    blocks = spec.bytes if spec.is_gguf and kind == AS_STORED else _bytes_in_four_bits(spec)
+    return replace(size, block_bytes=blocks, repeated=0)
+
+
+def _bytes_in_four_bits(spec: ModelSpec) -> int:
+    """As ``four_bits.bytes_in_four_bits`` counts it by the tensors: embedding and head in eight bits."""
+    tables = spec.vocabulary * spec.hidden * (1 if spec.tied else 2)
+    narrow = LAYOUTS["q4_1" if spec.hidden % LAYOUTS["q4_k"].inputs else "q4_k"]
+    wide = LAYOUTS["q8_0"]
+    return (
+        tables * wide.size // wide.inputs
+        + max(0, spec.parameters - tables) * narrow.size // narrow.inputs
+    )

@@ -1,0 +1,329 @@
+"""What is loaded, and how: decided once, from headers, before anything large is allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.backends.linear_factory import LinearFactory
+from engine.drafting import heads as head_kinds
+from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
+from engine.drafting.heads.base import HeadPlan
+from engine.errors import IncompatiblePair, OutOfMemory
+from engine.kernels.formats import AS_STORED, IN_BLOCKS, UNQUANTISED
+from engine.loading.files import PairFiles
+from engine.loading.loader import ModelPlan, plan_model
+from engine.loading.parallel import at_once
+from engine.loading.planning import fit as memory
+from engine.loading.planning.choices import (
+    Backend,
+    could_be_compiled,
+    draft_quantization,
+    draft_rounding,
+    quantization_note,
+    quantizations,
+    why_no_fp8_cache,
+)
+from engine.loading.planning.pairing import Compatibility, caution, compare, vocabularies
+from engine.loading.planning.sizes import PairSizes
+from engine.loading.request import LoadRequest
+from engine.loading.specs import ModelSpec
+from engine.machine import compilers, device_memory, devices
+from engine.machine.devices import Device
+from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
+
+TARGET, DRAFT = "target", "draft"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPlan:
+    """How to load a target and what drafts for it, all of which fit each other and this machine.
+
+    Nothing behind it looks at the request or the files again to decide anything. The target alone has
+    the ``kv_cache_dtype`` that was asked for: caches of drafts and heads are not narrowed, for it costs
+    them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
+    heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
+    people. ``waits_for_native``: whether the target would run in the compiled step, once that is built.
+    ``interpreted``: what of ``target`` and ``draft`` failed the trial of the compiled step, by an earlier
+    plan, and is planned without it. ``parallel``: how many requests may run at once, each with caches of
+    its own.
+    """
+
+    files: PairFiles
+    place: Device
+    target: ModelPlan
+    draft: ModelPlan | None
+    vocabularies: VocabularyMap | None
+    heads: tuple[HeadPlan, ...]
+    products: LinearFactory
+    sizes: PairSizes
+    wanted: int
+    room: memory.MemoryFit
+    notes: tuple[str, ...]
+    waits_for_native: bool
+    interpreted: frozenset[str] = frozenset()
+    parallel: int = 1
+
+    @property
+    def footprint(self) -> dict[str, int]:
+        """Bytes of weights and caches, by what needs them; see ``PairSizes.footprint``."""
+        target = self.target
+        return self.sizes.footprint(target.quantization, target.kv_cache_dtype, target.context)
+
+    def ran_out(self, doing: str, *, loaded: bool) -> str:
+        """What to say when memory runs out nevertheless while ``doing``.
+
+        ``loaded``: the pair is there already, so what it takes is counted as free for it.
+        """
+        target = self.target
+        gpu = device_memory.gpu_free_bytes(self.place.device)
+        free = memory.free_bytes() if gpu is None else gpu
+        held = self.room.weights + self._kv() if loaded else 0
+        found = self.sizes.fit(
+            target.quantization, target.kv_cache_dtype, target.context, free + held
+        )
+        where = "Memory" if gpu is None else "The GPU's memory"
+        said = f"{where} ran out while {doing}. {found.sentence}"
+        if not found.fits:
+            return said
+        return (
+            f"{said} By that it fits: another program may have taken memory meanwhile, or the work "
+            f"needed more than was reckoned. Load the pair again{self._smaller()}; its context is "
+            "chosen by what is free then."
+        )
+
+    def _smaller(self) -> str:
+        """How the target would take less, told behind "Load the pair again"; "" where it could not."""
+        held = self.target.quantization
+        narrowest = quantizations(self.target.checkpoint, self.target.place)[-1]
+        if held != narrowest:
+            return f", in {narrowest} if it comes back"
+        return ", from a file in fewer bits if it comes back" if held == AS_STORED else ""
+
+    def _kv(self) -> int:
+        """Bytes of the caches as they were made."""
+        return self.room.kv * self.target.context // self.wanted if self.wanted else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What is known of a pair before it is said whether it fits.
+
+    The target as it was ``asked_for``, as is ``suited`` once trials failed, and as is ``planned`` where
+    that would not fit. ``asked`` and ``wanted`` are tokens of context: the model's or the request's, and
+    those of them that are taken for granted. ``free``: a GPU's bytes; None for the machine's.
+    """
+
+    place: Device
+    compatible: Compatibility
+    asked_for: ModelPlan
+    suited: ModelPlan
+    planned: ModelPlan
+    sizes: PairSizes
+    asked: int
+    wanted: int
+    free: int | None
+
+    def room(self, context: int | None = None) -> memory.MemoryFit:
+        """What ``planned`` needs with so much context, by default what is wanted."""
+        planned = self.planned
+        return self.sizes.fit(
+            planned.quantization, planned.kv_cache_dtype, context or self.wanted, self.free
+        )
+
+
+def survey(
+    files: PairFiles, request: LoadRequest, interpreted: frozenset[str] = frozenset()
+) -> Survey:
+    """Reads headers. ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair and
+    InvalidRequest."""
+    place = devices.choose(
+        request.device,
+        native=request.native,
+        cuda_graphs=request.cuda_graphs,
+        threads=request.threads,
+    )
+    target = inspect(files.target)
+    draft = None if files.draft is None else inspect(files.draft)
+    compatible = Compatibility() if draft is None else compare(target, draft)
+    if compatible.reason:
+        raise IncompatiblePair(compatible.reason)
+    suited = asked_for = _plan_target(target, place, files.pairing.target, request)
+    if TARGET in interpreted:
+        suited = suited.interpreted()
+    draft_place = replace(place, native=False) if DRAFT in interpreted else place
+    heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
+    _check_kinds(heads)
+
+    products = LinearFactory.choose(suited.compute, place)
+    sizes = PairSizes(target, draft, heads, products, place, draft_place)
+    asked = min(target.context, request.context or target.context)
+    wanted = min(asked, memory.LONGEST_CONTEXT)
+    planned = suited
+    if _auto(request, files.pairing.target) and place.device.type == "cpu":
+        planned = _that_fits(suited, sizes, wanted, min(wanted, memory.SHORTEST_CONTEXT))
+        sizes = replace(sizes, products=LinearFactory.choose(planned.compute, place))
+    return Survey(
+        place=place,
+        compatible=compatible,
+        asked_for=asked_for,
+        suited=suited,
+        planned=planned,
+        sizes=sizes,
+        asked=asked,
+        wanted=wanted,
+        free=device_memory.gpu_free_bytes(place.device),
+    )
+
+
+def plan_loading(
+    files: PairFiles,
+    request: LoadRequest,
+    earlier: LoadPlan | None = None,
+    interpreted: frozenset[str] = frozenset(),
+) -> LoadPlan:
+    """Checks everything that can be known before anything large is allocated.
+
+    ``earlier``: how the same was planned before; its quantization and its context stay.
+    ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    """
+    if earlier is not None:
+        # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
+        request = replace(request, quantization=earlier.target.quantization)
+    found = survey(files, request, interpreted)
+    place, sizes, planned, suited = found.place, found.sizes, found.planned, found.suited
+    target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
+    asked, wanted, free = found.asked, found.wanted, found.free
+    most, least = wanted, min(wanted, memory.SHORTEST_CONTEXT)
+    quantization, cached = planned.quantization, planned.kv_cache_dtype
+    room = found.room()
+    if earlier is not None:
+        most = least = earlier.target.context
+    context = min(most, room.context)
+    if context < least:
+        raise OutOfMemory(room.sentence)
+
+    notes = [*place.notes, quantization_note(quantization, target, planned.place)]
+    if quantization != suited.quantization:
+        notes.append(
+            f"In {suited.quantization} it would not fit in memory, so it is in {quantization}."
+        )
+    if TARGET in interpreted:
+        notes.append(_trial_note(target, found.asked_for.quantization, quantization))
+    if draft is not None and DRAFT in interpreted:
+        notes.append(_trial_note(draft))
+    notes.append(None if draft is None else caution(target, draft))
+    way = found.compatible.cross_vocabulary
+    notes.append(way and f"The draft works {way}.")
+    notes += [head.note for head in heads]
+    waits = planned.backend is Backend.TORCH and could_be_compiled(
+        target, quantization, planned.place
+    )
+    if waits and not compilers.found():
+        notes.append(str(compilers.NoCompiler()))
+    if context < asked:
+        cause = "more does not fit in memory" if context < wanted else "caches are allocated whole"
+        notes.append(
+            f"The context is {context:,} of the model's {target.context:,} tokens: {cause}."
+        )
+    if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
+        longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
+        notes.append(f"With the KV cache in fp8 it would be {longer:,}.")
+    parallel, why_fewer = at_once(planned, request.parallel, found.room(context), waits=waits)
+    notes.append(why_fewer)
+    return LoadPlan(
+        files=files,
+        place=place,
+        target=replace(planned, context=context),
+        draft=None
+        if draft is None
+        else _plan_draft(draft, sizes.draft_place, quantization, context),
+        vocabularies=None if draft is None else vocabularies(target, draft),
+        heads=heads,
+        products=sizes.products,
+        sizes=sizes,
+        wanted=wanted,
+        room=room,
+        notes=tuple(note for note in notes if note),
+        waits_for_native=waits,
+        interpreted=interpreted,
+        parallel=parallel,
+    )
+
+
+def plan_after(
+    failed: ModelPlan, plan: LoadPlan, request: LoadRequest, earlier: LoadPlan | None
+) -> LoadPlan:
+    """The plan after ``plan``, of whose models ``failed`` was no use in the compiled step.
+
+    ``request`` and ``earlier`` are what ``plan`` was made of. Raises as ``plan_loading``.
+    """
+    role = DRAFT if failed is plan.draft else TARGET
+    return plan_loading(plan.files, request, earlier, plan.interpreted | {role})
+
+
+def _plan_draft(draft: Checkpoint, place: Device, quantization: str, context: int) -> ModelPlan:
+    """Beside a target in ``quantization``."""
+    own = draft_quantization(draft, quantization, place)
+    planned = plan_model(draft, place, own, context=context)
+    return replace(planned, rounded=draft_rounding(draft, own, place))
+
+
+def _plan_target(
+    target: Checkpoint, place: Device, preferred: ModelSpec, request: LoadRequest
+) -> ModelPlan:
+    """As asked for, else as the catalog prefers, its KV cache only where that can be."""
+    quantization = request.quantization if request.quantization != AUTO else preferred.quantization
+    plan = plan_model(target, place, quantization, kv_cache_dtype=request.kv_cache_dtype)
+    narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8
+    if narrower and why_no_fp8_cache(target, plan.quantization, place) is None:
+        return replace(plan, kv_cache_dtype=FP8)
+    return plan
+
+
+def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> ModelPlan:
+    """``suited``, or else the target in the most bits that leave memory for ``least`` of the ``wanted``
+    tokens of context; ``suited`` too where none does. Never bf16: int8 is less and as quick."""
+
+    def context(kind: str) -> int:
+        return sizes.fit(kind, suited.kv_cache_dtype, wanted, None).context
+
+    target, place = suited.checkpoint, suited.place
+    others = (kind for kind in quantizations(target, place) if kind not in UNQUANTISED)
+    kind = memory.widest((suited.quantization, *others), context, least)
+    if kind == suited.quantization:
+        return suited
+    return plan_model(target, place, kind, kv_cache_dtype=suited.kv_cache_dtype)
+
+
+def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:
+    """Whether neither ``request`` nor the catalog says what the target is held in."""
+    return request.quantization == preferred.quantization == AUTO
+
+
+def _trial_note(checkpoint: Checkpoint, wanted: str = "", held: str = "") -> str:
+    """That a model runs without the compiled step; ``wanted`` and ``held``: quantizations of a target,
+    by the plan before and by this one."""
+    said = (
+        f"Compiled for this processor, {checkpoint.name} gives a token other numbers when others stand "
+        "beside it, so it runs as torch's own operations: slower."
+    )
+    if wanted not in IN_BLOCKS or held == wanted:
+        return said
+    if wanted != AS_STORED:
+        return f"{said} These multiply no weights in {wanted}: they are held in {held}."
+    return (
+        f"{said} These multiply no blocks of a GGUF file, so its weights are held in {held}. Choose "
+        "fp32 to round none of them again, where memory allows it."
+    )
+
+
+def _check_kinds(heads: Sequence[HeadPlan]) -> None:
+    known: dict[str, HeadPlan] = {}
+    for head in heads:
+        other = known.setdefault(head.kind, head)
+        if other is not head:
+            raise IncompatiblePair(
+                f"Both {other.name} and {head.name} are heads of kind {head.kind}, and one of a kind "
+                "can be loaded at a time. Leave one out."
+            )

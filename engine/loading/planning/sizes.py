@@ -1,0 +1,115 @@
+"""What the parts of a pair will take of memory, in each way that its target can be held."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from engine.backends.linear_factory import LinearFactory
+from engine.drafting.heads.base import HeadPlan
+from engine.kernels.block_formats import LAYOUTS
+from engine.kernels.formats import AS_STORED, Q4
+from engine.loading.planning import fit as memory
+from engine.loading.planning.choices import (
+    compute_dtype,
+    draft_quantization,
+    draft_rounding,
+    packs,
+    quantizations,
+)
+from engine.machine.devices import Device
+from engine.models.checkpoints.checkpoint import FP8, Checkpoint
+from engine.models.four_bits import bytes_in_four_bits
+from engine.models.hidden_states import joined
+
+
+@dataclass(frozen=True, slots=True)
+class PairSizes:
+    """A target, what drafts for it and the places of both; ``products`` are for the heads.
+
+    ``quantization``, of its methods, is what the target's weights are held in, ``cached`` its KV cache:
+    auto or fp8.
+    """
+
+    target: Checkpoint
+    draft: Checkpoint | None
+    heads: Sequence[HeadPlan]
+    products: LinearFactory
+    place: Device
+    draft_place: Device
+
+    def fit(
+        self, quantization: str, cached: str, context: int, free: int | None
+    ) -> memory.MemoryFit:
+        """What fits into ``free`` bytes; None asks the machine."""
+        return memory.fit(
+            *self.models(quantization, cached),
+            context=context,
+            free=free,
+            instead={
+                other: self.models(other, cached)
+                for other in quantizations(self.target, self.place)
+            },
+            gpu=self.place.device.type == "cuda",
+        )
+
+    def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
+        """Bytes of weights and caches with ``context`` tokens: of ``target``, and of each thing that
+        proposers may need (``draft``, a kind of head)."""
+        names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
+        return {
+            # Sizes tell how they are held, so the dtype named here is none that counts.
+            name: size.weight_bytes("float32")
+            + min(size.context, context) * size.kv_bytes_per_token("float32")
+            for name, size in zip(names, self.models(quantization, cached), strict=True)
+        }
+
+    def models(self, quantization: str, cached: str) -> list[memory.ModelSize]:
+        """Of the target, the draft if there is one, and every head."""
+        draft = self.draft
+        drafting = []
+        if draft is not None:
+            held = draft_quantization(draft, quantization, self.draft_place)
+            size = self._size(draft, held)
+            rounded = draft_rounding(draft, held, self.draft_place)
+            drafting.append(size if rounded is None else _rounded(size, draft, rounded))
+        aux_layers = joined(aux_layer for head in self.heads for aux_layer in head.aux_layers)
+        target = replace(
+            self._size(self.target, quantization), aux_width=len(aux_layers) * self.target.hidden
+        )
+        if cached == FP8:
+            target = replace(target, cache=memory.FLOAT8)
+        return [target, *drafting, *map(self._head_size, self.heads)]
+
+    def _head_size(self, head: HeadPlan) -> memory.ModelSize:
+        """A cache of its own is in float32."""
+        return memory.ModelSize(
+            head.name,
+            head.parameters,
+            head.layers,
+            head.kv_heads,
+            head.head_dim,
+            self.target.context,
+            weights=memory.DTYPES.get(self.products.kind, self.products.kind),
+            cache=memory.DTYPES["fp32"],
+        )
+
+    def _size(self, checkpoint: Checkpoint, quantization: str) -> memory.ModelSize:
+        cache = memory.DTYPES[compute_dtype(checkpoint, quantization, self.place)]
+        weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
+        size = memory.ModelSize.of(checkpoint, weights, cache)
+        if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
+            return replace(size, block_bytes=checkpoint.bytes, repeated=0)
+        if quantization == Q4:
+            return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
+        return size if packs(checkpoint, self.place) else replace(size, repeated=0)
+
+
+def _rounded(size: memory.ModelSize, checkpoint: Checkpoint, format: str) -> memory.ModelSize:
+    """``size`` where all weights but the embedding's take no more than in ``format``."""
+    layout = LAYOUTS[format]
+    others = checkpoint.parameters - checkpoint.vocabulary * checkpoint.hidden
+    held = size.block_bytes or size.weight_bytes("float32")
+    wide = held * others / checkpoint.parameters
+    narrow = others * layout.size / layout.inputs
+    return replace(size, block_bytes=int(held - max(0, wide - narrow)))

@@ -1,0 +1,1 @@
+"""Tokenizers rebuilt from a GGUF file's metadata."""

@@ -1,0 +1,1 @@
+"""Training data: prompts, replies of the target, and its hidden states."""

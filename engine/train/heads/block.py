@@ -1,0 +1,220 @@
+"""Trains block drafters in DFlash's or DSpark's form (see ``engine.drafting.heads.block``).
+
+Blocks stand at random anchors of the target's replies, all at once: each sees the hidden states of the
+text before its anchor, and itself. Tokens further on count less in the loss, by exp(-1 / decay) each.
+With a Markov head (``markov_rank``) the layout is DSpark's, without one it is DFlash's; a confidence
+head is not trained. Under the Markov head every token learns behind the one that the target said.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from engine.models.hidden_states import NORMED, AuxLayer
+from engine.train.data.windows import Pairs, Window
+from engine.train.heads.block_network import AnchoredBlocks, BlockNetwork
+from engine.train.loop import Loss
+from engine.train.losses import head_loss
+from engine.train.schema import need
+from engine.train.trainer import Origin
+
+
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """Keys are those of the published config.json, but for the last two.
+
+    ``target_layer_ids``: layers of the target by what leaves them; none are those that EAGLE-3 reads, and
+    the last. ``mask_token_id``: none is the target's last token, which is seldom one that it says.
+    ``anchors``: blocks in a row of a batch, at most.
+    """
+
+    target_layer_ids: tuple[int, ...] = ()
+    mask_token_id: int | None = None
+    block_size: int = 7
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 4
+    num_key_value_heads: int = 2
+    head_dim: int = 64
+    intermediate_size: int = 384
+    rope_theta: float = 10000.0
+    rms_norm_eps: float = 1e-6
+    markov_rank: int = 0
+    anchors: int = 24
+    decay: float = 4.0
+
+
+class BlockTrainer:
+    """See ``Trainer``."""
+
+    Shape = BlockShape
+
+    def __init__(self, shape: BlockShape, origin: Origin) -> None:
+        """Raises RecipeError for what does not fit the target."""
+        last = origin.info.layers
+        if not shape.target_layer_ids:
+            entered = (min(2, last), last // 2, max(last - 3, 0), last)
+            shape = replace(shape, target_layer_ids=tuple(n - 1 for n in dict.fromkeys(entered)))
+        asked = shape.mask_token_id
+        self._mask = origin.vocabulary - 1 if asked is None else asked
+        _check(shape, self._mask, origin)
+        self._shape, self._origin = shape, origin
+        network = BlockNetwork(shape, origin.hidden, origin.vocabulary)
+        # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
+        nn.init.constant_(network.norm.weight, origin.scale)
+        self.module: nn.Module = network.to(origin.device)
+
+    @property
+    def network(self) -> BlockNetwork:
+        assert isinstance(self.module, BlockNetwork)
+        return self.module
+
+    @property
+    def first(self) -> int:
+        """The first row of a block that names a token."""
+        return 0 if self._shape.markov_rank else 1
+
+    @property
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
+        last = self._origin.info.layers
+        layers = (layer + 1 for layer in self._shape.target_layer_ids)
+        return tuple(NORMED if layer == last else AuxLayer(layer) for layer in layers)
+
+    @property
+    def depth(self) -> int:
+        return self._shape.block_size - self.first
+
+    def loss(self, window: Window) -> Loss:
+        blocks = self._blocks(window)
+        states = self.states(window, blocks)
+        head = self._head()
+        total, count = states.new_zeros(()), 0
+        for ahead in range(self.depth):
+            pairs = _pairs(window, blocks, ahead)
+            rows = states[:, :, self.first + ahead].flatten(0, 1)[pairs.sources]
+            rows = self._with_markov(rows, window.tokens.flatten()[pairs.goals])
+            goal = self._origin.teacher(window, pairs)
+            total = total + math.exp(-ahead / self._shape.decay) * head_loss(rows, head, goal)
+            count += len(pairs.labels)
+        return Loss(total, count)
+
+    def states(self, window: Window, blocks: AnchoredBlocks) -> Tensor:
+        """(rows, anchors, block, hidden) behind the last norm."""
+        ids = window.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
+        ids += self._mask
+        ids[:, :, 0] = window.tokens.gather(1, blocks.anchors)
+        read = torch.cat([window.states[aux_layer] for aux_layer in self.aux_layers], dim=2)
+        states: Tensor = self.network(read, blocks.anchors, self._origin.tables.embedded(ids))
+        return states
+
+    def logits(self, states: Tensor, before: Tensor) -> Tensor:
+        """(count, vocabulary) for ``states (count, hidden)`` behind the tokens ``before (count,)``."""
+        return self._with_markov(states, before) @ self._head().T
+
+    def export(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self._config(), indent=2, sort_keys=True) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
+        tensors = {
+            name: value.detach().to("cpu", torch.bfloat16).contiguous()
+            for name, value in self.module.state_dict().items()
+        }
+        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+    def _blocks(self, window: Window) -> AnchoredBlocks:
+        """Anchors whose next token the target chose. The window decides them, run or resumed."""
+        rows, length = window.tokens.shape
+        generator = torch.Generator().manual_seed(int(window.tokens.sum()) * length + rows)
+        chance = torch.rand(rows, length, generator=generator).to(window.tokens.device)
+        fits = torch.zeros_like(window.known)
+        # The first token of a window has nothing before it to see.
+        fits[:, 1:-1] = window.known[:, 1:-1] & window.spoken[:, 2:]
+        taken = min(self._shape.anchors, length)
+        ranked = chance.masked_fill(~fits, -1.0).topk(taken, dim=1)
+        return AnchoredBlocks(ranked.indices, ranked.values >= 0)
+
+    def _head(self) -> Tensor:
+        """(vocabulary, hidden + rank): one product with it is logits and the Markov head's bias."""
+        markov = self.network.markov_head
+        if markov is None:
+            return self._origin.head
+        return torch.cat([self._origin.head, markov["markov_w2"].get_parameter("weight")], dim=1)
+
+    def _with_markov(self, states: Tensor, before: Tensor) -> Tensor:
+        """(count, hidden + rank): what ``_head`` takes, ``before`` (count,) being the tokens before."""
+        markov = self.network.markov_head
+        return states if markov is None else torch.cat([states, markov["markov_w1"](before)], 1)
+
+    def _config(self) -> Mapping[str, Any]:
+        shape = self._shape
+        own = {
+            "target_layer_ids": list(shape.target_layer_ids),
+            "mask_token_id": self._mask,
+        }
+        config = {
+            "model_type": "qwen3",
+            "attention_bias": False,
+            "block_size": shape.block_size,
+            "dtype": "bfloat16",
+            "head_dim": shape.head_dim,
+            "hidden_act": "silu",
+            "hidden_size": self._origin.hidden,
+            "intermediate_size": shape.intermediate_size,
+            "layer_types": ["full_attention"] * shape.num_hidden_layers,
+            "max_position_embeddings": self._origin.info.context,
+            "num_attention_heads": shape.num_attention_heads,
+            "num_hidden_layers": shape.num_hidden_layers,
+            "num_key_value_heads": shape.num_key_value_heads,
+            "num_target_layers": self._origin.info.layers,
+            "rms_norm_eps": shape.rms_norm_eps,
+            "rope_theta": shape.rope_theta,
+            "vocab_size": self._origin.vocabulary,
+        }
+        if not shape.markov_rank:
+            return {**config, "architectures": ["DFlashDraftModel"], "dflash_config": own}
+        markov = {"markov_rank": shape.markov_rank, "markov_head_type": "vanilla"}
+        config |= {"architectures": ["Qwen3DSparkModel"], "enable_confidence_head": False}
+        return {**config, **own, **markov}
+
+
+def _pairs(window: Window, blocks: AnchoredBlocks, ahead: int) -> Pairs:
+    """Blocks (flattened) with the position ``ahead`` of their anchor, and the token behind that."""
+    length = window.tokens.shape[1]
+    goal = blocks.anchors + ahead
+    inside = goal + 1 < length
+    label = (goal + 1).clamp(max=length - 1)
+    goal = goal.clamp(max=length - 1)
+    fits = blocks.real & inside & window.known.gather(1, goal) & window.spoken.gather(1, label)
+    first = torch.arange(len(goal), device=goal.device)[:, None] * length  # of each row, flattened
+    sources = fits.flatten().nonzero()[:, 0]
+    return Pairs(sources, (first + goal)[fits], window.tokens.gather(1, label)[fits])
+
+
+def _check(shape: BlockShape, mask: int, origin: Origin) -> None:
+    layers, tokens = origin.info.layers, origin.vocabulary
+    need(
+        all(-1 <= n < layers for n in shape.target_layer_ids),
+        "shape.target_layer_ids",
+        f"must name layers of the target, -1 (its embedding) to {layers - 1}",
+    )
+    need(
+        0 <= mask < tokens,
+        "shape.mask_token_id",
+        f"must be a token of the target, 0 to {tokens - 1}, best one that it never says",
+    )
+    need(shape.block_size > 1, "shape.block_size", "must be 2 or more")
+    need(shape.anchors > 0, "shape.anchors", "must be 1 or more")
+    need(shape.decay > 0, "shape.decay", "must be above 0")
+    need(
+        shape.num_attention_heads % shape.num_key_value_heads == 0 and shape.head_dim % 2 == 0,
+        "shape.num_attention_heads",
+        "must be a multiple of num_key_value_heads, and head_dim must be even",
+    )

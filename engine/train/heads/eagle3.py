@@ -1,0 +1,304 @@
+"""Trains an EAGLE-3 head: one layer that drafts from the target's hidden states and then from its own.
+
+The loss is the divergence from the target's distribution at every step of the unrolled layer, weighted
+0.8 per step as in SafeAILab's training. The head names only the tokens that the target said most often
+while it was recorded; both distributions are over these.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from engine.models.hidden_states import NORMED, AuxLayer, entering
+from engine.train.data.recording import Recording
+from engine.train.data.windows import Window
+from engine.train.device import pass_dtype
+from engine.train.heads.eagle3_layer import EPSILON, Layer, Starts
+from engine.train.loop import Loss
+from engine.train.losses import HEAD_ROWS, Known, head_loss
+from engine.train.progress import report
+from engine.train.trainer import Origin
+
+_DECAY = 0.8
+_SAMPLE = 64  # replies tell how large hidden states are
+_FITTED, _RIDGE = 32_768, 0.03  # positions that ``fc`` is fitted to; the penalty's share
+_LAYER, _PUBLISHED = "layers.0.", "midlayer."
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Shape:
+    """``steps`` of the unrolled layer; ``layers`` of the target whose input is read.
+
+    ``draft_vocabulary``: how many tokens the head can name. No ``layers`` are 2, L / 2 and L - 3.
+    Sizes of 0 follow from the target's width, see ``sized``.
+    ``learn_head``: whether the output matrix learns too, or stays the target's own rows.
+    ``hidden_weight``: share of the distance from the target's own states (EAGLE's regression, arXiv
+    2401.15077) that is added to the loss: it teaches more from little text.
+    ``fitted``: whether ``fc`` begins as the least squares fit of the target's next state.
+    """
+
+    steps: int = 4
+    draft_vocabulary: int = 1024
+    heads: int = 0
+    kv_heads: int = 0
+    head_dim: int = 0
+    intermediate_size: int = 0
+    rope_theta: float = 10000.0
+    layers: tuple[int, ...] = ()
+    learn_head: bool = True
+    hidden_weight: float = 0.0
+    fitted: bool = False
+
+
+def sized(shape: Eagle3Shape, width: int) -> Eagle3Shape:
+    """With what is left out for a target of ``width``: as many heads as fill it, half as many of keys,
+    and a third more in the feed-forward layer, in steps of 64.
+
+    Keys and values are more than usual: through them alone comes the last token's embedding.
+    """
+    dim = shape.head_dim or (128 if width >= 1024 else 64)
+    heads = shape.heads or max(2, width // dim)
+    shared = max(count for count in range(1, heads // 2 + 1) if heads % count == 0)
+    inner = max(1, width * 4 // 3 // 64) * 64
+    return replace(
+        shape,
+        head_dim=dim,
+        heads=heads,
+        kv_heads=shape.kv_heads or shared,
+        intermediate_size=shape.intermediate_size or inner,
+    )
+
+
+class Eagle3(nn.Module):
+    """Parameters under their published names, but for ``layers.0.`` instead of ``midlayer.``."""
+
+    targets: Tensor  # (draft vocabulary,) int64, rising: the target's numbers of the draft's tokens
+
+    def __init__(self, shape: Eagle3Shape, count: int, origin: Origin) -> None:
+        super().__init__()
+        width, tokens = origin.hidden, min(shape.draft_vocabulary, origin.vocabulary)
+        self.fc = nn.Linear(count * width, width, bias=False)
+        self.layers = nn.ModuleList(
+            [Layer(width, shape.intermediate_size, shape.heads, shape.kv_heads, shape.head_dim)]
+        )
+        self.norm = nn.RMSNorm(width, EPSILON)
+        self.lm_head = nn.Linear(width, tokens, bias=False)
+        self.register_buffer("targets", torch.arange(tokens))
+        with torch.no_grad():
+            # It begins as the highest of the states that it reads, seen with the target's own head.
+            self.fc.weight.normal_(std=0.1 * width**-0.5)
+            self.fc.weight[:, -width:] += torch.eye(width)
+        self.lm_head.weight.requires_grad_(shape.learn_head)
+
+    @property
+    def layer(self) -> Layer:
+        (layer,) = self.layers
+        assert isinstance(layer, Layer)
+        return layer
+
+    @torch.no_grad()
+    def fit_sizes(self, read: Sequence[float], normed: Tensor) -> None:
+        """Divides what fc reads by its mean size ``read``; puts out what is as large as ``normed``.
+
+        ``normed`` (width,): mean sizes of what the target's output head takes.
+        """
+        for columns, size in zip(self.fc.weight.chunk(len(read), dim=1), read, strict=True):
+            columns.div_(max(size, 1e-6))
+        self.norm.weight.copy_(normed)
+
+    @torch.no_grad()
+    def name_tokens(self, targets: Tensor, rows: Tensor) -> None:
+        """Makes ``targets`` what the head can say; it begins with the target's own ``rows`` for them."""
+        self.targets.copy_(targets)
+        self.lm_head.weight.copy_(rows)
+
+
+class Eagle3Trainer:
+    """See ``Trainer`` and ``Surveyor``."""
+
+    Shape = Eagle3Shape
+
+    def __init__(self, shape: Eagle3Shape, origin: Origin) -> None:
+        shape = sized(shape, origin.hidden)
+        self._shape, self._origin = shape, origin
+        last = origin.info.layers
+        self._layers = shape.layers or (min(2, last), last // 2, max(last - 3, 0))
+        device = origin.device
+        self.module: nn.Module = Eagle3(shape, len(self._layers), origin).to(device)
+        self.dtype = pass_dtype(device)
+        self._names = self._network.lm_head.weight.detach().clone()  # see ``survey``
+
+    @property
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
+        return entering(*dict.fromkeys(self._layers))
+
+    @property
+    def depth(self) -> int:
+        return self._shape.steps
+
+    def survey(self, recording: Recording) -> None:
+        """Takes the most frequent tokens of the replies as what the head can say.
+
+        What it reads and puts out gets the size of what is recorded: norms take long to grow.
+        """
+        times = torch.zeros(self._origin.vocabulary, dtype=torch.int64)
+        for kept in recording.replies:
+            said = recording.tokens(kept)[kept.start :].long()
+            times += torch.bincount(said, minlength=len(times))
+        network = self._network
+        # A stable order, so that a run that goes on finds the same tokens.
+        common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
+        self._names = self._origin.tables.head(common.sort().values)
+        network.name_tokens(common.sort().values, self._names)
+        self._fit_sizes(recording)
+        if self._shape.fitted:
+            self._fit_states(recording)
+        share = int(times[common].sum()) / max(1, int(times.sum()))
+        report(f"the head can name {len(common)} tokens: {share:.2%} of what the target said")
+
+    def _fit_sizes(self, recording: Recording) -> None:
+        replies = recording.replies[:_SAMPLE]
+        read = []
+        for aux_layer in entering(*self._layers):
+            rows = torch.cat([recording.states(aux_layer, kept)[:-1].float() for kept in replies])
+            # Not the mean: of a text's first token many models make far larger states (arXiv 2402.17762).
+            read.append(float(rows.square().mean(1).median().sqrt()))
+        put = torch.cat([recording.states(NORMED, kept)[:-1].float() for kept in replies])
+        self._network.fit_sizes(read, put.square().mean(0).sqrt())
+
+    def _fit_states(self, recording: Recording) -> None:
+        """Makes ``fc`` the ridge regression of what the head takes for the next token; the layer adds
+        nothing to it at first.
+        """
+        network = self._network
+        width = len(self._layers) * self._origin.hidden
+        seen = torch.zeros(width, width, device=self._origin.device)
+        meant = torch.zeros(width, self._origin.hidden, device=self._origin.device)
+        count = 0
+        for kept in recording.replies:
+            # From behind the first token, see ``_fit_sizes``.
+            parts = [
+                recording.states(aux_layer, kept)[1:-2] for aux_layer in entering(*self._layers)
+            ]
+            joint = torch.cat(parts, dim=1).to(seen)
+            goal = recording.states(NORMED, kept)[2:-1].to(seen) / network.norm.weight.detach()
+            seen.addmm_(joint.T, joint)
+            meant.addmm_(joint.T, goal)
+            count += len(joint)
+            if count >= _FITTED:
+                break
+        # Parts of very different size: each number's own share of the penalty is as large as itself.
+        ridge = _RIDGE * seen.diagonal()
+        with torch.no_grad():
+            network.fc.weight.copy_(torch.linalg.solve(seen + ridge.diag(), meant).T)
+            network.layer.self_attn.o_proj.weight.zero_()
+            network.layer.mlp.down_proj.weight.zero_()
+
+    def unroll(self, window: Window, starts: Starts) -> Iterator[Tensor]:
+        """The states behind the norm at each step: (starts, hidden)."""
+        network, steps = self._network, self._shape.steps
+        tokens = F.pad(window.tokens[:, 1:], (0, steps))
+        embedded = self._origin.tables.embedded(tokens)
+        joint = torch.cat(
+            [window.states[aux_layer] for aux_layer in entering(*self._layers)], dim=2
+        )
+        fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
+        for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):
+            yield network.norm(state.float()).to(self.dtype)
+
+    def loss(self, window: Window) -> Loss:
+        network, drafted = self._network, self._drafted()
+        output = network.lm_head.weight.to(self.dtype)
+        total, count = window.states[NORMED].new_zeros(()), 0
+        # Drafts start where the pending token was chosen: that and the one behind it are not known.
+        sources = window.pairs(ahead=1).sources
+        if not len(sources):  # gradients of zero, for every weight to have one
+            return Loss(0 * torch.stack([one.sum() for one in network.parameters()]).sum(), 0)
+        number = sources.new_full((window.positions,), -1)
+        number[sources] = torch.arange(len(sources), device=sources.device)
+        starts = Starts.where((number >= 0).view_as(window.tokens))
+        normed = window.states[NORMED].flatten(0, 1)
+        said = self._said(normed)
+        for step, states in enumerate(self.unroll(window, starts)):
+            pairs = window.pairs(ahead=step + 1)
+            at, labels = number[pairs.sources], drafted[pairs.labels]
+            used = (at >= 0) & (labels >= 0)
+            goals = pairs.goals[used]
+            goal = Known(normed, self._names, labels[used], self._origin.hard_weight, said, goals)
+            loss = head_loss(states[at[used]], output, goal)
+            if self._shape.hidden_weight:
+                loss = loss + self._shape.hidden_weight * self._apart(
+                    states[at[used]], normed[goals]
+                )
+            total = total + _DECAY**step * loss
+            count += len(goal.labels)
+        return Loss(total, count)
+
+    def _said(self, normed: Tensor) -> Tensor:
+        """(places, draft vocabulary): log p of the target behind every place, of what can be named."""
+        return torch.cat(
+            [torch.log_softmax(F.linear(part, self._names), -1) for part in normed.split(HEAD_ROWS)]
+        )
+
+    def _apart(self, states: Tensor, normed: Tensor) -> Tensor:
+        """How far states are from the target's, summed over them; a state of its size counts as 1."""
+        scale = self._origin.scale
+        apart = F.smooth_l1_loss(states.float() / scale, normed / scale, reduction="none")
+        return apart.mean(1).sum()
+
+    def export(self, folder: Path) -> None:
+        """SafeAILab's layout, in bf16; the embedding is the target's."""
+        folder.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self._config(), indent=2, sort_keys=True) + "\n"
+        (folder / "config.json").write_text(text, encoding="utf-8")
+        targets = self._network.targets.cpu()
+        tensors = {
+            name.replace(_LAYER, _PUBLISHED): value.detach().to("cpu", torch.bfloat16).contiguous()
+            for name, value in self._network.named_parameters()
+        }
+        tensors["d2t"] = targets - torch.arange(len(targets))
+        tensors["t2d"] = (self._drafted() >= 0).cpu()
+        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+    @property
+    def _network(self) -> Eagle3:
+        assert isinstance(self.module, Eagle3)
+        return self.module
+
+    def _drafted(self) -> Tensor:
+        """(vocabulary,) the draft's number of each of the target's tokens, -1 where it has none."""
+        targets = self._network.targets
+        result = targets.new_full((self._origin.vocabulary,), -1)
+        result[targets] = torch.arange(len(targets), device=targets.device)
+        return result
+
+    def _config(self) -> dict[str, Any]:
+        shape, origin = self._shape, self._origin
+        return {
+            "architectures": ["LlamaForCausalLMEagle3"],
+            "model_type": "llama",
+            "hidden_size": origin.hidden,
+            "intermediate_size": shape.intermediate_size,
+            "num_hidden_layers": 1,
+            "num_attention_heads": shape.heads,
+            "num_key_value_heads": shape.kv_heads,
+            "head_dim": shape.head_dim,
+            "hidden_act": "silu",
+            "rms_norm_eps": EPSILON,
+            "rope_theta": shape.rope_theta,
+            "max_position_embeddings": origin.info.context,
+            "vocab_size": origin.vocabulary,
+            "draft_vocab_size": len(self._network.targets),
+            "tie_word_embeddings": False,
+            "norm_before_residual": False,
+            "eagle_aux_hidden_state_layer_ids": list(self._layers),
+        }

@@ -1,0 +1,137 @@
+"""The plans whose files stand in ``golden``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from app.deploy.gpus import parse_gpus
+from app.deploy.known import find
+from app.deploy.plan import Plan
+from app.deploy.planning import make_plan
+from app.deploy.request import PlanRequest
+
+GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "dynamo-vllm-eagle3": {"engine": "dynamo", "method": "eagle3", "depth": 2},
+        "dynamo-sglang-eagle3": {"engine": "dynamo", "backend": "sglang", "method": "eagle3"},
+        "dynamo-trtllm-eagle3-copies": {
+            "engine": "dynamo",
+            "backend": "trtllm",
+            "method": "eagle3",
+            "gpus": "4xH100",
+            "users": 400,
+            "context": 2048,
+        },
+        "dynamo-vllm-405b-nodes": {
+            "engine": "dynamo",
+            "target": "llama-3.1-405b",
+            "gpus": "16xH100",
+            "context": 4096,
+        },
+        "dynamo-trtllm-405b-nodes": {
+            "engine": "dynamo",
+            "backend": "trtllm",
+            "target": "llama-3.1-405b",
+            "gpus": "16xH100",
+            "context": 4096,
+        },
+        "trtllm-405b-nodes": {
+            "engine": "trtllm",
+            "target": "llama-3.1-405b",
+            "gpus": "16xH100",
+            "context": 4096,
+        },
+        "trtllm-eagle3": {"engine": "trtllm", "method": "eagle3", "depth": 4, "users": 1},
+        "trtllm-draft-target-fp4": {
+            "engine": "trtllm",
+            "target": "nvidia/Llama-3.3-70B-Instruct-FP4",
+            "method": "draft_model",
+            "depth": 4,
+            "gpus": "1xGB10",
+            "users": 1,
+        },
+        "trtllm-ngram-copies": {
+            "engine": "trtllm",
+            "method": "ngram",
+            "gpus": "2xH100",
+            "users": 200,
+            "context": 2048,
+        },
+        "trtllm-mtp": {
+            "engine": "trtllm",
+            "target": "deepseek-r1",
+            "method": "mtp",
+            "gpus": "8xH200",
+        },
+        "vllm-plain": {},
+        "vllm-ngram": {"method": "ngram"},
+        "vllm-suffix": {"method": "suffix"},
+        "vllm-draft": {
+            "target": "llama-3.3-70b",
+            "method": "draft_model",
+            "gpus": "8xH100",
+            "quantization": "fp8",
+            "kv_cache_dtype": "fp8",
+        },
+        "vllm-eagle3": {"method": "eagle3"},
+        "vllm-eagle3-schedule": {
+            "method": "eagle3",
+            "users": 900,
+            "context": 256,
+            "quantization": "fp8",
+        },
+        "vllm-eagle3-copies": {
+            "method": "eagle3",
+            "gpus": "8xH100",
+            "users": 1000,
+            "context": 2048,
+        },
+        "vllm-medusa": {"method": "medusa", "draft": "somebody/medusa-llama-3.1-8b"},
+        "vllm-mlp": {"method": "mlp_speculator"},
+        "vllm-mtp-nodes": {"target": "deepseek-v3", "method": "mtp", "gpus": "16xH100"},
+        "vllm-dflash": {"method": "dflash"},
+        "vllm-arctic": {"method": "arctic"},
+        "vllm-arctic-suffix": {"method": "arctic_suffix", "users": 900, "context": 128},
+        "vllm-405b-stages": {"target": "llama-3.1-405b", "gpus": "16xH100", "context": 4096},
+        "sglang-eagle3": {"engine": "sglang", "method": "eagle3"},
+        "sglang-nextn": {
+            "engine": "sglang",
+            "target": "deepseek-r1",
+            "method": "mtp",
+            "gpus": "8xH200",
+        },
+        "sglang-standalone": {
+            "engine": "sglang",
+            "target": "llama-3.1-70b",
+            "method": "draft_model",
+            "gpus": "4xH100",
+            "quantization": "fp8",
+        },
+        "sglang-ngram": {"engine": "sglang", "method": "ngram"},
+        "sglang-nextn-nodes": {
+            "engine": "sglang",
+            "target": "deepseek-v3",
+            "method": "mtp",
+            "gpus": "16xH100",
+        },
+        "sglang-fp4-copies": {
+            "engine": "sglang",
+            "target": "deepseek-r1",
+            "gpus": "16xB200",
+            "users": 200,
+            "quantization": "nvfp4",
+        },
+    }
+)
+"""What differs from Llama-3.1-8B on one H100 with vLLM, 8 users of 8,192 tokens, without drafts."""
+
+
+def golden_plan(name: str) -> Plan:
+    """The plan of this name."""
+    asked = {"engine": "vllm", "target": "llama-3.1-8b", "gpus": "1xH100", **GOLDEN[name]}
+    target = find(asked.pop("target"))
+    assert target is not None
+    gpus = parse_gpus(asked.pop("gpus"))
+    return make_plan(PlanRequest(asked.pop("engine"), target, gpus, **asked))

@@ -1,0 +1,145 @@
+"""What plans look like for each engine: whole files, beside what must hold for all of them.
+
+To write the files anew after a change that is meant: FORETOKEN_WRITE_GOLDEN=1, then read the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from app.deploy.gpus import parse_gpus
+from app.deploy.known import find
+from app.deploy.plan import Plan
+from app.deploy.planning import make_plan
+from app.deploy.render import render
+from app.deploy.render.shell import Shell, command
+from app.deploy.report import facts
+from app.deploy.request import PlanRequest
+from app.deploy.support import notes
+from tests.app.deploy.golden_plans import GOLDEN, golden_plan
+
+FOLDER = Path(__file__).with_name("golden")
+MANY = {"target": "llama-3.1-8b", "gpus": "8xH100", "users": 7200, "context": 256}
+NODES = {"target": "llama-3.3-70b", "gpus": "32xH100", "users": 2000, "context": 2048}
+"""Several copies on one node, and one on each of several."""
+
+
+def planned(engine: str, *, target: str, gpus: str, users: int, context: int) -> Plan:
+    """A plan with EAGLE-3."""
+    found = find(target)
+    assert found is not None
+    asked = PlanRequest(
+        engine, found, parse_gpus(gpus), method="eagle3", users=users, context=context
+    )
+    return make_plan(asked)
+
+
+@pytest.fixture(params=sorted(GOLDEN))
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_files_are_the_golden_ones(name: str) -> None:
+    folder, files = FOLDER / name, render(golden_plan(name)).folder
+    if os.environ.get("FORETOKEN_WRITE_GOLDEN"):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for file, text in files.items():
+            (folder / file).write_text(text, encoding="utf-8")
+    assert {file.name for file in folder.iterdir()} == set(files)
+    for file, text in files.items():
+        assert text == (folder / file).read_text(encoding="utf-8"), f"{name}/{file}"
+
+
+def test_no_golden_folder_is_left_over() -> None:
+    assert {folder.name for folder in FOLDER.iterdir()} == set(GOLDEN)
+
+
+def test_scripts_are_shell_and_the_rest_is_yaml(name: str) -> None:
+    for file, text in render(golden_plan(name)).folder.items():
+        if file.endswith(".sh"):
+            subprocess.run(["bash", "-n"], input=text, text=True, check=True)
+        else:
+            assert all(isinstance(part, dict) for part in yaml.safe_load_all(text))
+
+
+def objects(text: str) -> Iterator[dict[str, Any]]:
+    """Every JSON object among the words of a script."""
+    for word in shlex.split(text, comments=True):
+        if word.startswith("{"):
+            yield json.loads(word)
+
+
+@pytest.mark.parametrize("name", [name for name in GOLDEN if name.startswith("vllm-")])
+def test_plain_and_in_docker_vllm_is_told_the_same(name: str) -> None:
+    plan = golden_plan(name)
+    rendered = render(plan)
+    told = list(objects(rendered.start))
+    assert told == list(objects(rendered.container))
+    assert bool(told) == plan.drafts
+    for config in told:
+        assert config["num_speculative_tokens"] == plan.depth
+        assert config.get("model") == plan.draft
+
+
+def test_a_plan_is_plain_values_for_programs(name: str) -> None:
+    plan = golden_plan(name)
+    known = facts(plan, render(plan))
+    assert json.loads(json.dumps(known)) == known
+    assert known["memory_of_a_gpu"]["needed"] <= known["memory_of_a_gpu"]["available"]
+    assert known["notes"] == list(notes(plan))
+    assert known["estimate"]["by_users"][-1]["users"] == plan.request.users
+
+
+def test_behind_a_load_balancer_it_is_said_where_to_listen() -> None:
+    for text in (
+        render(planned("vllm", **NODES)).start,
+        render(planned("vllm", **NODES)).container,
+    ):
+        assert (
+            "127.0.0.1 stands, write the address that the load balancer asks, and add --api-key"
+            in text
+        )
+    assert "load balancer" not in render(planned("vllm", **MANY)).start
+
+
+@pytest.mark.parametrize(
+    ("engine", "left_out", "asked"),
+    [
+        ("vllm", True, MANY),
+        ("dynamo", False, MANY),  # each copy is a worker of its own
+        ("vllm", False, NODES),  # and here a server on a node of its own
+    ],
+)
+def test_the_schedule_stands_there_or_it_is_said_why_not(
+    engine: str, left_out: bool, asked: dict[str, Any]
+) -> None:
+    plan = planned(engine, **asked)
+    start = render(plan).start
+    assert ("--data-parallel-size" in start) == left_out
+    assert ("num_speculative_tokens_per_batch_size" in start) != left_out
+    assert any("data parallelism, so" in note for note in notes(plan)) == left_out
+    shallower = plan.estimate.best_depth != plan.depth
+    assert any("which is faster" in note for note in notes(plan)) == (shallower and not left_out)
+    assert shallower or engine != "vllm" or left_out
+
+
+def test_a_server_without_copies_is_started_once_for_each() -> None:
+    text = render(golden_plan("trtllm-ngram-copies")).start
+    assert "for copy in 0 1" in text
+    assert "8000 + copy" in text
+
+
+def test_names_are_quoted_for_the_shell() -> None:
+    line = command([("serve", "it's; rm -rf"), ("--at", Shell('"$HOME"'))])
+    assert shlex.split(line.replace("\\\n", " ")) == ["serve", "it's; rm -rf", "--at", "$HOME"]
