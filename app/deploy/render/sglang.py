@@ -1,6 +1,6 @@
 """SGLang: ``python3 -m sglang.launch_server``.
 
-Options checked against release 0.5.23, whose own parser has read them (tests/engine/plan/
+Options checked against release 0.5.23, whose own parser has read them (tests/app/deploy/
 test_sglang_parses.py), and sgl-project/sglang at 16974b80
 (docs_new/docs/advanced_features/speculative_decoding.mdx). The overlap scheduler that speculation runs in
 takes one branch only, so drafts are chains: topk 1, and num-draft-tokens, which counts the last token
