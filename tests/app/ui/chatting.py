@@ -25,7 +25,7 @@ def ask(page, text: str, status: str = "done") -> None:
 
 def last_trace(app) -> list[dict]:
     """The kept trace of the newest reply."""
-    with app.storage.store() as store:
+    with app.store() as store:
         chat = store.chats()[0]
         message = store.messages(chat.id)[-1]
         return [json.loads(line) for line in store.trace(message.id)]

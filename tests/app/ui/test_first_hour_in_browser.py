@@ -130,7 +130,7 @@ def test_a_system_prompt_that_is_typed_outlives_a_reload_and_back_to_defaults(pa
     expect(page.locator("#defaults")).to_have_text("Undo back to defaults")
     page.click("#defaults")
     expect(box).to_have_value("You are a pirate.")
-    with app.storage.store() as store:
+    with app.store() as store:
         assert store.setting("chat")["system"] == "You are a pirate."
     page.click("#defaults")
     expect(box).to_have_value("")
@@ -147,7 +147,7 @@ def test_what_was_typed_before_back_to_defaults_stays_gone_after_a_reload(page, 
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
     expect(box).to_have_value("")
-    with app.storage.store() as store:
+    with app.store() as store:
         assert store.setting("chat") == {}
 
 

@@ -29,7 +29,7 @@ def long_chat(app, turns: int) -> int:
         messages.append(StoredMessage(chat=0, role="user", text=f"Question {n}?", **number))
         number = {"id": 2 * n + 2, "parent": 2 * n + 1}
         messages.append(StoredMessage(chat=0, role="assistant", text=text, marks=marks, **number))
-    with app.storage.store() as store:
+    with app.store() as store:
         return store.take_chat(f"A chat of {turns} turns", messages)
 
 

@@ -194,7 +194,7 @@ def test_a_fitting_draft_is_named_and_the_pair_is_loaded(models, app):
     assert app.engine.loaded.draft_name.endswith("small")
     ask(models, "What is it?")
     with (
-        app.storage.store() as store
+        app.store() as store
     ):  # a reply counts once it is kept, which is after its last word was seen
         while store.messages(store.chats()[0].id)[-1].status != "done":
             models.wait_for_timeout(20)

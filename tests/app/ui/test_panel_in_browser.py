@@ -55,7 +55,7 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     shortest.fill("3")
     page.get_by_label("remember").check()
     ask(page, "Hi")
-    with app.storage.store() as store:
+    with app.store() as store:
         kept = store.setting("chat")["options"]["ngram"]
     assert kept == {"prompt_lookup_min": 3, "remember": True}
     page.reload()

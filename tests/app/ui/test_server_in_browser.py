@@ -25,13 +25,13 @@ def page(same_page, app):
     same_page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     same_page.get_by_role("link", name="Server", exact=True).click()
     same_page.get_by_role("switch").wait_for()
-    app.web.switch.set(True)
+    app.switch.set(True)
     reopen(same_page)
     same_page.wait_for_selector(".api-state.on")
     yield same_page
-    if app.web.switch.api_key:
-        app.web.switch.remove_key()
-    app.web.switch.set(False)
+    if app.switch.api_key:
+        app.switch.remove_key()
+    app.switch.set(False)
 
 
 def reopen(page):
@@ -48,19 +48,19 @@ def ask(app, text: str, **more) -> httpx.Response:
 def test_the_switch_turns_the_endpoint_on_and_off(page, app):
     page.get_by_role("switch").press("Space")
     page.wait_for_selector(".api-state.off")
-    assert not app.web.switch.on
+    assert not app.switch.on
     assert ask(app, "Hi").status_code == 404
     page.get_by_role("switch").click()
     page.wait_for_selector(".api-state.on")
-    assert app.web.switch.on
+    assert app.switch.on
     assert "only this machine can reach it" in page.inner_text("[data-access=key]")
-    app.web.switch.needs_key = True  # as with --host 0.0.0.0
+    app.switch.needs_key = True  # as with --host 0.0.0.0
     try:
         reopen(page)
         page.wait_for_selector("[data-access=key]:has-text('--api-key')")
         assert "only this machine" not in page.inner_text("[data-access=key]")
     finally:
-        app.web.switch.needs_key = False
+        app.switch.needs_key = False
 
 
 def copied(page, name: str) -> str:
@@ -95,7 +95,7 @@ def test_calls_run_as_they_are_copied_with_a_key_and_without(page, app):
         names.append("powershell")
     page.locator("[data-act=make-key]").click()
     page.wait_for_selector("[data-act=copy-key]")
-    key = app.web.switch.api_key
+    key = app.switch.api_key
     assert ask(app, "Hi").status_code == 401
     for name in names:
         text = copied(page, name)

@@ -166,7 +166,7 @@ def test_everything_asked_is_forgotten_after_a_question(page, app):
     forget.get_by_text("Everything that was asked is forgotten").wait_for()
     forget.get_by_text("0 chats").wait_for()
     forget.get_by_role("button", name="Load it again now").click()
-    with app.storage.store() as store:
+    with app.store() as store:
         assert store.chats() == ()
     for file in app.data_dir.glob("chats.db*"):
         assert b"treasure" not in file.read_bytes()
