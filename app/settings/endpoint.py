@@ -1,17 +1,17 @@
-"""What the Server page sets of the API, from run to run: in a file that its owner alone reads."""
+"""The settings of the Server page, from run to run, in a file that its owner alone can read."""
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from engine.files import read_json, write_private
+from app.settings import json_file
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 FILE = "api.json"
+_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,26 +24,25 @@ class Kept:
 
 
 def read(data_dir: Path) -> Kept:
-    """What was kept last. A file that cannot be read is said to be, and means: nothing."""
+    """Return what was kept last; the defaults where the file cannot be read, which is logged."""
     file = data_dir / FILE
     try:
-        found = read_json(file)
+        found = json_file.read(file, _VERSION)
         key, origins = found.get("key"), found.get("origins", [])
-        if not isinstance(key, str | None) or not all(isinstance(each, str) for each in origins):
-            raise ValueError("a key and origins are text")
+        if not (isinstance(key, str | None) and isinstance(origins, list)):
+            raise TypeError("key must be text and origins a list")
+        if not all(isinstance(each, str) for each in origins):
+            raise TypeError("origins must be texts")
         return Kept(found.get("on") is True, key or None, tuple(origins))
-    except FileNotFoundError:
-        return Kept()
-    except (OSError, ValueError, AttributeError, TypeError) as error:
-        logger.warning(
-            "%s cannot be read (%s), so the API starts without what the Server page kept there. Set it "
-            "there again, or delete the file.",
-            file,
-            error,
-        )
-        return Kept()
+    except json_file.UnreadableFile as error:
+        log.warning("%s", error)
+    except TypeError as error:
+        json_file.set_aside(file, error)
+    log.warning("The API starts with its defaults. Set it again on the Server page.")
+    return Kept()
 
 
 def write(data_dir: Path, kept: Kept) -> None:
-    """Keeps it for the next run. Raises DiskError."""
-    write_private(data_dir / FILE, json.dumps(asdict(kept), indent=1))
+    """Keep it for the next run. Raises DiskError, or UnreadableFile for a file of a newer version."""
+    json_file.read(data_dir / FILE, _VERSION)
+    json_file.write(data_dir / FILE, {"version": _VERSION, **asdict(kept)})

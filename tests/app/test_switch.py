@@ -12,7 +12,7 @@ from app.main import Settings, switch_of
 from app.settings import endpoint as api_kept
 from app.settings.endpoint import Kept
 from app.web.switch import ApiKeyMissing, ApiSwitch, origin_of
-from engine.errors import DiskError, InvalidRequest
+from engine.errors import ForetokenError, InvalidRequest
 
 
 def test_the_endpoint_is_off_until_somebody_switches_it_on() -> None:
@@ -91,12 +91,12 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
 def test_what_cannot_be_kept_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / api_kept.FILE).mkdir()
     switch, _ = switch_of(Settings(), tmp_path)
-    with pytest.raises(DiskError):
+    with pytest.raises(ForetokenError):
         switch.make_key()
     assert switch.api_key is None
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"key": 5}', '{"origins": [1]}', "nonsense"])
+@pytest.mark.parametrize("text", ["", "[]", "null", '{"key": 5}', '{"origins": [1]}', "nonsense"])
 def test_a_broken_file_is_told_and_means_nothing(
     tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -109,7 +109,7 @@ def test_calls_run_as_they_are_copied_with_a_key_and_without(page, app):
     page.wait_for_selector("[data-access=key]:has-text('none needed')")
     for name in names[:2]:
         assert run(page, name, copied(page, name)) == REPLIES["plain"]
-    rows = page.locator(".requests tbody tr[data-stage=done]")
+    rows = page.locator(".requests tbody[data-stage=done]")
     page.wait_for_function(
         "(n) => document.querySelectorAll('.requests [data-stage=done]').length >= n",
         arg=len(names) + 2,
@@ -171,7 +171,7 @@ def test_a_request_is_seen_as_it_comes_and_can_be_cancelled(page, app):
 
     client = threading.Thread(target=follow)
     client.start()
-    row = page.locator(".requests tbody tr[data-stage=running]")
+    row = page.locator(".requests tbody[data-stage=running]")
     row.wait_for()
     before = row.locator("[data-cell=tokens]").inner_text()
     page.wait_for_function(
@@ -179,7 +179,7 @@ def test_a_request_is_seen_as_it_comes_and_can_be_cancelled(page, app):
         arg=before,
     )
     row.locator("[data-act=cancel]").click()
-    page.wait_for_selector(".requests tbody tr[data-stage=cancelled]:first-child")
+    page.wait_for_selector(".requests thead + tbody[data-stage=cancelled]")
     client.join(30)
     assert not client.is_alive()
     error = json.loads(events[-1].removeprefix("data: "))["error"]
@@ -190,7 +190,7 @@ def test_a_request_is_seen_as_it_comes_and_can_be_cancelled(page, app):
 
 def test_what_is_refused_is_told_with_the_reason(page, app):
     assert ask(app, "Hi", body={"model": "gpt-17"}).status_code == 404
-    page.wait_for_selector(".requests tr[data-stage=refused] .why:has-text('gpt-17')")
+    page.wait_for_selector(".requests tbody[data-stage=refused] .why:has-text('gpt-17')")
     strange = {"origin": "https://elsewhere.example"}
     assert ask(app, "Hi", headers=strange).status_code == 403
     page.wait_for_selector(".requests .why:has-text('elsewhere.example')")

@@ -18,10 +18,9 @@ export class Requests {
     this.rows = new Map(); // number: row
     this.version = 0;
     this.looking = false;
-    this.body = h("tbody");
+    this.body = h("table", { class: "requests" }, h("thead", {}, h("tr", {}, ...say.columns.map((name) => h("th", { scope: "col" }, name)))));
     this.empty = h("p", { class: "hint" }, say.noRequests);
-    this.table = h("div", { class: "scrolls", hidden: true, tabindex: "0", role: "group", "aria-label": say.requests },
-      h("table", { class: "requests" }, h("thead", {}, h("tr", {}, ...say.columns.map((name) => h("th", { scope: "col" }, name)))), this.body));
+    this.table = h("div", { class: "scrolls", hidden: true, tabindex: "0", role: "group", "aria-label": say.requests }, this.body);
     this.node = h("section", { "aria-label": say.requests }, h("h2", {}, say.requests), this.empty, this.table);
   }
 
@@ -55,21 +54,23 @@ export class Requests {
   }
 
   forget() {
+    for (const row of this.rows.values()) row.remove();
     this.rows.clear();
-    this.body.replaceChildren();
   }
 
   draw(request) {
-    const row = h("tr", { dataset: { request: String(request.number), stage: request.stage } }, ...this.cells(request));
+    // The reason of a refusal has a line of its own: beside seven columns it would be cut off.
+    const reason = request.message ? h("tr", {}, h("td", { class: "why", colspan: say.columns.length }, request.message)) : null;
+    const row = h("tbody", { dataset: { request: String(request.number), stage: request.stage } }, h("tr", {}, ...this.cells(request)), reason);
     const old = this.rows.get(request.number);
     this.rows.set(request.number, row);
-    if (!old) return void this.body.prepend(row);
+    if (!old) return void this.body.tHead.after(row);
     const focused = old.contains(document.activeElement);
     old.replaceWith(row);
     if (focused) row.querySelector("button")?.focus();
   }
 
-  cells({ number, at, seconds: taken, address, agent, path, model, method, stage, ended, message, ...figures }) {
+  cells({ number, at, seconds: taken, address, agent, path, model, method, stage, ended, ...figures }) {
     const program = agent.split(" ")[0];
     const cell = (name, ...children) => h("td", { dataset: { cell: name } }, ...children);
     const cancel = ended ? null : h("button", { class: "ft-link", type: "button", dataset: { act: "cancel" }, "aria-label": say.cancelOf(clock(at)), on: { click: () => this.cancel(number) } }, say.cancel);
@@ -83,7 +84,7 @@ export class Requests {
       cell("tokens", tokens ? say.tokens(figures.prompt_tokens, figures.completion_tokens) : "–"),
       cell("speed", speed(figures.tokens_per_s)),
       cell("accepted", percent(figures.acceptance_rate)),
-      cell("stage", h("span", { class: "stage" }, say.stages[stage]), ended ? under(seconds(taken)) : null, message ? h("span", { class: "why" }, message) : null, cancel),
+      cell("stage", h("span", { class: "stage" }, say.stages[stage]), ended ? under(seconds(taken)) : null, cancel),
     ];
   }
 

@@ -28,14 +28,14 @@ class ServerPage {
   }
 
   build() {
-    this.toggle = h("button", { class: "switch", type: "button", role: "switch", "aria-labelledby": "api-label", on: { click: () => this.ask("set_api", { on: !this.state.on }) } }, h("span", { class: "knob" }));
+    this.toggle = h("button", { class: "switch", type: "button", id: "api-switch", role: "switch", "aria-labelledby": "api-label", on: { click: () => this.ask("set_api", { on: !this.state.on }) } }, h("span", { class: "knob" }));
     this.on = h("span", { role: "status" });
     this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.model = h("dd");
     const copied = h("button", { class: "ft-link", type: "button", on: { click: () => copy(this.base, copied, words.copied) } }, words.copy);
     this.root.append(
       h("section", { class: "switch-row" }, this.toggle,
-        h("div", {}, h("h2", { id: "api-label" }, say.title), h("p", { class: "hint" }, say.info)), this.on),
+        h("div", {}, h("h2", {}, h("label", { id: "api-label", for: "api-switch" }, say.title)), h("p", { class: "hint" }, say.info)), this.on),
       this.alert,
       h("dl", { class: "address" },
         h("div", {}, h("dt", {}, say.address), h("dd", {}, h("code", {}, this.base), copied)),
