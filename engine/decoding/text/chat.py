@@ -85,11 +85,7 @@ class ChatTemplate:
         except ForetokenError:
             raise
         except Exception as error:  # a template is a program, and raises what it likes
-            raise InvalidRequest(
-                "messages",
-                f"This model's chat template refuses these messages: {error}. "
-                "Some models know no system prompt, or want user and assistant to take turns.",
-            ) from error
+            raise InvalidRequest("messages", _why_not(error)) from error
 
     def _rendered(self, messages: list[Message], definitions: Any, *, worded: bool) -> str:
         assert self._render is not None
@@ -101,6 +97,24 @@ class ChatTemplate:
             if not worded:
                 raise
             return self._render([_turn(each) for each in without_system(messages)], definitions)
+
+
+_RAISED = ("TemplateError", "RuntimeError")
+"""What ``raise_exception`` of a template raises, by the class's name in the worker; and tests' own."""
+
+
+def _why_not(error: Exception) -> str:
+    """Return why a template gave no text: it refused the messages, or it is broken itself."""
+    said = str(error).rstrip(".")
+    if getattr(error, "kind", type(error).__name__) in _RAISED:
+        return (
+            f"This model's chat template refuses these messages: {said}. "
+            "Some models know no system prompt, or want user and assistant to take turns."
+        )
+    return (
+        f"This model's chat template failed: {said}. Load another file of this model, or let it continue "
+        "a text, which needs no template."
+    )
 
 
 def _turn(message: Message) -> dict[str, Any]:
