@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,6 +207,19 @@ def test_every_room_says_what_it_is_for() -> None:
         if not ast.get_docstring(ast.parse(text)):
             silent.append(str(folder.relative_to(ROOT)))
     assert not silent, f"give these an __init__.py with a docstring: {silent}"
+
+
+MOST_FILES = 15
+
+
+def test_no_folder_has_many_files_side_by_side() -> None:
+    folders = Counter(
+        path.relative_to(ROOT).parent.as_posix()
+        for path in tracked_files()
+        if path.relative_to(ROOT).parts[0] in ("app", "engine") and path.is_file()
+    )
+    crowded = {folder: count for folder, count in folders.items() if count > MOST_FILES}
+    assert not crowded, f"more than {MOST_FILES} files side by side: {crowded}"
 
 
 def test_imports_go_one_way() -> None:

@@ -1,7 +1,7 @@
 """The forward pass of a decoder, written once: a loop over its layers, each a mixer and a feed-forward.
 
 An executor (torch, CUDA) derives from ``LayerDecoder`` and brings one operation for each part of a layer.
-The compiled step has the same loop in C++ (kernels/native/decoder.h).
+The compiled step has the same loop in C++ (kernels/native/step/decoder.h).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 // Nothing of this passes through Gradio's own page state, which visits every control of the page
 // with every update it is given.
 
-import { answered } from "./server.js";
+import { answered } from "./frame/server.js";
 
 const period = 1000 / 30; // the least time between two updates
 const pause = (ms) => new Promise((done) => setTimeout(done, Math.max(0, ms)));

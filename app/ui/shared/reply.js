@@ -1,7 +1,7 @@
 // What a stream of events adds up to on the page: text, origin marks, state. Used by Chat and Race.
 
-import { Marks } from "./marks.js";
-import { StreamingMarkdown } from "./streaming.js";
+import { Marks } from "./text/marks.js";
+import { StreamingMarkdown } from "./text/streaming.js";
 import { fixed, h, percent, seconds, speed, times, timesPlain } from "./dom.js";
 import { words } from "./words.js";
 

@@ -26,7 +26,7 @@ __all__ = ["Library", "build", "build_in_background", "built", "folder", "load",
 log = logging.getLogger(__name__)
 
 SOURCE = Path(native.__file__).parent
-ALL = ("products.cpp", "native.cpp")
+ALL = ("matrix/products.cpp", "step/native.cpp")
 PRODUCTS = ALL[:1]
 """Matrices alone: what is written for each kind of processor."""
 FLAGS = (
@@ -91,7 +91,7 @@ def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: 
         ) from error
     with temporary as name:
         scratch = Path(name)
-        made = {source: str(scratch / f"{source}.o") for source in sources}
+        made = {source: str(scratch / f"{Path(source).stem}.o") for source in sources}
         whole = scratch / target.name
         try:
             environment = chosen.environment(scratch)
@@ -179,7 +179,7 @@ def folder() -> Path:
 @functools.cache
 def _path(chosen: Compiler, *wanted: str) -> Path:
     """Another wish, source, compiler, flag or processor makes another name. Raises BuildError."""
-    parts = [file.read_bytes() for file in sorted(SOURCE.glob("*.[ch]*")) if file.suffix != ".pyc"]
+    parts = [file.read_bytes() for file in sorted(SOURCE.rglob("*.[ch]*")) if file.suffix != ".pyc"]
     parts += [
         chosen.version(),
         " ".join((*FLAGS, *wanted)).encode(),

@@ -188,7 +188,7 @@ def test_a_dial_tells_the_speed_while_it_writes_and_large_figures_afterwards(pag
 def test_what_nobody_measured_is_said_to_be_unknown(page):
     drawn = page.evaluate(
         """async () => {
-          const { Dial, scaleFor } = await import("/foretoken/app/ui/shared/dial.js");
+          const { Dial, scaleFor } = await import("/foretoken/app/ui/shared/figures/dial.js");
           const dial = new Dial();
           const stats = { tokens_per_s: 40, plain_tokens_per_s: null, speedup: null, needed: null,
             expected: null, drafted: 8, rounds: 2 };

@@ -13,7 +13,7 @@ def page(same_page):
 
 
 LONG = """async (rounds) => {
-  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/rounds.js");
+  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/drawer/rounds.js");
   const frame = () => new Promise(requestAnimationFrame);
   const root = document.createElement("aside");
   root.className = "rounds";
@@ -87,7 +87,7 @@ def test_ten_thousand_tokens_stay_few_nodes_and_packets_are_drawn_once_a_frame(p
 
 
 FOLDED = """async (rounds) => {
-  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/rounds.js");
+  const { RoundsView } = await import("/foretoken/app/ui/pages/chat/drawer/rounds.js");
   const root = document.createElement("aside");
   document.querySelector(".gradio-container").append(root);
   const view = new RoundsView(root);

@@ -46,8 +46,8 @@ def scripts(browser: Any) -> Iterator[Any]:
 
 
 DRAW = """async ([text, marks]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
-  const { Marks } = await import("/app/ui/shared/marks.js");
+  const { StreamingMarkdown } = await import("/app/ui/shared/text/streaming.js");
+  const { Marks } = await import("/app/ui/shared/text/marks.js");
   const node = document.createElement("div");
   new StreamingMarkdown(node).render(text, marks === null ? null : new Marks(marks));
   const found = [...node.querySelectorAll(".mark")]
@@ -132,8 +132,8 @@ def test_marks_change_nothing_but_the_marks(scripts: Any) -> None:
 
 
 GROWN = """async ([texts, parts, marks]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
-  const { Marks } = await import("/app/ui/shared/marks.js");
+  const { StreamingMarkdown } = await import("/app/ui/shared/text/streaming.js");
+  const { Marks } = await import("/app/ui/shared/text/marks.js");
   let seed = 7;
   const random = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
   for (let i = 0; i < 150; i += 1) {
@@ -203,7 +203,7 @@ def test_a_text_that_grew_looks_as_one_that_is_drawn_at_once(scripts: Any, marks
 
 
 LONG = """async ([before, line, times]) => {
-  const { StreamingMarkdown } = await import("/app/ui/shared/streaming.js");
+  const { StreamingMarkdown } = await import("/app/ui/shared/text/streaming.js");
   const node = document.getElementById("here");
   node.replaceChildren();
   const shown = new StreamingMarkdown(node);
@@ -240,7 +240,7 @@ def test_a_long_reply_is_drawn_again_from_its_last_lines_on(
 
 PLACES = """async ([texts, bits]) => {
   const { Marked } = await import("/assets/ui/vendor/marked/marked.esm.js");
-  const { place, source } = await import("/app/ui/shared/places.js");
+  const { place, source } = await import("/app/ui/shared/text/places.js");
   const marked = new Marked({ gfm: true, breaks: true });
   let seed = 5;
   const random = (n) => (seed = (seed * 1103515245 + 12345) % 2147483648) % n;
@@ -336,7 +336,7 @@ def test_text_without_tokens_is_drawn_without_marks_and_lanes(scripts: Any) -> N
 
 
 LANES = """async (rounds) => {
-  const { RoundsView } = await import("/app/ui/pages/chat/rounds.js");
+  const { RoundsView } = await import("/app/ui/pages/chat/drawer/rounds.js");
   const root = document.getElementById("here");
   root.replaceChildren();
   const view = new RoundsView(root);

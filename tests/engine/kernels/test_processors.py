@@ -87,7 +87,8 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if EMULATOR is None or CROSS is None:
         pytest.skip("install g++-aarch64-linux-gnu and qemu-user to run what ARM computes")
     made = tmp_path_factory.mktemp("arm") / "products"
-    sources = [build.SOURCE / "products.cpp", Path(__file__).with_name("emulated_products.cpp")]
+    emulated = Path(__file__).with_name("emulated_products.cpp")
+    sources = [build.SOURCE / build.PRODUCTS[0], emulated]
     flags = [flag for flag in build.FLAGS if flag not in ("-O3", "-fPIC")]
     subprocess.run(
         [CROSS, *flags, "-O1", "-static", "-march=armv8.2-a+dotprod", *sources, "-o", made],

@@ -1,7 +1,7 @@
 // What is said above the message box: mistakes, what is no mistake and may be taken back, and what would answer next.
 
 import { h } from "../../shared/dom.js";
-import { status } from "../../shared/status.js";
+import { status } from "../../shared/frame/status.js";
 import { say } from "./words.js";
 
 export class Notices {

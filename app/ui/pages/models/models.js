@@ -2,15 +2,15 @@
 
 import { pageLink } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
-import { Loading } from "../../shared/loading.js";
-import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
-import { status } from "../../shared/status.js";
+import { Loading } from "../../shared/frame/loading.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered, reason } from "../../shared/frame/server.js";
+import { status } from "../../shared/frame/status.js";
 import { words } from "../../shared/words.js";
 import { Add } from "./add.js";
 import { Disk } from "./disk.js";
 import { Servers } from "./servers.js";
-import { Table } from "./table.js";
+import { Table } from "./table/table.js";
 import { Transfers } from "./transfers.js";
 import { say } from "./words.js";
 

@@ -1,7 +1,7 @@
 // Models that run elsewhere: asking a server what it has, connecting to it, and those that were connected to before.
 
 import { h } from "../../shared/dom.js";
-import { status } from "../../shared/status.js";
+import { status } from "../../shared/frame/status.js";
 import { say } from "./words.js";
 
 export class Servers {

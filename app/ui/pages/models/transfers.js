@@ -1,7 +1,7 @@
 // Downloads where they were started: how far, how fast, pause and resume, and what to do about a failure.
 
 import { h } from "../../shared/dom.js";
-import { status } from "../../shared/status.js";
+import { status } from "../../shared/frame/status.js";
 import { say } from "./words.js";
 
 const AGAIN_MS = 400;

@@ -1,9 +1,9 @@
 // The plan page: a form, and what it leads to. Nothing is started.
 
 import { copy, h } from "../../shared/dom.js";
-import { field, select } from "../../shared/measuring.js";
-import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
+import { field, select } from "../../shared/figures/measuring.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered, reason } from "../../shared/frame/server.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 

@@ -2,8 +2,8 @@
 
 import { linked } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
-import { field } from "../../shared/measuring.js";
-import { answered, reason } from "../../shared/server.js";
+import { field } from "../../shared/figures/measuring.js";
+import { answered, reason } from "../../shared/frame/server.js";
 import { say } from "./words.js";
 
 const ADDRESS = "address";

@@ -2,10 +2,10 @@
 
 import { linked } from "../../shared/addresses.js";
 import { h, percent, showToken, speed } from "../../shared/dom.js";
-import { choice, field, followOffers, Following, onProposed, select } from "../../shared/measuring.js";
-import { register } from "../../shared/pages.js";
-import { answered } from "../../shared/server.js";
-import { status } from "../../shared/status.js";
+import { choice, field, followOffers, Following, onProposed, select } from "../../shared/figures/measuring.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered } from "../../shared/frame/server.js";
+import { status } from "../../shared/frame/status.js";
 import { chart } from "./chart.js";
 import { Lane } from "./lane.js";
 import { Opponent } from "./opponent.js";

@@ -1,7 +1,7 @@
 // What asks the API, as it comes: a row for each request, the newest on top, for as long as somebody looks.
 
 import { h, percent, seconds, speed } from "../../shared/dom.js";
-import { answered, reason } from "../../shared/server.js";
+import { answered, reason } from "../../shared/frame/server.js";
 import { say } from "./words.js";
 
 const PERIOD = 250; // ms between two questions: faster nobody reads

@@ -1,8 +1,8 @@
 // The server page: one switch, who may use what it switches, calls to copy, and what asks.
 
 import { copy, h } from "../../shared/dom.js";
-import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered, reason } from "../../shared/frame/server.js";
 import { words } from "../../shared/words.js";
 import { Access } from "./access.js";
 import { Requests } from "./requests.js";

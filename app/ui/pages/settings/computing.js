@@ -1,7 +1,7 @@
 // Which pair the app begins with, and what computes it: device, threads, compiled step.
 
 import { h } from "../../shared/dom.js";
-import { field } from "../../shared/fields.js";
+import { field } from "../../shared/form/fields.js";
 import { say } from "./words.js";
 
 const PREFIX = "own-";

@@ -1,9 +1,9 @@
 // How chats are answered where nobody chose otherwise: the settings that stand beside each chat, and who drafts.
 
 import { h } from "../../shared/dom.js";
-import { field } from "../../shared/fields.js";
-import { Settings } from "../../shared/settings.js";
-import { pairKey, status } from "../../shared/status.js";
+import { field } from "../../shared/form/fields.js";
+import { Settings } from "../../shared/form/settings.js";
+import { pairKey, status } from "../../shared/frame/status.js";
 import { say } from "./words.js";
 
 export class ChatDefaults {

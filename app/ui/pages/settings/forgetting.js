@@ -1,8 +1,8 @@
 // Forgetting everything that was asked: what it is, a question, and then nothing of it is left.
 
 import { h } from "../../shared/dom.js";
-import { drafts } from "../../shared/drafts.js";
-import { status } from "../../shared/status.js";
+import { drafts } from "../../shared/form/drafts.js";
+import { status } from "../../shared/frame/status.js";
 import { say } from "./words.js";
 
 export class Forgetting {

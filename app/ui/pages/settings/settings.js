@@ -1,12 +1,12 @@
 // The settings page: look, start and computing, chats' defaults, folders, forgetting, diagnostics.
 
 import { h } from "../../shared/dom.js";
-import { Loading } from "../../shared/loading.js";
-import { choice } from "../../shared/measuring.js";
-import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
-import { status } from "../../shared/status.js";
-import { theme } from "../../shared/theme.js";
+import { Loading } from "../../shared/frame/loading.js";
+import { choice } from "../../shared/figures/measuring.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered, reason } from "../../shared/frame/server.js";
+import { status } from "../../shared/frame/status.js";
+import { theme } from "../../shared/frame/theme.js";
 import { ChatDefaults } from "./defaults.js";
 import { Computing } from "./computing.js";
 import { Diagnostics } from "./diagnostics.js";

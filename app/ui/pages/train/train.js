@@ -2,10 +2,10 @@
 
 import { pageLink } from "../../shared/addresses.js";
 import { copy, fixed, h, percent } from "../../shared/dom.js";
-import { propose } from "../../shared/measuring.js";
-import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
-import { status } from "../../shared/status.js";
+import { propose } from "../../shared/figures/measuring.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered, reason } from "../../shared/frame/server.js";
+import { status } from "../../shared/frame/status.js";
 import { words } from "../../shared/words.js";
 import { chart } from "./chart.js";
 import { say } from "./words.js";

@@ -2,10 +2,10 @@
 
 import { linked } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
-import { choice, followOffers, Following } from "../../shared/measuring.js";
-import { register } from "../../shared/pages.js";
-import { answered, reason } from "../../shared/server.js";
-import { status } from "../../shared/status.js";
+import { choice, followOffers, Following } from "../../shared/figures/measuring.js";
+import { register } from "../../shared/frame/pages.js";
+import { answered, reason } from "../../shared/frame/server.js";
+import { status } from "../../shared/frame/status.js";
 import { heatmap } from "./heatmap.js";
 import { say } from "./words.js";
 

@@ -1,0 +1,97 @@
+// How fast a reply is being written: tokens a second, beside what plain decoding does, and from which acceptance
+// drafting pays. Figures are those of app/ui/rounds/view.py; what nobody measured is said to be unknown.
+
+import { draw } from "../replay/charts.js";
+import { h, percent, repeats, speed, times, timesPlain } from "../dom.js";
+import { words } from "../words.js";
+
+const WIDTH = 132;
+const CENTRE = [66, 66];
+const OUTER = 56;
+const INNER = 43;
+const SCALES = [1, 1.5, 2, 3, 5, 7.5, 10];
+const PERIOD = 150; // ms between two updates of the figures: faster nobody reads
+
+// Where a share of the half circle ends.
+function point(share, radius) {
+  const angle = Math.PI * (1 - Math.min(Math.max(share, 0), 1));
+  return [CENTRE[0] + radius * Math.cos(angle), CENTRE[1] - radius * Math.sin(angle)];
+}
+
+const at = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
+const arc = (share, radius) => `M${at(point(0, radius))}A${radius} ${radius} 0 0 1 ${at(point(share, radius))}`;
+
+// The least round number that is not below `value`.
+export function scaleFor(value) {
+  const unit = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
+  return unit * SCALES.find((each) => each * unit >= value * 0.999);
+}
+
+function tick(share, from, to, kind) {
+  const [x1, y1] = point(share, from);
+  const [x2, y2] = point(share, to);
+  return draw("line", { x1: x1.toFixed(1), y1: y1.toFixed(1), x2: x2.toFixed(1), y2: y2.toFixed(1), class: kind });
+}
+
+export class Dial {
+  constructor() {
+    this.svg = draw("svg", { viewBox: `0 0 ${WIDTH} 72`, "aria-hidden": "true", class: "dial-face" });
+    this.words = h("div", { class: "dial-words" });
+    // Inside of a log, which reads out what changes: not this.
+    this.node = h("div", { class: "dial", role: "group", "aria-label": words.dial.name, "aria-live": "off", hidden: true }, this.svg, this.words);
+    this.most = 0;
+    this.shown = 0;
+    this.waiting = null;
+  }
+
+  // Draws with a next frame, the latest figures only.
+  show(stats) {
+    if (!stats?.tokens_per_s) return;
+    this.stats = stats;
+    this.waiting ??= requestAnimationFrame((now) => this.frame(now));
+  }
+
+  frame(now) {
+    if (now - this.shown < PERIOD && !this.node.hidden) return void (this.waiting = requestAnimationFrame((later) => this.frame(later)));
+    this.waiting = null;
+    this.shown = now;
+    if (this.stats) this.draw(this.stats);
+  }
+
+  hide() {
+    cancelAnimationFrame(this.waiting);
+    [this.waiting, this.stats, this.most] = [null, null, 0];
+    this.node.hidden = true;
+  }
+
+  draw(stats) {
+    const { tokens_per_s: now, plain_tokens_per_s: plain, needed, expected } = stats;
+    this.most = Math.max(this.most, scaleFor(1.1 * Math.max(now, plain ?? 0)));
+    const parts = [
+      draw("path", { d: arc(1, OUTER), class: "track" }),
+      draw("path", { d: arc(now / this.most, OUTER), class: "dial-now" }),
+    ];
+    if (plain) parts.push(tick(plain / this.most, OUTER - 8, OUTER + 9, "dial-plain"));
+    if (isShare(needed)) {
+      parts.push(draw("path", { d: arc(1, INNER), class: "track thin" }));
+      if (isShare(expected)) parts.push(draw("path", { d: arc(expected, INNER), class: "dial-has" }));
+      parts.push(tick(needed, INNER - 7, INNER + 6, "dial-needed"));
+    }
+    this.svg.replaceChildren(...parts);
+    this.words.replaceChildren(
+      h("div", { class: "dial-speed", dataset: { dial: "speed" } }, h("b", {}, speed(now)), ` ${words.stats.speed}`),
+      h("div", { dataset: { dial: "plain" } }, plainly(stats)),
+      ...(isShare(needed) ? [h("div", { dataset: { dial: "needed" } }, words.dial.needed(percent(needed), isShare(expected) ? percent(expected) : null))] : []));
+    this.node.hidden = false;
+  }
+}
+
+const isShare = (x) => x !== null && x !== undefined;
+
+// "2.1× plain (20.0 tokens/s)", or that it is not known.
+export function plainly(stats) {
+  if (repeats(stats)) return words.dial.repeats;
+  const plain = stats.plain_tokens_per_s;
+  if (!plain || !stats.speedup) return stats.drafted === 0 && stats.rounds ? words.stats.plain : words.dial.unknown;
+  return timesPlain(stats) ? words.dial.times(times(stats.speedup), speed(plain)) : words.dial.plain(speed(plain));
+}

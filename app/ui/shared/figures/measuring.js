@@ -1,0 +1,104 @@
+// What the pages that measure have in common: fields of a form, and following what Python measures.
+
+import { h } from "../dom.js";
+import { follow } from "../feed.js";
+import { answered, away, reason } from "../frame/server.js";
+import { pairKey, status } from "../frame/status.js";
+import { words } from "../words.js";
+
+const PROPOSED = "foretoken-race";
+
+export const field = (label, control, more = "") => h("label", { class: `field ${more}` }, h("span", {}, label), control);
+
+export const select = (name, options, value, more = {}) =>
+  h("select", { name, ...more }, ...options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)));
+
+// A choice among several: `type` is radio or checkbox.
+export const choice = (type, name, value, title, hint, more = {}) =>
+  h("label", { class: "choice-card" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
+
+// Draws what Python offers to measure: anew with each pair that is loaded, when the app is back after it was away, and
+// each time the page comes into sight until somebody has chosen something in it, for it follows the chats and their
+// settings. A measurement that goes on is followed. `page` has a `form`, its `following`, draw(offer) and begin().
+export function followOffers(page, server) {
+  let pair; // the one that is offered for; not known yet
+  let [touched, seen] = [false, false];
+  const refresh = async (kept = () => false) => {
+    let offer;
+    try {
+      offer = await answered(server.offer({}));
+    } catch {
+      return; // the app is away: once it is back, the next look at the page asks again
+    }
+    if (!kept()) page.draw(offer);
+    touched ||= Boolean(offer.asked); // it shows what runs, and is not to turn to something else at its end
+    if (!offer.number || offer.number === page.following.number) return;
+    page.begin();
+    page.following.watch(offer.number);
+  };
+  const again = () => seen && !touched && pair !== undefined && refresh(() => touched); // while it is asked, somebody may choose
+  status.watch(({ loaded }) => {
+    const now = pairKey(loaded);
+    if (now === pair) return;
+    const first = pair === undefined; // the look at the page may have been answered before, and somebody have chosen
+    pair = now;
+    refresh(() => first && touched);
+  }, server.status);
+  page.form.addEventListener("input", () => (touched = true));
+  new IntersectionObserver((entries) => ((seen = entries.at(-1).isIntersecting), again())).observe(page.form);
+  status.watchAway((gone) => !gone && again());
+}
+
+// What is to be raced, told from another page: `race` is {rival, base: names of methods, place: what the base runs on, or
+// null for what is loaded}.
+export const propose = (race) => window.dispatchEvent(new CustomEvent(PROPOSED, { detail: race }));
+export const onProposed = (f) => window.addEventListener(PROPOSED, ({ detail }) => f(detail));
+
+// One measurement after another, each followed by its number; a page that was reloaded follows the last.
+export class Following {
+  // `onEvents(events, stats, done)`; `onError(text)` says what went wrong; `begin()` forgets what was told so far.
+  constructor(server, onEvents, onError, begin) {
+    this.server = server;
+    this.onEvents = onEvents;
+    this.onError = onError;
+    this.begin = begin;
+    this.number = null;
+    this.lost = false; // whether the app went away while one was followed
+  }
+
+  // The app answers again: what is measured is told from its beginning, if that is the same app still.
+  back() {
+    if (!this.lost) return;
+    this.begin();
+    this.watch(this.number);
+  }
+
+  // Starts one by a question to Python; false where it was refused, which is said.
+  async start(question, onStart) {
+    try {
+      const { number } = await answered(question);
+      onStart();
+      this.watch(number);
+      return true;
+    } catch (error) {
+      this.onError(reason(error));
+      return false;
+    }
+  }
+
+  async watch(number) {
+    this.number = number;
+    this.lost = false;
+    const take = (events, stats, done, gone) => {
+      // An app that was started since does not know it.
+      this.onEvents(gone ? [{ t: "broken", message: words.measurementGone }] : events, stats, done);
+    };
+    try {
+      await follow((from) => this.server.follow({ number, from }), () => this.number === number, take);
+    } catch (error) {
+      this.lost = away(error) && this.number === number;
+      this.onError(reason(error));
+      if (this.lost && !status.away) this.back(); // it was back before this was given up
+    }
+  }
+}

@@ -1,0 +1,123 @@
+// The bar on top: a way past it, the pages, help, the switch between day and night; and whether the app is there.
+
+import { address } from "../addresses.js";
+import { h } from "../dom.js";
+import { Shortcuts } from "../form/shortcuts.js";
+import { status } from "./status.js";
+import { theme } from "./theme.js";
+import { words } from "../words.js";
+
+function themeSwitch() {
+  theme.begin();
+  return h("button", { class: "theme-toggle", type: "button", title: words.theme, "aria-label": words.theme, on: { click: () => theme.choose(theme.dark ? "light" : "dark") } }, "◐");
+}
+
+// A click that only a link of this page is meant by: no new tab, no download.
+const plain = (event) => event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
+
+// A link that leads to a page without loading anything anew.
+const leading = (name, attributes, text) => h("a", { href: `/${name}`, dataset: { page: name }, ...attributes, on: {
+  click: (event) => {
+    if (!plain(event)) return;
+    event.preventDefault();
+    address.go(address.of(name));
+  },
+} }, text);
+
+const current = (link, here) => (here ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current"));
+
+// Settings are no page that one works in: their sign stands beside help and theme.
+const SETTINGS = "settings";
+
+function settings() {
+  const label = window.ForetokenPages[SETTINGS];
+  const link = leading(SETTINGS, { class: "gear", title: label, "aria-label": label }, "⚙");
+  const mark = () => current(link, address.page === SETTINGS);
+  address.watch(mark);
+  mark();
+  return link;
+}
+
+function pages() {
+  const listed = Object.entries(window.ForetokenPages).filter(([name]) => name !== SETTINGS);
+  const links = listed.map(([name, label]) => leading(name, {}, label));
+  const mark = () => {
+    for (const link of links) {
+      const here = link.dataset.page === address.page;
+      current(link, here);
+      link.href = address.of(link.dataset.page);
+      if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
+    }
+    document.title = `${window.ForetokenPages[address.page]} · Foretoken`;
+  };
+  address.watch(mark);
+  mark();
+  // Where the window is too narrow for a row, they stand in a menu.
+  const list = h("ul", { class: "pages-list", id: "pages-list" }, ...links.map((link) => h("li", {}, link)));
+  const turn = (open) => (nav.classList.toggle("open", open), menu.setAttribute("aria-expanded", String(open)));
+  const menu = h("button", { class: "pages-menu", type: "button", "aria-expanded": "false", "aria-controls": "pages-list", on: { click: () => turn(!nav.classList.contains("open")) } });
+  const nav = h("nav", { class: "pages", "aria-label": words.pages }, menu, list);
+  nav.addEventListener("keydown", (event) => event.key === "Escape" && nav.classList.contains("open") && (event.stopPropagation(), turn(false), menu.focus()));
+  document.addEventListener("pointerdown", (event) => !nav.contains(event.target) && turn(false));
+  const name = () => {
+    if (nav.classList.contains("open") && list.contains(document.activeElement)) menu.focus(); // the link is hidden now
+    turn(false);
+    menu.textContent = `${window.ForetokenPages[address.page]} ▾`;
+  };
+  address.watch(name);
+  name();
+  return nav;
+}
+
+const BACK_MS = 4000; // for so long it says that the app is back
+
+// To the message box, or where a page has none to the page itself.
+function skip() {
+  const past = () => {
+    const page = document.getElementById(`${address.page}-page`);
+    const goal = page.querySelector(".composer textarea") ?? page.querySelector("button:not(:disabled), a[href], input, textarea, select") ?? page;
+    goal.focus();
+  };
+  const button = h("button", { class: "skip", type: "button", on: { click: past } });
+  const name = () => (button.textContent = address.page === "chat" ? words.skip : words.skipMenu);
+  address.watch(name);
+  name();
+  return button;
+}
+
+// The page's heading for those who do not see which link of the bar is marked.
+function heading() {
+  const node = h("h1", { class: "sr-only" });
+  const name = () => (node.textContent = window.ForetokenPages[address.page]);
+  address.watch(name);
+  name();
+  return node;
+}
+
+// Says that the app does not answer, and for a moment that it does again.
+function awayBar() {
+  const bar = h("p", { class: "away", role: "status", hidden: true });
+  let over = null;
+  // It lies over no page: they begin below it.
+  new ResizeObserver(() => document.documentElement.style.setProperty("--ft-away", `${bar.offsetHeight}px`)).observe(bar);
+  status.watchAway((gone, stale) => {
+    clearTimeout(over);
+    bar.hidden = false;
+    bar.classList.toggle("back", !gone);
+    bar.textContent = stale ? `${words.stale} ` : gone ? words.away : words.back;
+    if (stale) bar.append(h("button", { class: "ft-button small", type: "button", on: { click: () => location.reload() } }, words.reload));
+    if (!gone) over = setTimeout(() => (bar.hidden = true), BACK_MS);
+  });
+  return bar;
+}
+
+export function brand() {
+  const shortcuts = new Shortcuts();
+  const away = awayBar();
+  document.body.prepend(
+    h("header", { id: "brand" }, skip(),
+      h("span", { class: "logo", "aria-hidden": true }, h("i", { class: "one" }), h("i", { class: "two" }), h("i", { class: "three" })),
+      h("span", { class: "name" }, "Foretoken"),
+      heading(), pages(), shortcuts.button, settings(), themeSwitch()),
+    away, shortcuts.node);
+}

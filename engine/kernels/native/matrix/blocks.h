@@ -1,0 +1,298 @@
+// Blocks of codes as GGUF files store them (engine/kernels/blocks.py), sixteen outputs beside each other.
+//
+// A block holds the codes of 32 or 256 inputs of one output, and their scales, in planes of bytes: four bytes of a plane
+// are the codes of four neighbouring inputs, or parts of them. So the same four bytes of sixteen outputs, side by side,
+// become what an integer instruction takes with a few shifts and masks, and rearranging blocks is a transposition: no bit
+// is lost, and nothing takes more room. Source of the layouts: ggml-quants.c.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "dot.h"
+#include "../vector.h"
+
+namespace foretoken {
+
+constexpr int UNIT = 256;  // inputs that are unpacked at once
+
+// Codes that are multiplied as unsigned bytes; the products of those around a centre are corrected by it. Wide ones need all
+// eight bits, and the centre 128: processors that multiply signed bytes take them as such.
+enum class Codes { UNSIGNED, CENTRED, WIDE };
+
+// 256 inputs of sixteen outputs: weight = scale * (code - centre) + minimum, by groups of 16 or 32 inputs.
+struct Unpacked {
+    alignas(64) uint8_t codes[UNIT / QUAD][LANES * QUAD];  // of four inputs: [16][4]
+    Floats scales[UNIT / 16];                              // of each group
+    Floats minimums[UNIT / 16];
+};
+
+// Where a format's numbers lie in a block, and what they are.
+struct Format {
+    int inputs, bytes;
+    int words, words_at;  // 4 bytes each, that are kept side by side
+    int rest, rest_at;    // bytes: the scale, where it is none of the words
+    int group;            // inputs that share a scale
+    bool minimums;
+    Codes codes;
+    int centre;
+    int fifth_bits;  // the word that holds them; -1: none
+    void (*unpack)(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to);
+    void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, in formats that others are rounded to
+};
+
+namespace unpacking {
+
+constexpr uint32_t LOW = 0x0f0f0f0f;
+constexpr uint32_t FLIPPED = WIDE_IS_SIGNED ? 0 : 0x80808080;  // of signed bytes, to make them what is multiplied
+
+alignas(LANES) constexpr int8_t IQ4_CODE[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+alignas(LANES) constexpr int8_t MXFP4_CODE[] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // around 12
+
+// Bytes of sixteen outputs, as they were rearranged.
+struct Words {
+    const uint8_t* from;
+    Unsigned operator[](int index) const {
+        Unsigned word;
+        std::memcpy(&word, from + size_t(index) * sizeof word, sizeof word);
+        return word;
+    }
+};
+
+inline void keep(Unsigned word, uint8_t* words, int index) { std::memcpy(words + size_t(index) * sizeof word, &word, sizeof word); }
+
+// What one block becomes.
+struct Place {
+    uint8_t (*codes)[LANES * QUAD];
+    Floats *scales, *minimums;
+    void put(int quad, Unsigned four) const { std::memcpy(codes[quad], &four, sizeof four); }
+};
+
+inline Floats number(Unsigned value) { return __builtin_convertvector(std::bit_cast<Ints>(value), Floats); }
+inline Floats byte(Unsigned word, int index) { return number(word >> (8 * index) & 0xff); }
+inline Floats signed_byte(Unsigned word, int index) {
+    return __builtin_convertvector(std::bit_cast<Ints>(word << (24 - 8 * index)) >> 24, Floats);
+}
+inline Floats half(const uint8_t* rest) { return widen_halves(reinterpret_cast<const uint16_t*>(rest)); }
+
+// The lower and upper four bits of a block of 32.
+template <class Finish>
+inline void nibbles(Words words, const Place& to, Finish finish) {
+    FORETOKEN_UNROLL
+    for (int i = 0; i < 4; ++i) {
+        const Unsigned both = words[i];
+        to.put(i, finish(both & LOW, i));
+        to.put(4 + i, finish(both >> 4 & LOW, 4 + i));
+    }
+}
+
+struct Q8_0 {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 8; ++i) to.put(i, words[i] ^ FLIPPED);
+        to.scales[0] = half(rest);
+    }
+};
+
+struct Q4_0 {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        nibbles(words, to, [](Unsigned codes, int) { return codes; });
+        to.scales[0] = half(rest);
+    }
+    static void fold(const Unsigned* quads, uint8_t* words) {
+        for (int i = 0; i < 4; ++i) keep(quads[i] | quads[4 + i] << 4, words, i);
+    }
+};
+
+struct Q4_1 {
+    static void unpack(Words words, const uint8_t*, const Place& to) {
+        nibbles({words.from + sizeof(Unsigned)}, to, [](Unsigned codes, int) { return codes; });
+        to.scales[0] = widen_halves(words[0] & 0xffff);
+        to.minimums[0] = widen_halves(words[0] >> 16);
+    }
+};
+
+// Of 32 inputs, a bit each, those of every fourth in one byte: bit 8 b + q is that of input 4 q + b.
+inline uint32_t by_quads(uint32_t bits) {
+    uint32_t moved = 0;
+    for (int q = 0; q < 8; ++q) moved |= ((bits >> (4 * q) & 15) * 0x00204081u & 0x01010101u) << q;
+    return moved;
+}
+
+// Those of four inputs, where their codes want them.
+inline Unsigned fifth(Unsigned bits, int quad) { return (quad < 4 ? bits << (4 - quad) : bits >> (quad - 4)) & 0x10101010; }
+
+struct Q5_0 {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        const Unsigned bits = words[0];
+        nibbles({words.from + sizeof bits}, to, [&](Unsigned codes, int quad) { return codes | fifth(bits, quad); });
+        to.scales[0] = half(rest);
+    }
+};
+
+struct Q5_1 {
+    static void unpack(Words words, const uint8_t*, const Place& to) {
+        const Unsigned bits = words[1];
+        nibbles({words.from + 2 * sizeof bits}, to, [&](Unsigned codes, int quad) { return codes | fifth(bits, quad); });
+        to.scales[0] = widen_halves(words[0] & 0xffff);
+        to.minimums[0] = widen_halves(words[0] >> 16);
+    }
+};
+
+struct IQ4_NL {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        nibbles(words, to, [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });
+        to.scales[0] = half(rest);
+    }
+};
+
+struct MXFP4 {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        nibbles(words, to, [](Unsigned codes, int) { return lookup(MXFP4_CODE, codes); });
+        // Half of 2^(e - 127), since the codes are twice the numbers; the least are no normal floats.
+        const Unsigned e = std::bit_cast<Unsigned>(widen(rest));
+        const Unsigned small = e < 2;
+        to.scales[0] = std::bit_cast<Floats>(Unsigned((small & Unsigned(0x00200000u << (e & 1))) | (~small & Unsigned((e - 1) << 23))));
+    }
+};
+
+// Two bits a code: eight words hold 128 inputs, the first 32 in the lowest bits.
+struct Q2_K {
+    static void unpack(Words words, const uint8_t*, const Place& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 64; ++i) to.put(i, words[4 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303);
+        const Floats scale = widen_halves(words[20] & 0xffff), minimum = -widen_halves(words[20] >> 16);
+        FORETOKEN_UNROLL
+        for (int g = 0; g < 16; ++g) {
+            to.scales[g] = scale * byte(words[g / 4] & LOW, g % 4);
+            to.minimums[g] = minimum * byte(words[g / 4] >> 4 & LOW, g % 4);
+        }
+    }
+};
+
+// As Q2_K, and a third bit in a plane of its own, the bits of each 32 inputs one higher.
+struct Q3_K {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 64; ++i) {
+            const Unsigned high = words[i % 8], low = words[8 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303;
+            to.put(i, low | ((i < 16 ? high << (2 - i / 8) : high >> (i / 8 - 2)) & 0x04040404));
+        }
+        const Floats scale = half(rest);
+        const Unsigned high = words[26];
+        FORETOKEN_UNROLL
+        for (int g = 0; g < 16; ++g) {
+            const Unsigned low = words[24 + g / 4 % 2] >> (g / 8 * 4) & LOW;
+            const Unsigned both = low | (high >> (g / 4 * 2) & 0x03030303) << 4;
+            to.scales[g] = scale * (byte(both, g % 4) - all(32.0f));
+        }
+    }
+};
+
+// Eight scales and eight minimums of six bits, in three words, and what they are times.
+inline void six_bits(Words words, const Place& to) {
+    const Floats scale = widen_halves(words[0] & 0xffff), minimum = -widen_halves(words[0] >> 16);
+    const Unsigned scales[] = {words[1] & 0x3f3f3f3f, (words[3] & LOW) | (words[1] >> 2 & 0x30303030)};
+    const Unsigned minimums[] = {words[2] & 0x3f3f3f3f, (words[3] >> 4 & LOW) | (words[2] >> 2 & 0x30303030)};
+    FORETOKEN_UNROLL
+    for (int g = 0; g < 8; ++g) {
+        to.scales[g] = scale * byte(scales[g / 4], g % 4);
+        to.minimums[g] = minimum * byte(minimums[g / 4], g % 4);
+    }
+}
+
+struct Q4_K {
+    static void unpack(Words words, const uint8_t*, const Place& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 32; ++i) {
+            const Unsigned both = words[4 + i];
+            const int quad = i / 8 * 16 + i % 8;
+            to.put(quad, both & LOW);
+            to.put(quad + 8, both >> 4 & LOW);
+        }
+        six_bits(words, to);
+    }
+};
+
+struct Q5_K {
+    static void unpack(Words words, const uint8_t*, const Place& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 32; ++i) {
+            const Unsigned both = words[12 + i], bits = words[4 + i % 8];
+            const int pair = i / 8, quad = pair * 16 + i % 8;
+            to.put(quad, (both & LOW) | ((pair < 2 ? bits << (4 - 2 * pair) : bits >> (2 * pair - 4)) & 0x10101010));
+            to.put(quad + 8, (both >> 4 & LOW) | ((pair < 2 ? bits << (3 - 2 * pair) : bits >> (2 * pair - 3)) & 0x10101010));
+        }
+        six_bits(words, to);
+    }
+};
+
+struct Q6_K {
+    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 16; ++i) {
+            const int first = i / 8 * 16 + i % 8, quad = i / 8 * 32 + i % 8;  // of the 128 inputs that this half holds
+            const Unsigned one = words[first], two = words[first + 8], high = words[32 + i];
+            to.put(quad, (one & LOW) | (high << 4 & 0x30303030));
+            to.put(quad + 8, (two & LOW) | (high << 2 & 0x30303030));
+            to.put(quad + 16, (one >> 4 & LOW) | (high & 0x30303030));
+            to.put(quad + 24, (two >> 4 & LOW) | (high >> 2 & 0x30303030));
+        }
+        const Floats scale = half(rest);
+        FORETOKEN_UNROLL
+        for (int g = 0; g < 16; ++g) to.scales[g] = scale * signed_byte(words[48 + g / 4], g % 4);
+    }
+};
+
+struct IQ4_XS {
+    static void unpack(Words words, const uint8_t*, const Place& to) {
+        const Unsigned first = words[0], low = words[1];
+        const Floats scale = widen_halves(first & 0xffff);
+        FORETOKEN_UNROLL
+        for (int g = 0; g < 8; ++g) {
+            nibbles({words.from + (2 + 4 * g) * sizeof first}, {to.codes + 8 * g, nullptr, nullptr},
+                    [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });
+            const Unsigned both = (low >> (4 * g) & 15) | (first >> (16 + 2 * g) & 3) << 4;
+            to.scales[g] = scale * (number(both) - all(32.0f));
+        }
+    }
+};
+
+template <class Kind, int INPUTS, int WORDS, int REST, int GROUP>
+void unpack(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to) {
+    for (int block = 0; block < blocks; ++block) {
+        const int group = block * INPUTS / GROUP;
+        Kind::unpack({words + size_t(block) * WORDS * sizeof(Unsigned)}, rest + size_t(block) * REST * LANES,
+                     {to.codes + block * INPUTS / QUAD, to.scales + group, to.minimums + group});
+    }
+}
+
+template <class Kind, int INPUTS, int BYTES, int WORDS, int WORDS_AT, int REST, int REST_AT, int GROUP>
+constexpr Format format(bool minimums, Codes codes, int centre, int fifth_bits = -1) {
+    static_assert(BYTES == WORDS * 4 + REST);
+    Format made{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, fifth_bits, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
+    if constexpr (requires { Kind::fold; }) made.fold = Kind::fold;
+    return made;
+}
+
+}  // namespace unpacking
+
+// In the order of MULTIPLIED of engine/kernels/block_formats.py.
+constexpr Format FORMATS[] = {
+    unpacking::format<unpacking::Q8_0, 32, 34, 8, 2, 2, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::Q4_0, 32, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 8),
+    unpacking::format<unpacking::Q4_1, 32, 20, 5, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
+    unpacking::format<unpacking::Q5_0, 32, 22, 5, 2, 2, 0, 32>(false, Codes::CENTRED, 16, 0),
+    unpacking::format<unpacking::Q5_1, 32, 24, 6, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0, 1),
+    unpacking::format<unpacking::Q2_K, 256, 84, 21, 0, 0, 0, 16>(true, Codes::UNSIGNED, 0),
+    unpacking::format<unpacking::Q3_K, 256, 110, 27, 0, 2, 108, 16>(false, Codes::CENTRED, 4),
+    unpacking::format<unpacking::Q4_K, 256, 144, 36, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
+    unpacking::format<unpacking::Q5_K, 256, 176, 44, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
+    unpacking::format<unpacking::Q6_K, 256, 210, 52, 0, 2, 208, 16>(false, Codes::CENTRED, 32),
+    unpacking::format<unpacking::IQ4_NL, 32, 18, 4, 2, 2, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::IQ4_XS, 256, 136, 34, 0, 0, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::MXFP4, 32, 17, 4, 1, 1, 0, 32>(false, Codes::CENTRED, 12),
+};
+
+}  // namespace foretoken

@@ -1,0 +1,49 @@
+// What a matrix is made of: some outputs, all in one kind of weights.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "../memory.h"
+#include "rows.h"
+
+namespace foretoken {
+
+class Part {
+public:
+    Part(Kind kind, int outputs, int inputs)
+        : kind(kind), outputs(outputs), inputs(inputs), panels((outputs + LANES - 1) / LANES), bias_(size_t(panels) * LANES * sizeof(float)) {
+        for (int n = 0; n < panels * LANES; ++n) bias_.as<float>()[n] = 0;
+    }
+    virtual ~Part() = default;
+
+    // A panel's outputs become the `count` rows from number `row` on; what rows and scales are is the affair of the kind `from`
+    // that they come in, which is this one, or one that this rounds.
+    virtual void pack(Kind from, const void* rows, const void* scales, int row, int count, int panel) = 0;
+    // The weights of one output, as an embedding is looked up.
+    virtual void row(int n, float* to) const = 0;
+    // Outputs of panels first .. end - 1 for the rows of all tiles, to to[row * stride + output].
+    virtual void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const = 0;
+
+    void set_bias(const float* bias) { std::memcpy(bias_.as<float>(), bias, sizeof(float) * outputs); }
+
+    const Kind kind;
+    const int outputs, inputs, panels;
+
+protected:
+    // The last panel may hold fewer outputs than lanes.
+    void finish(float* to, Floats value, int n) const {
+        if (n + LANES <= outputs) return store(to, value);
+        float lanes[LANES];
+        store(lanes, value);
+        for (int lane = 0; n + lane < outputs; ++lane) to[lane] = lanes[lane];
+    }
+
+    Bytes bias_;
+};
+
+// Defined in products.cpp: nothing else need know what kinds of parts there are.
+std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs);
+
+}  // namespace foretoken

@@ -1,0 +1,88 @@
+// What Python calls of threads and matrices, through ctypes (see library.py), and all kinds of products. Stands alone, so that
+// products can be tried for other processors without the rest.
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "block_panels.h"
+#include "../exported.h"
+#include "matrix.h"
+#include "panels.h"
+#include "../pool.h"
+#include "stored.h"
+
+namespace foretoken {
+
+std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs) {
+    if (is_blocks(kind)) return std::make_unique<BlockPanels>(kind, outputs, inputs);
+    return std::make_unique<Panels>(kind, outputs, inputs);
+}
+
+}  // namespace foretoken
+
+using namespace foretoken;
+
+extern "C" {
+
+// Whether the processor has instructions for this kind of weights.
+EXPORTED int foretoken_has(int kind) {
+    switch (static_cast<Kind>(kind)) {
+        case Kind::PAIRS: return HAS_PAIRS;
+        default: return 1;
+    }
+}
+
+EXPORTED Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
+// Of at most PARTS parts.
+EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
+    try {
+        return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs);
+    } catch (const std::bad_alloc&) {
+        return nullptr;
+    }
+}
+// Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen; `rows` are in the kind `from`.
+EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count) {
+    struct Task {
+        Matrix& matrix;
+        Kind from;
+        const void *rows, *scales;
+        int first, count;
+    } task{*matrix, static_cast<Kind>(from), rows, scales, first, count};
+    pool->run(
+        [](void* given, int thread, Pool& pool) {
+            const Task& task = *static_cast<Task*>(given);
+            const Range part = share((task.count + LANES - 1) / LANES, thread, pool.count());
+            task.matrix.pack(task.from, task.rows, task.scales, task.first, task.count, part);
+        },
+        &task);
+}
+// Likewise `count` outputs whose rows, in the blocks `from`, lie in a file from `at` on; see stored.h. Returns what became of them.
+EXPORTED int foretoken_take(Matrix* matrix, Pool* pool, int from, File file, uint64_t at, const int* halves, const float* scales, int first, int count) {
+    return int(take(*matrix, *pool, {static_cast<Kind>(from), file, at, halves, scales, count}, first));
+}
+EXPORTED void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
+// Rows of the weight as floats: [count][inputs].
+EXPORTED void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
+    for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
+}
+// [rows][inputs] -> [rows][outputs], for up to MOST_ROWS rows.
+EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
+    struct Task {
+        const Matrix& matrix;
+        const float* from;
+        int rows;
+        float* to;
+    } task{*matrix, from, rows, to};
+    pool->run(
+        [](void* given, int thread, Pool& pool) {
+            const Task& task = *static_cast<Task*>(given);
+            Arranged arranged(task.matrix.inputs);
+            const Arranged& rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
+            const Range part = share(task.matrix.panels, thread, pool.count());
+            task.matrix.multiply(rows, part.first, part.end, task.to, task.matrix.outputs);
+        },
+        &task);
+}
+EXPORTED void foretoken_free_matrix(Matrix* matrix) { delete matrix; }
+}

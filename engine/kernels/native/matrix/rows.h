@@ -1,0 +1,185 @@
+// Rows of numbers as products read them, and the kinds of weights that want them so.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "blocks.h"
+#include "../memory.h"
+#include "../vector.h"
+
+namespace foretoken {
+
+constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of a round: MAX_ROWS of engine/request.py, as build.py passes it
+static_assert(ROWS == LANES, "products have a case for each number of rows, and a tree's rows are one group of lanes");
+constexpr int TILES = 4;                   // of up to ROWS rows each, that one stream of the weights serves
+constexpr int MOST_ROWS = TILES * ROWS;    // of one call: a prompt's
+constexpr int PARTS = 4;  // of a matrix
+
+// FP32, FP16 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
+// multiply twice as many at once; INT8 takes rows rounded to bytes. NF4 looks weights up in a table of sixteen
+// and takes rows as they are. From BLOCKS on: the formats of blocks.h, which take rows rounded to bytes in blocks.
+enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4, FP16 = 5, BLOCKS = 16 };
+
+constexpr bool is_blocks(Kind kind) { return kind >= Kind::BLOCKS; }
+inline const Format& format_of(Kind kind) { return FORMATS[int(kind) - int(Kind::BLOCKS)]; }
+
+// A tile, as one part of a matrix reads it: sixteen inputs of each row, then the next sixteen of each; blocks likewise.
+struct Rows {
+    int count;
+    const float* values;   // [inputs / 16][count][16]
+    const int32_t* words;  // [inputs / 16][count][4], bytes around 128, or 0 if WIDE_IS_SIGNED; or [...][8], bf16
+    const float* scales;   // [count], of the bytes
+    const int8_t* codes;   // [inputs / block][count][block]
+    const float* steps;    // [inputs / block][count], of the codes
+    const int32_t* sums;   // [inputs / block][count][block / group], of the codes, as the format wants them
+};
+
+// Room for a tile, and how its rows get there.
+class ArrangedTile {
+public:
+    explicit ArrangedTile(int widest)
+        : values_(size_t(ROWS) * rounded_up(widest, LANES)), words_(values_.size() / 2), scales_(ROWS), blocks_{Blocks(values_.size()), Blocks(values_.size())} {}
+
+    // `count` rows of `width` numbers to what each of `parts` reads, `to[part * TILES]`.
+    void arrange(const std::vector<Kind>& parts, const float* from, int count, int width, Rows* to) {
+        bool done[2] = {};
+        for (size_t part = 0; part < parts.size(); ++part, to += TILES) {
+            const Kind kind = parts[part];
+            *to = {count, values_.data(), words_.data(), scales_.data(), nullptr, nullptr, nullptr};
+            if (is_blocks(kind)) {
+                const Format& format = format_of(kind);
+                const bool large = format.inputs == UNIT;
+                Blocks& blocks = blocks_[large];
+                if (!done[large]) blocks.quantise(from, count, width, format.inputs);
+                done[large] = true;
+                to->codes = blocks.codes.data();
+                to->steps = blocks.steps.data();
+                to->sums = blocks.summed(format, count * width / LANES, sums_[part]);
+            } else if (part > 0 && parts[part - 1] == kind) continue;
+            else if (kind == Kind::INT8) quantise(from, count, width);
+            else if (kind == Kind::PAIRS) round(from, count, width);
+            else copy(from, count, width);
+        }
+    }
+
+private:
+    // Rows rounded to bytes, each block by its own largest number.
+    struct Blocks {
+        explicit Blocks(size_t numbers) : codes(numbers), steps(numbers / 32), sums(numbers / LANES) {}
+
+        void quantise(const float* from, int count, int width, int block) {
+            for (int r = 0; r < count; ++r, from += width)
+                for (int b = 0; b < width / block; ++b) {
+                    const float* numbers = from + size_t(b) * block;
+                    Floats high{};
+                    for (int k = 0; k < block; k += LANES) {
+                        const Floats part = load(numbers + k);
+                        high = maximum(high, maximum(part, -part));
+                    }
+                    const float peak = largest(high);
+                    const Floats inverse = all(peak > 1e-30f ? 127 / peak : 0);
+                    const size_t place = size_t(b) * count + r;
+                    steps[place] = peak / 127;
+                    for (int k = 0; k < block; k += LANES) {
+                        const Ints rounded = nearest(load(numbers + k) * inverse);
+                        typedef int8_t Bytes16 __attribute__((vector_size(LANES)));
+                        const auto bytes = __builtin_convertvector(rounded, Bytes16);
+                        std::memcpy(codes.data() + place * block + k, &bytes, sizeof bytes);
+                        sums[(place * block + k) / LANES] = total(rounded);
+                    }
+                }
+        }
+
+        // For minimums the sum of each group's codes, a float; around a centre what it adds to the group's products.
+        const int32_t* summed(const Format& format, int count, std::vector<int32_t>& to) const {
+            const int together = format.group / LANES;
+            if (to.size() < sums.size()) to.resize(sums.size());  // once
+            for (int group = 0; group < count / together; ++group) {
+                int32_t sum = sums[group * together];
+                if (together == 2) sum += sums[group * 2 + 1];
+                to[group] = format.minimums ? std::bit_cast<int32_t>(float(sum)) : -format.centre * sum;
+            }
+            return to.data();
+        }
+
+        std::vector<int8_t> codes;
+        std::vector<float> steps;
+        std::vector<int32_t> sums;  // of sixteen codes
+    };
+
+    void copy(const float* from, int count, int width) {
+        const int whole = width / LANES * LANES;
+        for (int r = 0; r < count; ++r, from += width) {
+            float* to = values_.data() + size_t(r) * LANES;
+            for (int k = 0; k < whole; k += LANES) store(to + size_t(k) * count, load(from + k));
+            for (int k = whole; k < width; ++k) to[size_t(whole) * count + k - whole] = from[k];
+        }
+    }
+
+    void round(const float* from, int count, int width) {
+        for (int r = 0; r < count; ++r, from += width)
+            for (int k = 0; k < width; k += LANES) {
+                const Halves halves = narrow(load(from + k));
+                std::memcpy(words_.data() + (size_t(k) * count + r * LANES) / 2, &halves, sizeof halves);
+            }
+    }
+
+    // Each row by its own largest value, to bytes around 128; see int8.py.
+    void quantise(const float* from, int count, int width) {
+        for (int r = 0; r < count; ++r, from += width) {
+            Floats high{};
+            for (int k = 0; k < width; k += LANES) {
+                Floats part = load(from + k);
+                high = maximum(high, maximum(part, -part));
+            }
+            const float scale = 1e-30f + largest(high) * (1.0f / 127);
+            scales_[r] = scale;
+            for (int k = 0; k < width; k += LANES) {
+                const Floats steps = load(from + k) / all(scale) + all(128.5f);
+                typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
+                auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
+                if constexpr (WIDE_IS_SIGNED) bytes ^= 128;  // around zero
+                std::memcpy(words_.data() + (size_t(k) * count + r * LANES) / QUAD, &bytes, sizeof bytes);
+            }
+        }
+    }
+
+    std::vector<float> values_;
+    std::vector<int32_t> words_;
+    std::vector<float> scales_;
+    Blocks blocks_[2];  // of 32 numbers, and of 256
+    std::vector<int32_t> sums_[PARTS];
+};
+
+// The rows of a call as each part of a matrix reads them, in tiles.
+class Arranged {
+public:
+    explicit Arranged(int widest) : widest_(widest) {}
+
+    // Up to MOST_ROWS rows of `width` numbers; INT8 and PAIRS want a multiple of sixteen, blocks whole ones. No two parts may
+    // differ in what they take unless they are in blocks. Valid until the next call. Room for a tile is made when there first
+    // is one: most calls have one alone.
+    const Arranged& arrange(const std::vector<Kind>& parts, const float* from, int count, int width) {
+        tiles_ = (count + ROWS - 1) / ROWS;
+        for (int tile = 0, done = 0; tile < tiles_; ++tile, done += ROWS) {
+            if (!room_[tile]) room_[tile] = std::make_unique<ArrangedTile>(widest_);
+            room_[tile]->arrange(parts, from + size_t(done) * width, std::min(ROWS, count - done), width, rows_[0] + tile);
+        }
+        return *this;
+    }
+
+    std::span<const Rows> tiles(int part) const { return {rows_[part], size_t(tiles_)}; }
+
+private:
+    const int widest_;
+    int tiles_ = 0;
+    std::unique_ptr<ArrangedTile> room_[TILES];
+    Rows rows_[PARTS][TILES];
+};
+
+}  // namespace foretoken

@@ -1,0 +1,389 @@
+// A decoder's step for some rows of one sequence or of several, done by all threads of a pool together.
+//
+// Products see all rows alike; what looks back looks into the cache of the row's own sequence. A row's bits are
+// those it has alone, whoever the others belong to.
+//
+// Every thread keeps the residual stream for itself and adds what was computed together to it: that costs
+// a few thousand additions, and saves a barrier for every norm. What a thread computes for others lies in
+// `Shared`; a barrier stands between writing and reading it.
+#pragma once
+
+#include <cmath>
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "attention.h"
+#include "../matrix/matrix.h"
+#include "../pool.h"
+#include "structures.h"
+
+namespace foretoken {
+
+inline float norm_factor(const float* x, int width, float epsilon) {
+    Floats squares{};
+    for (int k = 0; k < width; k += LANES) {
+        Floats part = load(x + k);
+        squares = fused(part, part, squares);
+    }
+    return 1.0f / std::sqrt(total(squares) / float(width) + epsilon);
+}
+
+// RMSNorm (Zhang and Sennrich 2019).
+inline void normalise(const float* x, const float* weight, int width, float epsilon, float* to) {
+    const Floats factor = all(norm_factor(x, width, epsilon));
+    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) * factor * load(weight + k));
+}
+
+inline Floats gated(Gate gate, Floats x) {
+    switch (gate) {
+        case Gate::SILU: return x / (all(1.0f) + exponential(-x));
+        case Gate::GELU_TANH: {
+            Floats inner = all(0.79788456f) * fused(all(0.044715f) * x * x, x, x);
+            return all(0.5f) * x * (all(1.0f) + hyperbolic_tangent(inner));
+        }
+        case Gate::GELU: {
+            float lanes[LANES];
+            store(lanes, x);
+            for (float& lane : lanes) lane = 0.5f * lane * (1.0f + std::erf(lane * 0.70710678f));
+            return load(lanes);
+        }
+        case Gate::RELU: return maximum(x, Floats{});
+    }
+    return x;
+}
+
+constexpr int GATES = 8;  // panels of them that are made before they are applied, while a cache holds them
+
+// What one thread has for itself.
+struct Scratch {
+    Scratch(const Shape& shape, int widest)
+        : x(size_t(MOST_ROWS) * shape.hidden),
+          normed(size_t(MOST_ROWS) * shape.hidden),
+          arranged(widest),
+          scores(size_t(QUERIES) * rounded_up(shape.context, LANES)),
+          head(size_t(QUERIES) * shape.head_dim),
+          gates(size_t(2) * MOST_ROWS * GATES * LANES) {}
+
+    std::vector<float> x, normed;
+    Arranged arranged;
+    std::vector<float> scores, head;
+    std::vector<float> gates;  // [MOST_ROWS][GATES * 16], and behind them what they are for
+};
+
+class Decoder {
+public:
+    Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool) {
+        const int attended = shape.heads * shape.head_dim;
+        const int widest = std::max({shape.hidden, attended, shape.intermediate});
+        for (int thread = 0; thread < pool.count(); ++thread)
+            scratch_.push_back(std::make_unique<Scratch>(shape, widest));
+        qkv_.resize(size_t(MOST_ROWS) * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+        attended_.resize(size_t(MOST_ROWS) * attended);
+        mixed_.resize(size_t(MOST_ROWS) * shape.hidden);
+        active_.resize(size_t(MOST_ROWS) * shape.intermediate);
+        dealt_ = std::vector<Dealt>(size_t(shape.count) * PRODUCTS + 1);
+    }
+
+    // Logits of a row.
+    int width(const Step& step) const { return step.wanted.count ? step.wanted.panels * LANES : shape_.vocabulary; }
+
+    // Up to MOST_ROWS rows in all.
+    void run(const Step& step) {
+        step_ = step;
+        rows_ = 0;
+        for (int number = 0; number < step.count; ++number) {
+            const Sequence& own = step.sequences[number];
+            int* positions = positions_ + rows_;
+            for (int r = 0; r < own.rows; ++r)
+                positions[r] = !own.parents ? own.start + r : own.parents[r] < 0 ? own.start : positions[own.parents[r]] + 1;
+            rows_ += own.rows;
+        }
+        for (Dealt& each : dealt_) each.next.store(0, std::memory_order_relaxed);
+        pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
+    }
+
+private:
+    enum Product { QKV, OUTPUT, GATE_UP, DOWN, PRODUCTS };  // of a layer
+
+    void work(int thread) {
+        Scratch& own = *scratch_[thread];
+        embed(own);
+        for (int index = 0; index < shape_.count; ++index) {
+            const Layer& layer = shape_.layers[index];
+            keep(index, own, thread);
+            attention(index, layer, own, thread);
+            feed_forward(index, layer, own);
+        }
+        keep(shape_.count, own, thread);
+        if (step_.last > 0) logits(own);
+    }
+
+    // Stores this thread's share of the rows that enter layer `index`, where somebody wants them.
+    void keep(int index, Scratch& own, int thread) {
+        each_sequence([&](const Sequence& sequence, int before) {
+            for (int place = 0; place < sequence.cache.tapped; ++place) {
+                const Tap& tap = sequence.cache.taps[place];
+                if (tap.layer != index && !(tap.layer < 0 && index == shape_.count)) continue;
+                const auto [first, end] = part(sequence.rows, thread);
+                for (int r = first; r < end; ++r) keep_row(sequence, tap, r, own.x.data() + size_t(before + r) * shape_.hidden, own);
+            }
+        });
+    }
+
+    void keep_row(const Sequence& sequence, const Tap& tap, int r, const float* row, Scratch& own) {
+        if (tap.layer < 0) {
+            normalise(row, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data());
+            row = own.normed.data();
+        }
+        const size_t start = size_t(sequence.start + r) * shape_.hidden;
+        if (sequence.cache.bf16)
+            for (int k = 0; k < shape_.hidden; ++k) put(static_cast<uint16_t*>(tap.rows) + start + k, row[k]);
+        else std::memcpy(static_cast<float*>(tap.rows) + start, row, sizeof(float) * shape_.hidden);
+    }
+
+    void embed(Scratch& own) {
+        for (int r = 0; r < rows_; ++r) {
+            float* row = own.x.data() + size_t(r) * shape_.hidden;
+            shape_.embedding->row(int(step_.tokens[r]), row);
+            if (shape_.embedding_scale != 1.0f)
+                for (int k = 0; k < shape_.hidden; ++k) row[k] *= shape_.embedding_scale;
+        }
+    }
+
+    void attention(int index, const Layer& layer, Scratch& own, int thread) {
+        product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
+        pool_.barrier();
+        if (step_.sequences[0].cache.bf16) look<uint16_t>(index, layer, own, thread);
+        else look<float>(index, layer, own, thread);
+        pool_.barrier();
+        product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
+        pool_.barrier();
+        add(own, layer.attention_after);
+    }
+
+    void feed_forward(int index, const Layer& layer, Scratch& own) {
+        const Matrix& gate_up = *layer.gate_up;
+        const int width = shape_.intermediate, panels = width / LANES;
+        const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), rows_, shape_.hidden);
+        pool_.deal(dealt(index, GATE_UP), panels, [&](int first, int end) {
+            for (; first < end; first += GATES) activate(gate_up, rows, first, std::min(first + GATES, end), own);
+        });
+        pool_.barrier();
+        product(*layer.down, active_.data(), width, own, dealt(index, DOWN), mixed_);
+        pool_.barrier();
+        add(own, layer.mlp_after);
+    }
+
+    // Panels first .. end - 1, at most GATES, of what the gates let through.
+    void activate(const Matrix& gate_up, const Arranged& rows, int first, int end, Scratch& own) {
+        constexpr int STRIDE = GATES * LANES;
+        const int panels = shape_.intermediate / LANES;
+        float *gates = own.gates.data(), *up = gates + MOST_ROWS * STRIDE;
+        // Where the first panel's outputs would stand if these began with them.
+        gate_up.multiply(rows, first, end, gates - ptrdiff_t(first) * LANES, STRIDE);
+        gate_up.multiply(rows, panels + first, panels + end, up - ptrdiff_t(panels + first) * LANES, STRIDE);
+        for (int r = 0; r < rows_; ++r, gates += STRIDE, up += STRIDE) {
+            float* to = active_.data() + size_t(r) * shape_.intermediate + first * LANES;
+            for (int k = 0; k < (end - first) * LANES; k += LANES) store(to + k, gated(shape_.gate, load(gates + k)) * load(up + k));
+        }
+    }
+
+    void logits(Scratch& own) {
+        const Matrix& head = *shape_.head;
+        const float* kept = own.x.data() + size_t(rows_ - step_.last) * shape_.hidden;
+        for (int r = 0; r < step_.last; ++r) {
+            const size_t start = size_t(r) * shape_.hidden;
+            normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
+        }
+        const Arranged& rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
+        const Wanted& wanted = step_.wanted;
+        pool_.deal(dealt_.back(), wanted.count ? wanted.panels : head.panels, [&](int first, int end) {
+            if (wanted.count) among(rows, first, end);
+            else head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+        });
+    }
+
+    // Panels first .. end - 1 of those that are wanted.
+    void among(const Arranged& rows, int first, int end) {
+        const Wanted& wanted = step_.wanted;
+        int before = 0;  // panels
+        for (int number = 0; number < wanted.count && before < end; ++number) {
+            const Range run = wanted.runs[number];
+            const int size = run.end - run.first, from = std::max(first - before, 0), until = std::min(end - before, size);
+            // Where the run's first logit would stand if all before it were wanted too.
+            float* to = step_.logits + (ptrdiff_t(before) - run.first) * LANES;
+            if (from < until) shape_.head->multiply(rows, run.first + from, run.first + until, to, width(step_));
+            before += size;
+        }
+    }
+
+    // Outputs of `matrix` for `from` [rows][width], as many as come to this thread.
+    void product(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
+        const Arranged& rows = own.arranged.arrange(matrix.kinds, from, rows_, width);
+        pool_.deal(dealt, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
+    }
+
+    const float* normed(Scratch& own, const float* weight) {
+        for (int r = 0; r < rows_; ++r) {
+            const size_t start = size_t(r) * shape_.hidden;
+            normalise(own.x.data() + start, weight, shape_.hidden, shape_.epsilon,
+                      own.normed.data() + start);
+        }
+        return own.normed.data();
+    }
+
+    // Adds what was mixed to the residual stream, normalised by `weight` if there is one.
+    void add(Scratch& own, const float* weight) {
+        for (int r = 0; r < rows_; ++r) {
+            float* x = own.x.data() + size_t(r) * shape_.hidden;
+            const float* mixed = mixed_.data() + size_t(r) * shape_.hidden;
+            if (weight) {
+                normalise(mixed, weight, shape_.hidden, shape_.epsilon, own.normed.data());
+                mixed = own.normed.data();
+            }
+            for (int k = 0; k < shape_.hidden; k += LANES) store(x + k, load(x + k) + load(mixed + k));
+        }
+    }
+
+    // Stores keys and values, then attends. Heads that share a memory stay on one thread where they can,
+    // which saves the barrier.
+    template <class T>
+    void look(int index, const Layer& layer, Scratch& own, int thread) {
+        const bool split = shape_.kv_heads % pool_.count() != 0;
+        each_sequence([&](const Sequence& sequence, int before) {
+            if (!sequence.parents) remember_all<T>(index, layer, sequence, before, own, thread);
+        });
+        if (split) pool_.barrier();
+        each_sequence([&](const Sequence& sequence, int before) {
+            if (sequence.parents) look_along_tree<T>(index, layer, sequence, before, own, thread);
+            else look_along_chain<T>(index, layer, sequence, before, split, own, thread);
+        });
+    }
+
+    // Calls use(sequence, rows of those before it) for each.
+    template <class Use>
+    void each_sequence(const Use& use) const {
+        int before = 0;
+        for (int number = 0; number < step_.count; ++number) {
+            use(step_.sequences[number], before);
+            before += step_.sequences[number].rows;
+        }
+    }
+
+    template <class T>
+    void remember_all(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+        const auto [first, end] = part(shape_.kv_heads, thread);
+        for (int head = first; head < end; ++head) {
+            const auto memory = memory_of<T>(sequence, index, head);
+            for (int r = before; r < before + sequence.rows; ++r) remember(memory, layer, head, r, positions_[r], own);
+        }
+    }
+
+    template <class T>
+    void look_along_chain(int index, const Layer& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
+        const int kv_heads = shape_.kv_heads;
+        const auto [first_kv, end_kv] = part(kv_heads, thread);
+        // Queries of one key-value head lie side by side: query i is that of row i % rows.
+        const int together = shape_.heads / kv_heads * sequence.rows;
+        const int most = split ? TILE : QUERIES;  // smaller parts can be shared out more evenly
+        const int tiles = (together + most - 1) / most;
+        const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
+        for (int tile = begin; tile < end; ++tile) {
+            const int head = tile / tiles, from = tile % tiles * most, to = std::min(from + most, together);
+            look_up(memory_of<T>(sequence, index, head), layer, head, before, sequence.rows, from, to, own);
+        }
+    }
+
+    // Rows of a tree take turns: where a row's ancestors would stand if they were all there is, there they
+    // stand while it looks, so its bits are those it has in a text. All are kept in the spare positions.
+    template <class T>
+    void look_along_tree(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+        const int group = shape_.heads / shape_.kv_heads, spare = sequence.cache.context - ROWS;
+        const int* positions = positions_ + before;
+        const auto [first, end] = part(shape_.kv_heads, thread);
+        for (int head = first; head < end; ++head) {
+            const auto memory = memory_of<T>(sequence, index, head);
+            for (int r = 0; r < sequence.rows; ++r) remember(memory, layer, head, before + r, spare + r, own);
+            int there[ROWS];  // the row that stands at each position from `start` on
+            std::fill_n(there, ROWS, -1);
+            for (int r = 0; r < sequence.rows; ++r) {
+                for (int up = r; up >= 0; up = sequence.parents[up]) {
+                    int& row = there[positions[up] - sequence.start];
+                    if (row != up) memory.copy(spare + up, positions[up]);
+                    row = up;
+                }
+                for (int from = 0; from < group; from += QUERIES)
+                    look_up(memory, layer, head, before + r, 1, from, std::min(from + QUERIES, group), own);
+            }
+        }
+    }
+
+    // Writes the key and value of one row and head to a place in the memory.
+    template <class T>
+    void remember(const Memory<T>& memory, const Layer& layer, int head, int r, int place, Scratch& own) const {
+        const int heads = shape_.heads, width = shape_.head_dim;
+        const float* row = row_of(r);
+        turn(layer, row + size_t(heads + head) * width, heads + head, positions_[r], own.head.data());
+        memory.write(place, own.head.data(), row + size_t(heads + shape_.kv_heads + head) * width);
+    }
+
+    // Queries from .. to - 1 of those of `rows` rows from `row` on that share the memory of `kv_head`.
+    template <class T>
+    void look_up(const Memory<T>& memory, const Layer& layer, int kv_head, int row, int rows, int from, int to,
+                 Scratch& own) {
+        const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
+        Query queries[QUERIES];
+        for (int query = from; query < to; ++query) {
+            const int head = kv_head * group + query / rows, r = row + query % rows;
+            const int position = positions_[r];
+            float* turned = own.head.data() + size_t(query - from) * width;
+            turn(layer, row_of(r) + size_t(head) * width, head, position, turned);
+            const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
+            float* result = attended_.data() + (size_t(r) * shape_.heads + head) * width;
+            queries[query - from] = {turned, first, position, result};
+        }
+        attend(memory, queries, to - from, shape_.score_cap, own.scores.data(), own.scores.size() / QUERIES);
+    }
+
+    const float* row_of(int r) const {
+        return qkv_.data() + size_t(r) * (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
+    }
+
+    template <class T>
+    Memory<T> memory_of(const Sequence& sequence, int index, int head) const {
+        const size_t size = size_t(sequence.cache.context) * shape_.head_dim;
+        const size_t start = (size_t(index) * shape_.kv_heads + head) * size;
+        return {static_cast<T*>(sequence.cache.keys) + start, static_cast<T*>(sequence.cache.values) + start,
+                shape_.head_dim};
+    }
+
+    // A head of queries or keys: normalised if the model does, then turned to its position.
+    void turn(const Layer& layer, const float* from, int head, int position, float* to) const {
+        const int width = shape_.head_dim;
+        if (layer.qk_norm)
+            normalise(from, layer.qk_norm + size_t(head) * width, width, shape_.epsilon, to);
+        else std::memcpy(to, from, sizeof(float) * width);
+        if (!layer.rotation) return;
+        const float* angle = layer.rotation + size_t(position) * width;
+        for (int d = 0; d < width; d += 2) {
+            const float real = to[d], imaginary = to[d + 1];
+            to[d] = real * angle[d] - imaginary * angle[d + 1];
+            to[d + 1] = real * angle[d + 1] + imaginary * angle[d];
+        }
+    }
+
+    Range part(int count, int thread) const { return share(count, thread, pool_.count()); }
+    Dealt& dealt(int layer, Product product) { return dealt_[size_t(layer) * PRODUCTS + product]; }
+
+    const Shape shape_;
+    Pool& pool_;
+    Step step_{};
+    int rows_ = 0;              // of all sequences
+    int positions_[MOST_ROWS];  // of each row in its text
+    std::vector<std::unique_ptr<Scratch>> scratch_;
+    std::vector<float> qkv_, attended_, mixed_, active_;
+    std::vector<Dealt> dealt_;  // of each product in a step, the head's last
+};
+
+}  // namespace foretoken

@@ -1,0 +1,68 @@
+// What Python fills in and hands over: a decoder's weights, caches of sequences, and what a step computes (structures.py).
+#pragma once
+
+#include <cstdint>
+
+#include "../matrix/matrix.h"
+#include "../memory.h"
+
+namespace foretoken {
+
+enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
+
+// Null where a model has no such thing.
+struct Layer {
+    const Matrix *qkv, *output, *gate_up, *down;
+    const float *attention_norm, *attention_after, *mlp_norm, *mlp_after;
+    const float* qk_norm;   // [heads + kv_heads][head_dim]
+    const float* rotation;  // [context][head_dim / 2][cosine, sine]
+    int32_t window;         // positions that a row sees; 0: all
+};
+
+struct Shape {
+    const Layer* layers;
+    const Matrix *embedding, *head;
+    const float* norm;
+    int32_t count, vocabulary, hidden, intermediate, heads, kv_heads, head_dim, context;
+    Gate gate;
+    float epsilon, embedding_scale, score_cap;
+};
+
+// Where hidden states go, in the cache's type: [positions][hidden].
+struct Tap {
+    void* rows;
+    int32_t layer;  // whose input it is; the number of layers: what leaves the last; -1: that, normed
+};
+
+// One sequence's keys [layers][kv_heads][context / 16][head_dim][16], values [layers][kv_heads][context][head_dim].
+struct Cache {
+    void *keys, *values;
+    const Tap* taps;
+    int32_t tapped;
+    int32_t bf16;
+    int32_t context;  // positions, a multiple of sixteen; the last sixteen are for the rows of a tree
+};
+
+// Some panels of the head, in order: those of tokens that are chosen among; no runs: all of it.
+struct Wanted {
+    const Range* runs;
+    int32_t count, panels;  // of all runs together
+};
+
+// Rows of one sequence that a step computes, the first at position `start`.
+struct Sequence {
+    Cache cache;
+    const int32_t* parents;  // of at most sixteen rows in a tree, the first -1, each before its children; null: a chain
+    int32_t rows, start;
+};
+
+struct Step {
+    const int64_t* tokens;      // of all sequences' rows, one after the other
+    const Sequence* sequences;  // no two with the same cache; their caches keep the same type
+    int32_t count;              // of sequences
+    int32_t last;               // rows at the end whose logits are wanted
+    float* logits;              // [last][vocabulary], or [last][wanted.panels * 16]
+    Wanted wanted;
+};
+
+}  // namespace foretoken
