@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
