@@ -12,26 +12,23 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.api import Generation
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished, FinishReason, Queued
 from engine.request import Request
 
+if TYPE_CHECKING:
+    from engine.decoding.work import WorkItem
+
 T = TypeVar("T")
 Publish = Callable[[Event], None]
 
 
-class Awaited(Protocol):
-    """A work item of an answer; other answers go on until it is ready."""
-
-    ready: bool
-
-
-Answer = Callable[[Generation, Publish], Iterator[Awaited] | None]
-"""Publishes a generation's events, from Started to Finished. An error that it raises becomes Failed. One
-that runs beside others yields work items, and goes on once each is ready."""
+Answer = Callable[[Generation, Publish], "Iterator[WorkItem | None] | None"]
+"""Publishes a generation's events, from Started to Finished. An error that it raises becomes Failed. If
+it returns steps, others run between them; one that yields a work item goes on once that is ready."""
 Serve = Callable[[Sequence[Any]], None]
 """Does at least one of the work items."""
 
@@ -44,8 +41,8 @@ class _Request:
 
     generation: Generation
     answer: Answer
-    steps: Iterator[Awaited] | None = None
-    wait: Awaited | None = None
+    steps: Iterator[WorkItem | None] | None = None
+    work: WorkItem | None = None
 
     @property
     def alone(self) -> bool:
@@ -147,7 +144,7 @@ class Scheduler:
             if isinstance(job, _Call):
                 _do(job)
             else:
-                self._go_on()
+                self._step()
             del job  # while it waits, the thread keeps nothing alive: no model of a finished load
 
     def _next(self) -> _Call | bool | None:
@@ -207,17 +204,17 @@ class Scheduler:
                     self._tell_waiting()
                     return
 
-    def _go_on(self) -> None:
-        """Every request that runs, up to what it waits for next; then that, for some of them."""
+    def _step(self) -> None:
+        """Do a step of every request that runs, then work items of some."""
         for job in tuple(self._running):
-            if job.wait is None or job.wait.ready:
+            if job.work is None or job.work.ready:
                 self._advance(job)
-        waits = [job.wait for job in self._running if job.wait is not None and not job.wait.ready]
-        if not waits:
-            return
+        work = [job.work for job in self._running if job.work is not None and not job.work.ready]
+        if not work or len(work) < len(self._running):
+            return  # once all wait, a pass serves as many as it can
         assert self._serve is not None
         try:
-            self._serve(waits)
+            self._serve(work)
         except Exception as error:  # whose it is nobody knows, and the thread must outlive any bug
             log.exception("a pass failed")
             for job in tuple(self._running):
@@ -235,18 +232,17 @@ class Scheduler:
         try:
             if job.steps is None:
                 job.steps = job.answer(generation, publish) or iter(())
-            job.wait = next(job.steps, None)
+            job.work = next(job.steps)
+        except StopIteration:
+            self._leave(job)
         except ForetokenError as error:
             self._end(job, str(error), refused=isinstance(error, InvalidRequest))
         except Exception as error:  # the thread must outlive any bug
             log.exception("a generation failed")
             self._end(job, _failed_inside(error))
-        else:
-            if job.wait is None:
-                self._leave(job)
 
     def _end(self, job: _Request, failed: str, refused: bool = False) -> None:
-        job.steps = job.wait = None
+        job.steps = job.work = None
         self._leave(job)
         if not job.generation.ended:  # what fails behind the last event is nothing to its readers
             job.generation.publish(Failed(failed, refused))

@@ -1,4 +1,4 @@
-"""The decoding loop: it launches and reads rounds. It knows no text, chat or client."""
+"""The decoding loop: budget, propose, verify, accept, commit. It knows no text, chat or client."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Generator
 from contextlib import closing
 from dataclasses import dataclass, replace
 from time import perf_counter
-from typing import Protocol, cast
+from typing import Protocol
 
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
@@ -64,6 +64,87 @@ class Launcher(Protocol):
         """End the request. The target's state holds the context then, but for the pending token."""
 
 
+class RoundLoop:
+    """The rounds of one sequence, launched and finished by turns until one ends it.
+
+    The target's state must hold ``context.tokens[:-1]``. It does so again once the loop is closed, which
+    may be between any two rounds.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        launcher: Launcher,
+        controller: Controller,
+        ending: StoppingCriteria,
+        name: str,
+    ) -> None:
+        """``name`` is the proposer's name in ``Round``, unless a proposal names another."""
+        self._context, self._launcher, self._controller = context, launcher, controller
+        self._ending, self._name = ending, name
+        self._index, self._unread, self._met_eos = 0, 0, False
+        self._budget: Budget | None = None  # of a round that could not be launched yet
+
+    @property
+    def ended(self) -> bool:
+        """Whether no round may follow: the last one met the stopping criteria."""
+        return self._met_eos or self._room <= 0
+
+    @property
+    def _room(self) -> int:
+        return self._ending.limit - self._context.generated
+
+    def launch(self) -> WorkItem | None:
+        """Propose for the next round, and return the work item that verifies it.
+
+        The caller may do it, together with those of other sequences. None, or an item that is not done:
+        ``finish`` verifies alone.
+        """
+        # Each unread round brings at least one token.
+        while self._unread <= self._launcher.ahead and self._unread < self._room:
+            started = perf_counter()
+            budget = self._budget or self._controller.budget()
+            if not self._launcher.launch(_within(budget, self._room - self._unread - 1), started):
+                self._budget = budget
+                break
+            self._budget, self._unread = None, self._unread + 1
+        return self._launcher.waits
+
+    def finish(self) -> Round:
+        """Verify, accept and commit the oldest round; append its tokens to the context and return it."""
+        verified = self._launcher.read()
+        self._unread -= 1
+        timing = self._launcher.commit(verified)
+        proposal, output = verified.proposal, verified.output
+        acceptance, drafted = output.acceptance, proposal.tree.tokens
+        tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
+        emitted, self._met_eos = up_to_end(tokens[: self._room], self._ending.eos)
+        self._context.tokens.extend(tokens[:emitted])
+        round = Round(
+            index=self._index,
+            proposer=proposal.by or self._name,
+            budget=replace(verified.budget, needed=()),  # only controller and proposer use it
+            tree=proposal.tree,
+            accepted_path=acceptance.path,
+            next_token=acceptance.next_token,
+            origin=acceptance.origin,
+            p=output.p,
+            q=proposal.chosen_q,
+            next_p=output.next_p,
+            timing=timing,
+            emitted=emitted,
+            likeliest=output.likeliest,
+            alternatives=output.alternatives,
+        )
+        self._controller.observe(round)
+        self._index += 1
+        return round
+
+    def close(self) -> None:
+        """Discard what is launched; see ``Launcher.close``."""
+        self._launcher.close()
+
+
 def decode(
     context: Context,
     launcher: Launcher,
@@ -71,67 +152,11 @@ def decode(
     ending: StoppingCriteria,
     name: str,
 ) -> Generator[Round]:
-    """Yield the rounds of ``decode_beside``, whose launcher has no work items."""
-    rounds = decode_beside(context, launcher, controller, ending, name)
-    return cast(Generator[Round], rounds)
-
-
-def decode_beside(
-    context: Context,
-    launcher: Launcher,
-    controller: Controller,
-    ending: StoppingCriteria,
-    name: str,
-) -> Generator[Round | WorkItem]:
-    """Yield rounds until ``ending``; each appends its tokens to ``context``.
-
-    A work item may come before a round. The caller may do it, together with those of other requests,
-    before it asks for the next value. If it does not, the round does it alone.
-
-    The target's state must hold ``context.tokens[:-1]``. It does so again when the generator is closed,
-    which may be between any two rounds. ``name`` is the proposer's name in ``Round``, unless a proposal
-    names another.
-    """
-    index, unread, ended = 0, 0, False
-    budget: Budget | None = None  # of a round that could not be launched yet
-    with closing(launcher):
-        while not ended and (room := ending.limit - context.generated) > 0:
-            # Each unread round brings at least one token.
-            while unread <= launcher.ahead and unread < room:
-                started = perf_counter()
-                budget = budget or controller.budget()
-                if not launcher.launch(_within(budget, room - unread - 1), started):
-                    break
-                budget, unread = None, unread + 1
-            if (wait := launcher.waits) is not None:
-                yield wait
-            verified = launcher.read()
-            unread -= 1
-            timing = launcher.commit(verified)
-            proposal, output = verified.proposal, verified.output
-            acceptance, drafted = output.acceptance, proposal.tree.tokens
-            tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
-            emitted, ended = up_to_end(tokens[:room], ending.eos)
-            context.tokens.extend(tokens[:emitted])
-            round = Round(
-                index=index,
-                proposer=proposal.by or name,
-                budget=replace(verified.budget, needed=()),  # only controller and proposer use it
-                tree=proposal.tree,
-                accepted_path=acceptance.path,
-                next_token=acceptance.next_token,
-                origin=acceptance.origin,
-                p=output.p,
-                q=proposal.chosen_q,
-                next_p=output.next_p,
-                timing=timing,
-                emitted=emitted,
-                likeliest=output.likeliest,
-                alternatives=output.alternatives,
-            )
-            controller.observe(round)
-            yield round
-            index += 1
+    """Yield the rounds of a sequence that is decoded alone; see ``RoundLoop``."""
+    with closing(RoundLoop(context, launcher, controller, ending, name)) as rounds:
+        while not rounds.ended:
+            rounds.launch()
+            yield rounds.finish()
 
 
 def _within(budget: Budget, room: int) -> Budget:

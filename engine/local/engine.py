@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -20,7 +21,6 @@ from engine.api import (
     check_offered,
 )
 from engine.errors import ForetokenError, NotLoaded
-from engine.events import Event
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.watching import LoadWatch, Stage
@@ -43,6 +43,15 @@ log = logging.getLogger(__name__)
 
 def _no_catalog() -> Catalog:
     return Catalog((), ())
+
+
+class _Ended(Enum):
+    """A request has no further step."""
+
+    YES = 0
+
+
+_ENDED = _Ended.YES
 
 
 class LocalEngine:
@@ -173,25 +182,20 @@ class LocalEngine:
 
     def _answer(
         self, asked: _Asked, generation: Generation, publish: Publish
-    ) -> Iterator[WorkItem]:
+    ) -> Iterator[WorkItem | None]:
         pair = self._pair
         if pair is None:
             raise NotLoaded("The model was unloaded while this request waited.")
         prepared = asked.prepared_for(pair)
-        from engine.decoding.work import WorkItem
-
         request = generation.request
         steps = pair.session.steps(
-            request, lambda: generation.cancelled, prepared, beside=not request.alone
+            request, publish, lambda: generation.cancelled, prepared, batched=not request.alone
         )
-        while (step := self._step_of(steps)) is not None:
-            if isinstance(step, WorkItem):
-                yield step
-            else:
-                publish(step)
-
-    def _step_of(self, steps: Iterator[Event | WorkItem]) -> Event | WorkItem | None:
-        return device_memory.within_memory(lambda: next(steps, None), self._ran_out_replying)
+        while True:
+            step = device_memory.within_memory(lambda: next(steps, _ENDED), self._ran_out_replying)
+            if isinstance(step, _Ended):
+                return
+            yield step
 
     def _ran_out_replying(self) -> str:
         return self._need_pair().plan.ran_out("replying", loaded=True)

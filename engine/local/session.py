@@ -1,6 +1,6 @@
 """A loaded pair and its conversation memory: requests in, events out.
 
-Owns caches and proposers between requests, in lanes of one request each, so that a follow-up prefills
+Keeps states and proposers between requests, in slots of one request each, so that a follow-up prefills
 only what is new. Not thread-safe: one thread runs requests, several of them by turns (see engine.py).
 """
 
@@ -8,41 +8,32 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
-from time import perf_counter
-from typing import cast
 
 import torch
 
 from engine.api import CacheListener, Candidate
 from engine.backends.native import build
-from engine.decoding.constraint import Constrained, Constraint, Forcing
 from engine.decoding.context import Context
-from engine.decoding.device import DeviceLauncher
-from engine.decoding.host import HostLauncher
 from engine.decoding.likeliest import likeliest
-from engine.decoding.loop import Launcher, decode_beside
-from engine.decoding.proposer import Proposer
-from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.text.output_processor import OutputProcessor
-from engine.decoding.verifier import Verifier
 from engine.decoding.work import WorkItem
 from engine.drafting import proposers
-from engine.drafting.controllers.batch import BatchMember
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.learning import Learning
 from engine.drafting.controllers.warm_up import warm_up
-from engine.drafting.predicted import PredictedProposer
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
-from engine.events import Emitted, Event, Finished, FinishReason, Started
+from engine.events import Event
 from engine.grammar.compiler import Compiled, Grammars
 from engine.local.batcher import Batcher
 from engine.local.run import Run
+from engine.local.sequence import Sequence as RunningSequence
+from engine.local.sequence import Shared, Steps, constraint_of, sampler_of
 from engine.local.slot import Slot
 from engine.local.slots import Slots
 from engine.machine.devices import Device
@@ -92,6 +83,7 @@ class Session:
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
         self.grammars = Grammars(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.learning = Learning(stops_early=not self.target.runs_rounds)
+        self._shared = Shared(codec, self.learning, self._slots, self.native)
         self._batcher = None
         if isinstance(model, SharedModel):
             self._batcher = Batcher(model, self.learning.batch)
@@ -186,103 +178,73 @@ class Session:
         ``prepared``: the result of that method, if it was called already. Raises as it does, DeviceLost
         if the GPU is gone, and ModelError for logits that are not finite.
         """
-        return cast(Iterator[Event], self.steps(request, cancelled, prepared, beside=False))
+        events = deque[Event]()
+        for _ in self.steps(request, events.append, cancelled, prepared, batched=False):
+            while events:
+                yield events.popleft()
+        yield from events
 
     def steps(
         self,
         request: Request,
+        publish: Callable[[Event], None],
         cancelled: Callable[[], bool],
         prepared: Prepared | None = None,
         *,
-        beside: bool = True,
+        batched: bool = True,
         kept: Callable[[Target], None] = lambda _: None,
-    ) -> Iterator[Event | WorkItem]:
-        """Yield as ``run``. If ``beside``, up to ``parallel`` requests run at once: work items come
-        between events, and the caller goes on once each is ready.
+    ) -> Steps:
+        """Run a request step by step; its events go to ``publish``. Raises as ``run``.
 
-        ``kept`` is called with the target when its state holds the whole text."""
+        If ``batched``, up to ``parallel`` requests run at once: a step may end with a work item, and the
+        next begins once that is ready. ``kept`` is called with the target when its state holds the whole
+        text.
+        """
         if prepared is None:
             prepared = self.prepared(request)
         info = self.target.model.info
         run = Run.resolve(request, prepared.tokens, info, prepared.grammar)
+        batched = batched and self.parallel > 1
+        joined = self.learning.batch.joined() if batched else contextlib.nullcontext()
+        with device_errors(torch.device(info.device)), self._slots.taken(run) as slot, joined:
+            if run.speculation.control is Control.AUTO:
+                self._warm_up()
+            sequence = RunningSequence(
+                self._shared,
+                slot,
+                run,
+                self._processor(request, run),
+                publish,
+                cancelled,
+                batched,
+                self._begins_inside_thought(request, run.prompt),
+            )
+            yield from sequence.steps()
+            kept(slot.target)
+
+    def _processor(self, request: Request, run: Run) -> OutputProcessor:
+        """Return what turns the run's rounds into text, with what stands of the reply already."""
         calls = self.codec.calls if request.tools else None
         shown = {} if calls is None else self._special(calls.control)
         for mark in (*OPENING, *CLOSING):
             if (token := self.codec.token_named(mark)) is not None:
                 shown[mark] = token
-        free = request.grammar is None  # of a reply by a schema JSON calls nothing
-        offered = [tool.name for tool in request.tools if free]
+        # A reply by a schema calls no tool.
+        offered = [] if request.grammar is not None else [tool.name for tool in request.tools]
         processor = OutputProcessor(
             self.codec, run.prompt, run.stop, run.ending, shown, calls, offered
         )
         processor.go_on(run.begun)
-        # What a grammar masks from its first token on is no thought.
-        thinking = (
-            free and not request.tool_choice.must and self._opens_thought(request, run.prompt)
-        )
-        beside = beside and self.parallel > 1
-        joined = self.learning.batch.joined() if beside else contextlib.nullcontext()
-        with device_errors(torch.device(info.device)), self._slots.taken(run) as slot, joined:
-            yield from self._run(slot, run, cancelled, processor, beside, thinking)
-            kept(slot.target)
+        return processor
 
-    def _run(
-        self,
-        slot: Slot,
-        run: Run,
-        cancelled: Callable[[], bool],
-        processor: OutputProcessor,
-        beside: bool,
-        thinking: bool,
-    ) -> Iterator[Event | WorkItem]:
-        info, wanted, target = slot.target.model.info, run.speculation, slot.target
-        if wanted.control is Control.AUTO:
-            self._warm_up()
-        yield Started(info.name, wanted.proposer, run.rule, run.prompt, run.seed, thinking)
+    def _begins_inside_thought(self, request: Request, prompt: Sequence[int]) -> bool:
+        """Return whether the template left the reply to a chat to begin inside a thought.
 
-        context = Context(run.prompt)
-        context.tokens.extend(run.begun)
-        constraint = self._constraint(run, context)
-        sampler = self._sampler(run, context, constraint)
-        proposer = self._begun(slot.proposer(wanted), run, context, sampler)
-        member = self.learning.beside(wanted, proposer, sampler) if beside else None
-        lend = partial(self._slots.lend, slot) if beside else None
-        prepares = member is None or member.reads_at_once
-        prefill = slot.prefill(
-            context, proposer, run.reuse_cache, cancelled, lend, prepares=prepares
-        )
-        yield (yield from prefill)
-        if cancelled():
-            yield Finished(FinishReason.CANCELLED, "", "", ())
-            return
-        controller = member or self.learning.controller(wanted, proposer, sampler)
-        if constraint is not None and wanted.control is not Control.OFF:
-            proposer = Constrained(proposer, constraint)
-            controller = Forcing(controller, constraint, wanted.deepest)
-        launcher = _launcher(context, target, proposer, sampler, constraint, run, shares=beside)
-        rounds = decode_beside(context, launcher, controller, run.ending, wanted.proposer)
-        with contextlib.closing(rounds):
-            steps = processor.process_beside(rounds, cancelled)
-            yield from steps if member is None else _read_on(steps, member, proposer, context)
-        # Tokens that were not shown are forgotten. What a follow-up finds in the state must not depend on
-        # the proposer, since a prompt's keys need not have the bits of a decoded token's.
-        target.reuse([*run.prompt, *processor.tokens][:-1])
-
-    def _opens_thought(self, request: Request, prompt: Sequence[int]) -> bool:
-        """Return whether the template left the reply to a chat to begin inside a thought."""
-        end = "".join(map(self.codec.token_text, prompt[-_OPENING_TOKENS:]))
-        return bool(request.messages) and opens_thought(end)
-
-    def _begun(self, proposer: Proposer, run: Run, context: Context, sampler: Sampler) -> Proposer:
-        """Return the run's proposer, or one that drafts from its prediction first."""
-        if run.predicted:
-            expected = self.codec.encode_part(run.predicted, self.target.context)
-            proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
-        if not run.reuse_cache:
-            # An empty text shares no prefix with the proposer's state, so it is cleared.
-            proposer.begin(Context(()), sampler)
-        proposer.begin(context, sampler)
-        return proposer
+        What a grammar masks from its first token on is no thought.
+        """
+        if request.grammar is not None or request.tool_choice.must or not request.messages:
+            return False
+        return opens_thought("".join(map(self.codec.token_text, prompt[-_OPENING_TOKENS:])))
 
     def serve(self, waits: Sequence[WorkItem]) -> None:
         """Do at least one of the work items that ``steps`` have yielded."""
@@ -300,30 +262,14 @@ class Session:
         context.tokens.extend(reply)
         if len(context.tokens) + 1 > self.target.context:
             raise ContextExceeded(len(context.tokens), self.target.context)
-        sampler = self._sampler(run, context, self._constraint(run, context))
+        constraint = constraint_of(run, context)
+        sampler = sampler_of(run, context, constraint, info.vocabulary, native=self.native)
         with device_errors(torch.device(info.device)):
             self.target.clear()
             found = likeliest(self.target, sampler, context, count)
             self._slots.tell(self._slots.first)
         return tuple(
             Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
-        )
-
-    def _constraint(self, run: Run, context: Context) -> Constraint | None:
-        if run.grammar is None:
-            return None
-        return Constraint(run.grammar.start(), context)
-
-    def _sampler(self, run: Run, context: Context, mask: Constraint | None) -> Sampler:
-        return Sampler(
-            run.sampling,
-            run.rule,
-            run.seed,
-            context,
-            self.target.model.info.vocabulary,
-            bias=run.logit_bias,
-            native_step=self.native,
-            mask=mask,
         )
 
     def follow_caches(self, listener: CacheListener) -> None:
@@ -343,44 +289,3 @@ class Session:
         verify = self.learning.statistics.verify
         if not self.target.runs_rounds and not verify.known:
             warm_up(self.target.model, verify, kept=self._kept)
-
-
-def _launcher(
-    context: Context,
-    target: Target,
-    proposer: Proposer,
-    sampler: Sampler,
-    constraint: Constraint | None,
-    run: Run,
-    *,
-    shares: bool,
-) -> Launcher:
-    """Return the launcher of the run. ``shares``: whether other requests may verify in one pass.
-
-    A target that runs rounds verifies all of its requests on the device, whatever drafts. Its noise and
-    the host's differ in the last bits, and the words of a seed must not depend on that.
-    """
-    if target.runs_rounds:
-        return DeviceLauncher(context, target, proposer, sampler, constraint)
-    return HostLauncher(
-        context, target, proposer, Verifier(sampler, run.alternatives), shares=shares
-    )
-
-
-def _read_on(
-    steps: Iterator[Event | WorkItem], member: BatchMember, proposer: Proposer, context: Context
-) -> Iterator[Event | WorkItem]:
-    """Yield ``steps``; after each round let the proposer prefill a chunk, if it still has to."""
-    unread: Iterator[None] | None = None
-    member.begin(len(context.tokens))
-    with member.decoding():
-        for step in steps:
-            yield step
-            if isinstance(step, Emitted) and member.wants_reading:
-                # One chunk, then the next round of every request, so that no reply stalls.
-                if unread is None:
-                    unread = proposer.prepare(context)
-                    next(unread, None)  # stops before the first chunk
-                began = perf_counter()
-                finished = next(unread, True)
-                member.read(perf_counter() - began, finished=bool(finished))

@@ -60,17 +60,22 @@ def run(
 
     ``looks`` sees what is waited for before each pass."""
     coming = sorted(clients, key=lambda client: client.arrives)
-    running: dict[Client, tuple[Iterator[Event | WorkItem], WorkItem | None]] = {}
+    running: dict[Client, tuple[Iterator[WorkItem | None], WorkItem | None]] = {}
     crowd, served = Crowd(), 0
     while coming or running:
         while coming and len(running) < session.parallel:
             if running and coming[0].arrives > served:
                 break
             client = coming.pop(0)
-            running[client] = session.steps(client.request, lambda c=client: c.cancelled), None  # type: ignore[misc]
-        for client, (steps, wait) in tuple(running.items()):
+            steps = session.steps(
+                client.request,
+                client.events.append,
+                lambda c=client: c.cancelled,  # type: ignore[misc]
+            )
+            running[client] = steps, None
+        for client, (going, wait) in tuple(running.items()):
             if wait is None or wait.ready:
-                running[client] = steps, _advance(client, steps)
+                running[client] = going, _advance(client, going)
                 if running[client][1] is None:
                     del running[client]
         waits = [wait for _, wait in running.values() if wait is not None]
@@ -83,13 +88,10 @@ def run(
     return crowd
 
 
-def _advance(client: Client, steps: Iterator[Event | WorkItem]) -> WorkItem | None:
+def _advance(client: Client, steps: Iterator[WorkItem | None]) -> WorkItem | None:
     """What it waits for next; None at its end."""
     try:
-        for step in steps:
-            if isinstance(step, WorkItem):
-                return step
-            client.events.append(step)
+        return next((work for work in steps if work is not None), None)
     except Exception as error:
         client.error = error
     return None

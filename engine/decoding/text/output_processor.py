@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import cast
 
 from engine.decoding.loop import StoppingCriteria
 from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
-from engine.decoding.work import WorkItem
 from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
 from engine.tool_calls.reading import CallReader
 from engine.tool_calls.styles import CallStyle
@@ -46,29 +44,16 @@ class OutputProcessor:
         for token in begun:
             self._add(token)
 
-    def process(self, rounds: Iterator[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
+    def process(self, rounds: Iterable[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
         """Yield an event for each round, and Finished."""
-        return cast(Iterator[Event], self.process_beside(rounds, cancelled))
-
-    def process_beside(
-        self, rounds: Iterator[Round | WorkItem], cancelled: Callable[[], bool]
-    ) -> Iterator[Event | WorkItem]:
-        """As ``process``, and pass work items on."""
         for round in rounds:
-            if isinstance(round, WorkItem):
-                yield round
-                continue
-            yield self._emitted(round)
-            if self.stopped:
+            yield self.add(round)
+            if self.stopped or cancelled():
                 break
-            if cancelled():
-                yield self._finished(FinishReason.CANCELLED)
-                return
-        ended = self.stopped or (self.tokens and self.tokens[-1] in self.ending.eos)
-        yield self._finished(FinishReason.STOP if ended else FinishReason.LENGTH)
+        yield self.finish(cancelled=cancelled())
 
-    def _emitted(self, round: Round) -> Emitted:
-        """Add the round's tokens to the text, up to a stop string."""
+    def add(self, round: Round) -> Emitted:
+        """Add the round's tokens to the text, up to where it is ``stopped``, and return their event."""
         shown = len(self.text)
         tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
@@ -109,6 +94,17 @@ class OutputProcessor:
     def _alternatives(self, likely: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
         return tuple(Alternative(token, self.codec.token_text(token), p) for token, p in likely)
 
-    def _finished(self, reason: FinishReason) -> Finished:
+    def finish(self, *, cancelled: bool) -> Finished:
+        """Return the last event. Where the reply stopped by itself, ``cancelled`` came too late."""
         tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
-        return Finished(reason, tail, "".join(self.text) + tail, tuple(self.tokens))
+        return Finished(
+            self._reason(cancelled), tail, "".join(self.text) + tail, tuple(self.tokens)
+        )
+
+    def _reason(self, cancelled: bool) -> FinishReason:
+        if self.stopped:
+            return FinishReason.STOP
+        if cancelled:
+            return FinishReason.CANCELLED
+        ended = self.tokens and self.tokens[-1] in self.ending.eos
+        return FinishReason.STOP if ended else FinishReason.LENGTH

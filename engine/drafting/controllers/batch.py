@@ -232,10 +232,6 @@ class BatchMember:
         """Whether the request is to draft once its proposer has prefilled the text."""
         return self._to_draft and not self._read
 
-    def begin(self, prompt: int) -> None:
-        """Note how many tokens the proposer may have to prefill."""
-        self._unread = 0 if self._read else prompt
-
     def read(self, seconds: float, *, finished: bool) -> None:
         """Record that the proposer prefilled a chunk in ``seconds``; the last one if ``finished``."""
         part = min(self._unread, PREFILL_PART)
@@ -285,8 +281,10 @@ class BatchMember:
         self.inner.sit_out()
 
     @contextmanager
-    def decoding(self) -> Iterator[None]:
-        """Take part in the batch controller's decisions."""
+    def decoding(self, prompt: int) -> Iterator[None]:
+        """Take part in the batch controller's decisions. ``prompt``: tokens that the proposer may have
+        to prefill."""
+        self._unread = 0 if self._read else prompt
         self._batch.add(self)
         try:
             yield

@@ -37,7 +37,7 @@ def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Ite
             going.append(running[-1])
         for one in running:
             one.go_on()
-        waits = [one.wait for one in running if one.wait is not None]
+        waits = [one.work for one in running if one.work is not None]
         if waits:
             session.serve(waits)
         while going and going[0].done:
@@ -49,22 +49,17 @@ class _Going(Generic[T]):
 
     def __init__(self, session: Session, request: Request, take: Take[T]) -> None:
         self.made: list[T] = []
-        self.wait: WorkItem | None = None
+        self.work: WorkItem | None = None
         self.done = False
         self._request, self._take, self._state = request, take, ReplyState()
-        self._steps = session.steps(request, lambda: False, kept=self._keep)
+        self._steps = session.steps(request, self._state.add, lambda: False, kept=self._keep)
 
     def go_on(self) -> None:
-        """Up to the next wait, or to its end."""
-        if self.wait is not None and not self.wait.ready:
+        """Run up to the next work item, or to the end."""
+        if self.work is not None and not self.work.ready:
             return
-        self.wait = None
-        for step in self._steps:
-            if isinstance(step, WorkItem):
-                self.wait = step
-                return
-            self._state.add(step)
-        self.done = True
+        self.work = next((work for work in self._steps if work is not None), None)
+        self.done = self.work is None
 
     def _keep(self, target: Target) -> None:
         self.made.append(self._take(self._request, self._state, target))

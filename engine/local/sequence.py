@@ -1,0 +1,187 @@
+"""One running request: prompt, rounds and text, a step at a time.
+
+A step goes as far as the sequence can alone. Then it either needs a work item, which ``Batcher`` does
+together with those of other sequences, or gives way to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+
+from engine.decoding.constraint import Constrained, Constraint, Forcing
+from engine.decoding.context import Context
+from engine.decoding.controller import Controller
+from engine.decoding.device import DeviceLauncher
+from engine.decoding.host import HostLauncher
+from engine.decoding.loop import Launcher, RoundLoop
+from engine.decoding.proposer import Proposer
+from engine.decoding.sampling import Sampler
+from engine.decoding.text.codec import TextCodec
+from engine.decoding.text.output_processor import OutputProcessor
+from engine.decoding.verifier import Verifier
+from engine.decoding.work import WorkItem
+from engine.drafting.controllers.batch import BatchMember
+from engine.drafting.controllers.learning import Learning
+from engine.drafting.predicted import PredictedProposer
+from engine.events import Event, Started
+from engine.local.run import Run
+from engine.local.slot import Slot
+from engine.local.slots import Slots
+from engine.request import Control
+
+Steps = Generator[WorkItem | None, None, None]
+"""A work item that the sequence waits for, or None where it only gives way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What all sequences of a session share. ``native``: whether the compiled library samples."""
+
+    codec: TextCodec
+    learning: Learning
+    slots: Slots
+    native: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """A request in its slot. ``batched``: whether others may run at the same time.
+
+    ``thinking``: whether the reply begins inside a thought. ``publish`` takes its events.
+    """
+
+    shared: Shared
+    slot: Slot
+    run: Run
+    processor: OutputProcessor
+    publish: Callable[[Event], None]
+    cancelled: Callable[[], bool]
+    batched: bool
+    thinking: bool
+
+    def steps(self) -> Steps:
+        """Run the request; publish Started, Prefilled, Emitted..., Finished. Raises as ``Session``."""
+        run, target, learning = self.run, self.slot.target, self.shared.learning
+        wanted, name = run.speculation, target.model.info.name
+        self.publish(Started(name, wanted.proposer, run.rule, run.prompt, run.seed, self.thinking))
+        yield None
+        context = Context(run.prompt)
+        context.tokens.extend(run.begun)
+        constraint = constraint_of(run, context)
+        vocabulary = target.model.info.vocabulary
+        sampler = sampler_of(run, context, constraint, vocabulary, native=self.shared.native)
+        proposer = self._begun(context, sampler)
+        member = learning.beside(wanted, proposer, sampler) if self.batched else None
+        yield from self._prefill(context, proposer, member)
+        if not self.cancelled():
+            controller = member or learning.controller(wanted, proposer, sampler)
+            yield from self._decode(context, proposer, sampler, constraint, controller, member)
+        # Tokens that were not shown are forgotten. What a follow-up finds in the state must not depend on
+        # the proposer, since a prompt's keys need not have the bits of a decoded token's.
+        target.reuse([*run.prompt, *self.processor.tokens][:-1])
+        self.publish(self.processor.finish(cancelled=self.cancelled()))
+
+    def _begun(self, context: Context, sampler: Sampler) -> Proposer:
+        """Return the run's proposer, or one that drafts from its prediction first."""
+        run, proposer = self.run, self.slot.proposer(self.run.speculation)
+        if run.predicted:
+            expected = self.shared.codec.encode_part(run.predicted, self.slot.target.context)
+            proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
+        if not run.reuse_cache:
+            # An empty text shares no prefix with the proposer's state, so it is cleared.
+            proposer.begin(Context(()), sampler)
+        proposer.begin(context, sampler)
+        return proposer
+
+    def _prefill(self, context: Context, proposer: Proposer, member: BatchMember | None) -> Steps:
+        lend = partial(self.shared.slots.lend, self.slot) if self.batched else None
+        prepares = member is None or member.reads_at_once
+        prefilled = yield from self.slot.prefill(
+            context, proposer, self.run.reuse_cache, self.cancelled, lend, prepares=prepares
+        )
+        self.publish(prefilled)
+        yield None
+
+    def _decode(
+        self,
+        context: Context,
+        proposer: Proposer,
+        sampler: Sampler,
+        constraint: Constraint | None,
+        controller: Controller,
+        member: BatchMember | None,
+    ) -> Steps:
+        run, drafter = self.run, proposer
+        if constraint is not None and run.speculation.control is not Control.OFF:
+            drafter = Constrained(proposer, constraint)
+            controller = Forcing(controller, constraint, run.speculation.deepest)
+        launcher = self._launcher(context, drafter, sampler, constraint)
+        rounds = RoundLoop(context, launcher, controller, run.ending, run.speculation.proposer)
+        deciding = nullcontext() if member is None else member.decoding(len(context.tokens))
+        with closing(rounds), deciding:
+            unread: Iterator[None] | None = None
+            while not (rounds.ended or self.processor.stopped or self.cancelled()):
+                if (work := rounds.launch()) is not None:
+                    yield work
+                self.publish(self.processor.add(rounds.finish()))
+                yield None
+                if member is not None and member.wants_reading:
+                    unread = unread or _preparing(proposer, context)
+                    _prepare_on(unread, member)
+
+    def _launcher(
+        self,
+        context: Context,
+        proposer: Proposer,
+        sampler: Sampler,
+        constraint: Constraint | None,
+    ) -> Launcher:
+        """Return what runs the rounds.
+
+        A target that runs rounds verifies all of its requests on the device, whatever drafts. Its noise
+        and the host's differ in the last bits, and the words of a seed must not depend on that.
+        """
+        target = self.slot.target
+        if target.runs_rounds:
+            return DeviceLauncher(context, target, proposer, sampler, constraint)
+        verifier = Verifier(sampler, self.run.alternatives)
+        return HostLauncher(context, target, proposer, verifier, shares=self.batched)
+
+
+def constraint_of(run: Run, context: Context) -> Constraint | None:
+    """Return what keeps the reply to the run's grammar; None without one."""
+    return None if run.grammar is None else Constraint(run.grammar.start(), context)
+
+
+def sampler_of(
+    run: Run, context: Context, mask: Constraint | None, vocabulary: int, *, native: bool
+) -> Sampler:
+    """Return the run's sampler over ``vocabulary`` tokens."""
+    return Sampler(
+        run.sampling,
+        run.rule,
+        run.seed,
+        context,
+        vocabulary,
+        bias=run.logit_bias,
+        native_step=native,
+        mask=mask,
+    )
+
+
+def _preparing(proposer: Proposer, context: Context) -> Iterator[None]:
+    """Return the proposer's prefill of the text, stopped before its first chunk."""
+    unread = proposer.prepare(context)
+    next(unread, None)
+    return unread
+
+
+def _prepare_on(unread: Iterator[None], member: BatchMember) -> None:
+    """Let the proposer prefill one chunk; then every sequence has its next round."""
+    began = perf_counter()
+    finished = next(unread, True)
+    member.read(perf_counter() - began, finished=bool(finished))
