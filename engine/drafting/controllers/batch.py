@@ -281,7 +281,7 @@ class BatchMember:
         self.inner.sit_out()
 
     @contextmanager
-    def decoding(self, prompt: int) -> Iterator[None]:
+    def decoding(self, prompt: int = 0) -> Iterator[None]:
         """Take part in the batch controller's decisions. ``prompt``: tokens that the proposer may have
         to prefill."""
         self._unread = 0 if self._read else prompt

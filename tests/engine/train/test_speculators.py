@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from engine import train
 from engine.backends.linear_factory import LinearFactory
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
@@ -37,7 +38,7 @@ from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.places import ROOT
 
 PIP = ROOT / "assets" / "pip" / "target"
-RECIPES = Path(unrolled.__file__).parent / "recipes"
+RECIPES = Path(train.__file__).parent / "recipes"
 STEPS = 3
 SHAPES: list[tuple[str, dict[str, Any]]] = [
     ("mlp", {"n_predict": STEPS, "inner_dim": 32}),

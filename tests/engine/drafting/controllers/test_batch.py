@@ -202,8 +202,7 @@ def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends() -> None:
     with stack, batch.joined():
         first.statistics.drafter.has_read(100, 0.3)
         late = BatchMember(Own(), first.statistics, batch, 8, measures=True, may_draft=True)
-        with late.decoding():
-            late.begin(prompt=600)  # 1.8 s to read, of passes of 0.05 s
+        with late.decoding(prompt=600):  # 1.8 s to read, of passes of 0.05 s
             late.budget()
             assert not late.wants_reading
             for _ in range(200):

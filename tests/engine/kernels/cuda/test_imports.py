@@ -11,8 +11,8 @@ import pytest
 from tests.support.places import ROOT
 
 PLAIN = """
-    attention availability bulk_product dispatch fusion kv_cache norm product_reference product_tiles
-    rotary state
+    attention availability kv_cache linear.bulk linear.dispatch linear.fusion linear.reference
+    linear.tiles norm rotary sampling.state
 """.split()
 
 
@@ -21,10 +21,11 @@ def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multipli
     code = (
         "import sys; sys.modules['triton'] = None\n"
         "import engine, engine.kernels.cuda, engine.local.session\n"
-        f"from engine.kernels.cuda import {', '.join(PLAIN)}\n"
-        "from tests.support import interpreter, ptx\n"
+        + "".join(f"import engine.kernels.cuda.{name}\n" for name in PLAIN)
+        + "from tests.support import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
+        "from engine.kernels.cuda.linear import dispatch\n"
         "print(dispatch.make_product(weight)(torch.ones(1, 3)).tolist())"
     )
     done = subprocess.run(

@@ -15,8 +15,8 @@ import triton.language as tl
 from engine import noise
 from engine.decoding.sampling import truncated
 from engine.errors import InvalidRequest, ModelError
+from engine.kernels.cuda.sampling import arithmetic
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling.draw import arithmetic
 from engine.request import MAX_ROWS, Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
 from tests.engine.kernels.cuda.where import DEVICE, examples

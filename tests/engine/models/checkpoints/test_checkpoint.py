@@ -86,7 +86,9 @@ def test_completeness_needs_configuration_tokenizer_and_weights(tmp_path: Path) 
 
 
 def test_inspecting_does_not_bring_torch() -> None:
-    modules = "models.checkpoints.checkpoint loading.catalog loading.fit loading.hub".split()
+    modules = (
+        "models.checkpoints.checkpoint loading.catalog loading.planning.fit loading.hub".split()
+    )
     code = f"import sys, {', '.join(f'engine.{name}' for name in modules)}\n"
     code += "print([m for m in ('torch', 'transformers') if m in sys.modules])"
     done = subprocess.run(
