@@ -11,8 +11,8 @@ import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.native.build import Library
-from engine.backends.native.decoder import NativeDecoder, is_row_independent, takes_file_dtype
-from engine.backends.torch import decoder as interpreted
+from engine.backends.native.decoder import NativeDecoder, takes_file_dtype
+from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
 from engine.kernels.cpu.factory import DTYPES, kernels_for
@@ -78,30 +78,6 @@ class ModelPlan:
         """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
         return FP8 if self.kv_cache_dtype == FP8 else self.compute
 
-    def interpreted(self) -> ModelPlan:
-        """The plan for the same model without the compiled step, which failed its trial.
-
-        Blocks, which no other backend multiplies, become what suits instead: those of a GGUF file auto,
-        those made here the other four bits. Any other quantization stays.
-        """
-        instead = {AS_STORED: AUTO, Q4: "nf4"}
-        kept = instead.get(self.quantization, self.quantization)
-        place = replace(self.place, native=False)
-        return plan_model(
-            self.checkpoint, place, kept, context=self.context, kv_cache_dtype=self.kv_cache_dtype
-        )
-
-
-class FailedTrial(Exception):
-    """The compiled step gives a token of ``plan``'s model other bits when others stand beside it.
-
-    How a compiler fuses operations shows only once the weights are there; ``plan`` has to be made anew.
-    """
-
-    def __init__(self, plan: ModelPlan) -> None:
-        super().__init__(f"the compiled step is of no use for {plan.checkpoint.name}")
-        self.plan = plan
-
 
 def plan_model(
     checkpoint: Checkpoint,
@@ -128,7 +104,7 @@ def plan_model(
 
 
 def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
-    """Loads a model, told to ``watch``. Raises ModelError, DeviceLost, FailedTrial, LoadCancelled."""
+    """Load a model, and tell ``watch``. Raises ModelError, DeviceLost, LoadCancelled."""
     watch = watch or LoadWatch()
     with device_errors(plan.place.device):
         adapted = plan.backend is Backend.TRANSFORMERS
@@ -147,23 +123,13 @@ def load_model(
     native: bool = True,
     threads: int | None = None,
 ) -> Model:
-    """Loads the model in ``path`` alone, as training and benches do. Raises as ``inspect``,
-    ``plan_model``, ``devices.choose`` and ``load_alone``, whose arguments these are."""
+    """Load the model in ``path`` alone. Raises as ``inspect``, ``plan_model``, ``devices.choose`` and
+    ``load_planned``, whose arguments these are."""
     place = devices.choose(device, native=native, threads=threads)
     checkpoint = inspect(path)
-    return load_alone(
+    return load_planned(
         plan_model(checkpoint, place, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
     )
-
-
-def load_alone(plan: ModelPlan) -> Model:
-    """Loads a model that nobody plans for again: by ``plan.interpreted()`` where the trial of the
-    compiled step fails. Raises ModelError, DeviceLost."""
-    try:
-        return load_planned(plan)
-    except FailedTrial:
-        pass  # not here: the error holds what was loaded
-    return load_planned(plan.interpreted())
 
 
 def _info(plan: ModelPlan, context: int) -> ModelInfo:
@@ -223,18 +189,11 @@ def _load_cuda(
 def _load_native(
     plan: ModelPlan, architecture: Architecture, names: Names, library: Library, watch: LoadWatch
 ) -> Model:
-    """Raises FailedTrial, and warns in the log, where the compiled step may not be used after all."""
     info = replace(_info(plan, plan.context), compiled=True)
     weights, kind = _native_weights(plan, architecture)
     source = watch.reading(plan.checkpoint, weights)
     cached = DTYPES[plan.compute]
-    model = NativeDecoder(architecture, names, source, info, library, kind, cached, plan.rounded)
-    if is_row_independent(model):
-        return model
-    log.warning(
-        "The compiled step gives a token other bits when others stand beside it. It is not used."
-    )
-    raise FailedTrial(plan)
+    return NativeDecoder(architecture, names, source, info, library, kind, cached, plan.rounded)
 
 
 def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
@@ -254,7 +213,7 @@ def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[Weight
 def _load_torch(
     plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
 ) -> Model:
-    reason = interpreted.SUPPORT.why_not(architecture, plan.quantization)
+    reason = eager.SUPPORT.why_not(architecture, plan.quantization)
     if reason is not None:
         raise ModelError(
             f"{plan.checkpoint.path} cannot run here. {reason} Left out, it would change what the "

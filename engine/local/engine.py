@@ -212,36 +212,18 @@ class LocalEngine:
         plan = plan_loading(files, request)
         return plan, self._replace(plan, request, watch)
 
-    def _replace(
-        self,
-        plan: LoadPlan,
-        request: LoadRequest,
-        watch: LoadWatch,
-        earlier: LoadPlan | None = None,
-    ) -> Loaded:
-        """Loads what is planned, then drops what was loaded before; on the thread.
-
-        Where the compiled step fails a trial, the pair is planned anew and loaded by that.
-        """
-        from engine.loading.loader import FailedTrial
-        from engine.loading.planning.plan import plan_after
+    def _replace(self, plan: LoadPlan, request: LoadRequest, watch: LoadWatch) -> Loaded:
+        """Load what is planned, then drop what was loaded before; on the thread."""
         from engine.local.pair import load_pair
 
         # Both fit beside what is loaded now, or this would have been refused: the old pair stays
         # until the new one is ready.
-        failed = None
-        try:
-            pair = device_memory.within_memory(
-                lambda: load_pair(
-                    plan, request, watch, remembered=self._remembered, measured=self._measured
-                ),
-                lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
-            )
-        except FailedTrial as error:
-            failed = error.plan  # planned for below, once the error no longer holds what was loaded
-        if failed is not None:
-            plan = plan_after(failed, plan, request, earlier)
-            return self._replace(plan, request, watch, earlier)
+        pair = device_memory.within_memory(
+            lambda: load_pair(
+                plan, request, watch, remembered=self._remembered, measured=self._measured
+            ),
+            lambda: plan.ran_out(f"loading {plan.files.pairing.name}", loaded=False),
+        )
         self._unload()
         self._pair = pair
         if self._grammars:
@@ -280,7 +262,7 @@ class LocalEngine:
 
         plan = plan_loading(earlier.files, loaded.request, earlier)
         if plan.target.library is not None:  # this processor may lack instructions for the format
-            self._replace(plan, loaded.request, LoadWatch(), earlier)
+            self._replace(plan, loaded.request, LoadWatch())
 
     def _unload(self) -> None:
         if self._pair is None:

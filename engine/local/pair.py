@@ -50,7 +50,7 @@ def load_pair(
     """Loads what is planned. ``request`` is what was asked for, and is shown.
 
     ``remembered``: a folder for what proposers learn, where a request asks them to; ``measured``: one for
-    what verifying takes. Raises ModelError, DeviceLost, FailedTrial, LoadCancelled, and what ``ran_out``
+    what verifying takes. Raises ModelError, DeviceLost, LoadCancelled, and what ``ran_out``
     knows where memory runs out.
     """
     models = [each for each in (plan.target, plan.draft) if each is not None]

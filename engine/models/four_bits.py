@@ -14,6 +14,8 @@ _WIDE = "q8_0"
 """Of the embedding and the head: their errors go straight into the words, and lookups cost nothing."""
 _MOST, _OTHERS = "q4_k", "q4_1"
 """For rows that are whole blocks of the first, which takes a tenth less; and for all others."""
+IN_FOUR_BITS = (_WIDE, _MOST, _OTHERS)
+"""All of these."""
 
 
 def in_four_bits(source: TensorSource, names: Names) -> WeightSource:

@@ -15,7 +15,7 @@ from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
-from engine.loading.loader import load_alone, plan_model
+from engine.loading.loader import load_planned, plan_model
 from engine.loading.planning.pairing import vocabularies
 from engine.machine import compilers, devices
 from engine.machine.devices import Device
@@ -122,7 +122,7 @@ def _compile_first(target: Path, place: Device) -> None:
 
 
 def _load(folder: Path, place: Device) -> Model:
-    return load_alone(plan_model(inspect(folder), place))
+    return load_planned(plan_model(inspect(folder), place))
 
 
 def _drafting(draft: Path, target: Path, place: Device) -> Resources:

@@ -19,7 +19,7 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted
-from engine.loading.loader import load_alone, plan_model
+from engine.loading.loader import load_planned, plan_model
 from engine.loading.planning.choices import draft_quantization
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
@@ -122,7 +122,7 @@ class SimulatedContender:
         place = devices.choose(case.device, native=case.native, threads=case.threads)
         held = draft_quantization(inspect(case.draft), case.quantization, place)
         plan = plan_model(inspect(case.draft), place, held, context=case.longest)
-        draft = load_alone(plan)
+        draft = load_planned(plan)
         self.proposer = SimulatedProposer(
             DraftModelProposer(DraftModelProposer.Options(), Resources(draft=draft)),
             case.acceptance,

@@ -6,12 +6,10 @@ beside it.
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import math
 import weakref
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -125,21 +123,6 @@ class NativeDecoder:
             raise MemoryError("no memory for the buffers of a step")
         self._pointer = pointer
         weakref.finalize(self, self._library.free_decoder, pointer)
-
-    def excerpt(self) -> NativeDecoder:
-        """One layer of every kind, between the same embedding and head: all the instructions of this
-        model's step in a fraction of its time."""
-        specs = self.architecture.layers
-        kinds = {
-            (spec, *(matrix.kinds for matrix in _matrices(layer))): index
-            for index, (layer, spec) in enumerate(zip(self._layers, specs, strict=True))
-        }
-        chosen = sorted(kinds.values())
-        made = copy.copy(self)
-        made.architecture = replace(self.architecture, layers=tuple(specs[i] for i in chosen))
-        shape = structures.Shape.from_buffer_copy(self._shape)
-        made._begin(shape, [self._parts[i] for i in chosen])
-        return made
 
     @property
     def info(self) -> ModelInfo:
@@ -316,23 +299,6 @@ def _place(
     assert state.end + rows <= state.context
     sequence.cache, sequence.parents = state.view, parents
     sequence.rows, sequence.start = rows, state.end
-
-
-def is_row_independent(model: NativeDecoder) -> bool:
-    """Whether the first tokens have the bits they have alone beside three and eleven others.
-
-    How the compiler fuses multiplications and additions is its own affair; so it is tried, with a layer
-    of every kind that the model has.
-    """
-    model = model.excerpt()
-    text = [token % model.info.vocabulary for token in range(7, 7 + 12)]
-    state = model.new_state(len(text))
-    alone = torch.cat([model.forward([token], state, last=1) for token in text[:4]])
-    for rows in (4, 12):
-        state.rewind(0)
-        if not torch.equal(model.forward(text[:rows], state, last=rows)[:4], alone):
-            return False
-    return True
 
 
 def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from engine.backends.native import trial
 from engine.backends.support import ATTENTION, Support
 from engine.kernels.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture
+from engine.models.four_bits import IN_FOUR_BITS
 
 
 def support(library: Library | None) -> Support:
@@ -35,6 +37,8 @@ def why_not(
     see ``Support.why_not``.
     """
     reason = support(library).why_not(architecture, weights, blocks)
+    if reason is None and library is not None:
+        reason = _why_not_trusted(library, weights, blocks)
     if reason is not None:
         return reason
     a = architecture
@@ -47,4 +51,19 @@ def why_not(
         f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "
         f"step takes multiples of {native.LANES}, in q4 of {native.UNITS[Q4]}, and in nf4 of "
         f"{native.UNITS['nf4']}."
+    )
+
+
+def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) -> str | None:
+    """Return why weights in this format, or in these blocks, must not be multiplied on this processor."""
+    held = {weights}
+    if weights in IN_BLOCKS:
+        stored = IN_FOUR_BITS if weights == Q4 else blocks
+        held = {"int8" if each in ROUNDED else each for each in stored} | {"fp32"}
+    failed = sorted(each for each in held if not trial.passes(library, each))
+    if not failed:
+        return None
+    return (
+        f"Compiled for this processor, it gives a token of weights in {', '.join(failed)} other numbers "
+        "when others stand beside it."
     )

@@ -10,7 +10,7 @@ from engine.drafting import heads as head_kinds
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.errors import IncompatiblePair, OutOfMemory
-from engine.kernels.formats import AS_STORED, IN_BLOCKS, UNQUANTISED
+from engine.kernels.formats import AS_STORED, UNQUANTISED
 from engine.loading.files import PairFiles
 from engine.loading.loader import ModelPlan, plan_model
 from engine.loading.parallel import at_once
@@ -32,8 +32,6 @@ from engine.machine import compilers, device_memory, devices
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
 
-TARGET, DRAFT = "target", "draft"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadPlan:
@@ -44,8 +42,7 @@ class LoadPlan:
     them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
     heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
     people. ``waits_for_native``: whether the target would run in the compiled step, once that is built.
-    ``interpreted``: what of ``target`` and ``draft`` failed the trial of the compiled step, by an earlier
-    plan, and is planned without it. ``parallel``: how many requests may run at once, each with caches of
+    ``parallel``: how many requests may run at once, each with caches of
     its own.
     """
 
@@ -61,7 +58,6 @@ class LoadPlan:
     room: memory.MemoryFit
     notes: tuple[str, ...]
     waits_for_native: bool
-    interpreted: frozenset[str] = frozenset()
     parallel: int = 1
 
     @property
@@ -109,14 +105,13 @@ class LoadPlan:
 class Survey:
     """What is known of a pair before it is said whether it fits.
 
-    The target as it was ``asked_for``, as is ``suited`` once trials failed, and as is ``planned`` where
-    that would not fit. ``asked`` and ``wanted`` are tokens of context: the model's or the request's, and
-    those of them that are taken for granted. ``free``: a GPU's bytes; None for the machine's.
+    The target as ``suited`` by request and catalog, and as ``planned`` where that would not fit.
+    ``asked`` and ``wanted`` are tokens of context: the model's or the request's, and those of them that
+    are taken for granted. ``free``: a GPU's bytes; None for the machine's.
     """
 
     place: Device
     compatible: Compatibility
-    asked_for: ModelPlan
     suited: ModelPlan
     planned: ModelPlan
     sizes: PairSizes
@@ -132,11 +127,8 @@ class Survey:
         )
 
 
-def survey(
-    files: PairFiles, request: LoadRequest, interpreted: frozenset[str] = frozenset()
-) -> Survey:
-    """Reads headers. ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair and
-    InvalidRequest."""
+def survey(files: PairFiles, request: LoadRequest) -> Survey:
+    """Read headers. Raises ModelError, IncompatiblePair and InvalidRequest."""
     place = devices.choose(
         request.device,
         native=request.native,
@@ -148,15 +140,12 @@ def survey(
     compatible = Compatibility() if draft is None else compare(target, draft)
     if compatible.reason:
         raise IncompatiblePair(compatible.reason)
-    suited = asked_for = _plan_target(target, place, files.pairing.target, request)
-    if TARGET in interpreted:
-        suited = suited.interpreted()
-    draft_place = replace(place, native=False) if DRAFT in interpreted else place
+    suited = _plan_target(target, place, files.pairing.target, request)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     _check_kinds(heads)
 
     products = LinearFactory.choose(suited.compute, place)
-    sizes = PairSizes(target, draft, heads, products, place, draft_place)
+    sizes = PairSizes(target, draft, heads, products, place)
     asked = min(target.context, request.context or target.context)
     wanted = min(asked, memory.LONGEST_CONTEXT)
     planned = suited
@@ -166,7 +155,6 @@ def survey(
     return Survey(
         place=place,
         compatible=compatible,
-        asked_for=asked_for,
         suited=suited,
         planned=planned,
         sizes=sizes,
@@ -180,17 +168,16 @@ def plan_loading(
     files: PairFiles,
     request: LoadRequest,
     earlier: LoadPlan | None = None,
-    interpreted: frozenset[str] = frozenset(),
 ) -> LoadPlan:
     """Checks everything that can be known before anything large is allocated.
 
     ``earlier``: how the same was planned before; its quantization and its context stay.
-    ``interpreted``: see ``LoadPlan``. Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
+    Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
         request = replace(request, quantization=earlier.target.quantization)
-    found = survey(files, request, interpreted)
+    found = survey(files, request)
     place, sizes, planned, suited = found.place, found.sizes, found.planned, found.suited
     target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
     asked, wanted, free = found.asked, found.wanted, found.free
@@ -208,10 +195,6 @@ def plan_loading(
         notes.append(
             f"In {suited.quantization} it would not fit in memory, so it is in {quantization}."
         )
-    if TARGET in interpreted:
-        notes.append(_trial_note(target, found.asked_for.quantization, quantization))
-    if draft is not None and DRAFT in interpreted:
-        notes.append(_trial_note(draft))
     notes.append(None if draft is None else caution(target, draft))
     way = found.compatible.cross_vocabulary
     notes.append(way and f"The draft works {way}.")
@@ -235,9 +218,7 @@ def plan_loading(
         files=files,
         place=place,
         target=replace(planned, context=context),
-        draft=None
-        if draft is None
-        else _plan_draft(draft, sizes.draft_place, quantization, context),
+        draft=None if draft is None else _plan_draft(draft, place, quantization, context),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
         products=sizes.products,
@@ -246,20 +227,8 @@ def plan_loading(
         room=room,
         notes=tuple(note for note in notes if note),
         waits_for_native=waits,
-        interpreted=interpreted,
         parallel=parallel,
     )
-
-
-def plan_after(
-    failed: ModelPlan, plan: LoadPlan, request: LoadRequest, earlier: LoadPlan | None
-) -> LoadPlan:
-    """The plan after ``plan``, of whose models ``failed`` was no use in the compiled step.
-
-    ``request`` and ``earlier`` are what ``plan`` was made of. Raises as ``plan_loading``.
-    """
-    role = DRAFT if failed is plan.draft else TARGET
-    return plan_loading(plan.files, request, earlier, plan.interpreted | {role})
 
 
 def _plan_draft(draft: Checkpoint, place: Device, quantization: str, context: int) -> ModelPlan:
@@ -299,23 +268,6 @@ def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> 
 def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:
     """Whether neither ``request`` nor the catalog says what the target is held in."""
     return request.quantization == preferred.quantization == AUTO
-
-
-def _trial_note(checkpoint: Checkpoint, wanted: str = "", held: str = "") -> str:
-    """That a model runs without the compiled step; ``wanted`` and ``held``: quantizations of a target,
-    by the plan before and by this one."""
-    said = (
-        f"Compiled for this processor, {checkpoint.name} gives a token other numbers when others stand "
-        "beside it, so it runs as torch's own operations: slower."
-    )
-    if wanted not in IN_BLOCKS or held == wanted:
-        return said
-    if wanted != AS_STORED:
-        return f"{said} These multiply no weights in {wanted}: they are held in {held}."
-    return (
-        f"{said} These multiply no blocks of a GGUF file, so its weights are held in {held}. Choose "
-        "fp32 to round none of them again, where memory allows it."
-    )
 
 
 def _check_kinds(heads: Sequence[HeadPlan]) -> None:

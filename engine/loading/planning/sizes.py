@@ -36,7 +36,6 @@ class PairSizes:
     heads: Sequence[HeadPlan]
     products: LinearFactory
     place: Device
-    draft_place: Device
 
     def fit(
         self, quantization: str, cached: str, context: int, free: int | None
@@ -69,9 +68,9 @@ class PairSizes:
         draft = self.draft
         drafting = []
         if draft is not None:
-            held = draft_quantization(draft, quantization, self.draft_place)
+            held = draft_quantization(draft, quantization, self.place)
             size = self._size(draft, held)
-            rounded = draft_rounding(draft, held, self.draft_place)
+            rounded = draft_rounding(draft, held, self.place)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = joined(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(

@@ -76,7 +76,7 @@ def test_a_local_folder_is_opened(page, app, tmp_path):
     page.wait_for_selector(".now-name:has-text('little')")
     page.get_by_role("link", name="Chat", exact=True).click()
     page.wait_for_selector(".badge:has-text('little')")
-    assert "little is ready" in page.inner_text(".empty")
+    page.wait_for_selector(".empty:has-text('little is ready')")
     app.engine.loaded = before
 
 

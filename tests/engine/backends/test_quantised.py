@@ -313,7 +313,7 @@ def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path:
         env={**os.environ, "MALLOC_MMAP_THRESHOLD_": "65536"},
     )
     before, peak, taken = map(int, done.stdout.split())
-    sizes = PairSizes(found, None, (), LinearFactory.choose("fp32", CPU), CPU, CPU)
+    sizes = PairSizes(found, None, (), LinearFactory.choose("fp32", CPU), CPU)
     quantised = sizes.models(kind, "auto")[0].weight_bytes("bfloat16")
     print(f"{kind}: {quantised / 1e6:.0f} MB quantised; {before / 1e6:.0f} -> {peak / 1e6:.0f} MB")
     if kind == Q4:  # of the others the head is reckoned twice, which torch's products keep so

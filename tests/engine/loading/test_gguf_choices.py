@@ -91,7 +91,7 @@ def test_people_are_told_what_becomes_of_them(found: Checkpoint, folder: Path) -
 
 def test_memory_is_reckoned_by_the_files_bits(folder: Path, tmp_path: Path) -> None:
     narrow = inspect(write_gguf(folder, tmp_path / "m.gguf", all_in("Q4_0")))
-    sizes = PairSizes(narrow, None, (), LinearFactory.choose("fp32", PLACE), PLACE, PLACE)
+    sizes = PairSizes(narrow, None, (), LinearFactory.choose("fp32", PLACE), PLACE)
     (stored,), (int8,) = (sizes.models(kind, "auto") for kind in ("stored", "int8"))
     assert narrow.bytes <= stored.weight_bytes("float32") < int8.weight_bytes("float32")
 

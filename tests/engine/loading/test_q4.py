@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from engine.backends.linear_factory import LinearFactory
+from engine.backends.native import trial
 from engine.backends.native.decoder import NativeDecoder
-from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
 from engine.kernels.blocks import Blocks
-from engine.loading.loader import load_model, load_planned, plan_model
+from engine.loading.loader import load_model, plan_model
 from engine.loading.planning.choices import (
     choose_quantization,
     draft_quantization,
@@ -93,7 +93,7 @@ def test_the_embedding_keeps_eight_bits_and_rows_get_the_blocks_that_they_are(
 
 
 def sizes_of(found: Checkpoint) -> PairSizes:
-    return PairSizes(found, None, (), LinearFactory.choose("fp32", PLACE), PLACE, PLACE)
+    return PairSizes(found, None, (), LinearFactory.choose("fp32", PLACE), PLACE)
 
 
 def test_it_is_offered_where_the_step_is_compiled(found: Checkpoint) -> None:
@@ -133,10 +133,13 @@ def test_a_model_of_transformers_is_refused(gptneo: Path) -> None:
         choose_quantization(inspect(gptneo), "q4", PLACE)
 
 
-def test_where_the_compiled_step_fails_its_trial_the_other_four_bits_run(found: Checkpoint) -> None:
-    plan = plan_model(found, PLACE, "q4").interpreted()
-    assert plan.quantization == "nf4"
-    assert isinstance(load_planned(plan), TorchDecoder)
+def test_where_the_compiled_step_fails_its_trial_q4_is_refused_with_the_reason(
+    found: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "passes", lambda _, weights: weights != "q4_1")
+    with pytest.raises(InvalidRequest, match="a token of weights in q4_1 other numbers"):
+        plan_model(found, PLACE, "q4")
+    assert plan_model(found, PLACE, "int8").library is not None
 
 
 @pytest.mark.parametrize("held", ["int8", "q4"])

@@ -1,0 +1,100 @@
+"""Try the compiled step before it is planned with: has a row the same bits beside other rows?
+
+How a compiler fuses multiplications and additions is its own affair, so a small random decoder of each
+format is tried, once a process. It has every part that a decoder may have.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import cache, partial
+
+import torch
+from torch import Tensor
+
+from engine.kernels.block_formats import LAYOUTS, SCALES
+from engine.kernels.blocks import Blocks, Weight
+from engine.kernels.native.library import BLOCKS, Library
+from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
+from engine.models.base import ModelInfo
+from engine.models.weights import Names, tensor_shapes
+
+log = logging.getLogger(__name__)
+
+_HEAD_DIM, _WIDTH, _TEXT = 64, 256, 12
+"""k-quants have blocks of 256 inputs, so no matrix is narrower."""
+_ROPE = Rope(tuple(1e4 ** (-2 * pair / _HEAD_DIM) for pair in range(_HEAD_DIM // 2)))
+_ARCHITECTURE = Architecture(
+    layers=(LayerSpec(Attention(_ROPE)), LayerSpec(Attention(_ROPE, window=5))),
+    vocabulary=64,
+    hidden=_WIDTH,
+    intermediate=2 * _WIDTH,
+    heads=4,
+    kv_heads=2,
+    head_dim=_HEAD_DIM,
+    epsilon=1e-6,
+    tied=False,
+    activation="silu",
+    query_scale=_HEAD_DIM**-0.5,
+    qkv_bias=True,
+    qk_norm=True,
+    sandwich_norms=True,
+    score_cap=20.0,
+)
+
+
+@cache
+def passes(library: Library, weights: str) -> bool:
+    """Return whether rows of weights in a format, or in blocks of one, have bits of their own.
+
+    A failure is logged. The first call for a format takes some milliseconds.
+    """
+    # What is done between products is the same for all formats, so one of them is tried in both dtypes.
+    cached = (torch.float32, torch.bfloat16) if weights == "fp32" else (torch.float32,)
+    passed = all(_passes(library, weights, dtype) for dtype in cached)
+    if not passed:
+        log.warning(
+            "Compiled for this processor, the step gives a token of weights in %s other bits when others "
+            "stand beside it. It is not used for them.",
+            weights,
+        )
+    return passed
+
+
+def _passes(library: Library, weights: str, cached: torch.dtype) -> bool:
+    from engine.backends.native.decoder import NativeDecoder
+
+    info = ModelInfo("trial", "", 64, _TEXT, 0, weights, "cpu", frozenset())
+    kind = "fp32" if weights in BLOCKS else weights
+    source = partial(_tensor, weights, tensor_shapes(_ARCHITECTURE, Names()))
+    model = NativeDecoder(_ARCHITECTURE, Names(), source, info, library, kind, cached)
+    text = list(range(7, 7 + _TEXT))
+    state = model.new_state(_TEXT)
+    alone = torch.cat([model.forward([token], state, last=1) for token in text[:4]])
+    for rows in (4, _TEXT):
+        state.rewind(0)
+        if not torch.equal(model.forward(text[:rows], state, last=rows)[:4], alone):
+            return False
+    return bool(alone.isfinite().all())
+
+
+def _tensor(weights: str, shapes: dict[str, tuple[int, ...]], name: str) -> Weight:
+    shape = shapes[name]
+    draw = torch.Generator().manual_seed(sum(name.encode()))
+    if len(shape) == 2 and weights in BLOCKS:
+        return _blocks(weights, shape[0], shape[1], draw)
+    return torch.randn(shape, generator=draw) * (0.05 if len(shape) == 2 else 1)
+
+
+def _blocks(weights: str, outputs: int, inputs: int, draw: torch.Generator) -> Blocks:
+    """Return random codes under small scales."""
+    layout = LAYOUTS[weights]
+    size = inputs // layout.inputs * layout.size
+    data = torch.randint(0, 256, (outputs, size), dtype=torch.uint8, generator=draw)
+    scale = torch.tensor([1e-3], dtype=torch.float16).view(torch.uint8)
+    by_block: Tensor = data.view(-1, layout.size)
+    for place in SCALES.get(weights, ()):
+        by_block[:, place : place + 2] = scale
+    if weights == "mxfp4":
+        by_block[:, 0] = 120  # the exponent of a power of two
+    return Blocks(weights, (outputs, inputs), data)
