@@ -91,8 +91,7 @@ BEHIND_THE_DOOR = {
     "app.cli.loading": (
         "engine.switching",  # chooses the engine
         "engine.local.engine",  # measures more than its door shows
-        "engine.backends.native.build",  # says beforehand that something will be compiled
-        "engine.machine.compilers",  # says what a compiler said
+        "engine.loading.compile_first",  # says beforehand that something will be compiled
         "engine.machine.devices",  # says beforehand what computes
     ),
     "app.diagnostics": (  # says what there is to compute on

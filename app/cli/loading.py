@@ -235,26 +235,19 @@ def _load(engine: Engine, request: LoadRequest, catalog: Catalog, status: Status
     elsewhere = bool(catalog.named(request).target.address)
     with status:
         if not elsewhere:
-            compile_first(request, status)
+            compile_before(request, status)
         status.say(f"{'Connecting to' if elsewhere else 'Loading'} {request.text} ...")
         loaded = engine.load(request, status)
     for note in loaded.notes:
         print(f"Note: {note}", file=sys.stderr)
 
 
-def compile_first(request: LoadRequest, status: Status) -> None:
-    """Builds the compiled step first: a command should not run half with and half without it."""
-    from engine.backends.native import build
-    from engine.machine import compilers, devices
+def compile_before(request: LoadRequest, status: Status) -> None:
+    """Build the compiled step first: a command should not run half with and half without it."""
+    from engine.loading.compile_first import compile_first
+    from engine.machine import devices
 
-    if not request.native or build.built() is not None:
-        return
     place = devices.choose(request.device, native=request.native, cuda_graphs=request.cuda_graphs)
-    if place.device.type == "cpu":
-        status.say("Compiling the decoder for this processor, once; it may take minutes ...")
-        try:
-            build.build()
-        except compilers.NoCompiler:
-            pass  # what is loaded has a note of it
-        except compilers.BuildError as error:
-            print(f"Note: {error}", file=sys.stderr)
+    said = "Compiling the decoder for this processor, once; it may take minutes ..."
+    if (why := compile_first(place, lambda: status.say(said))) is not None:
+        print(f"Note: {why}", file=sys.stderr)

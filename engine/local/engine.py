@@ -273,32 +273,21 @@ class LocalEngine:
 
 
 def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> None:
-    """Builds the compiled step for weights in blocks, which it alone multiplies.
+    """Build the compiled step for weights that it alone multiplies.
 
     Other models begin in torch while it is built; a GGUF file's would be rounded once more and stay so,
     and q4 would be refused. Where it cannot be built, the plan says what becomes of them.
     """
-    from engine.kernels.formats import Q4
-    from engine.models.checkpoints.gguf.description import is_gguf
-
-    rounded = Q4 in (request.quantization, files.pairing.target.quantization)
-    if not request.native or not (rounded or is_gguf(files.target)):
+    if not request.native:
         return
     with importing():
-        from engine.backends.native import build
-        from engine.machine import compilers, devices
-        from engine.models.checkpoints.checkpoint import inspect
+        from engine.loading.compile_first import compile_first, needs_step
+        from engine.machine import devices
 
-    if build.ready(request.threads) is not None:
-        return
-    in_blocks = rounded or inspect(files.target).block_formats
-    if not in_blocks or devices.choose(request.device).device.type != "cpu":
-        return
-    watch.begin(Stage.COMPILING)
-    try:
-        build.build()
-    except compilers.BuildError as error:
-        log.info("%s", error)
+    if needs_step(files.target, request.quantization, files.pairing.target.quantization):
+        place = devices.choose(request.device, threads=request.threads)
+        if (why := compile_first(place, lambda: watch.begin(Stage.COMPILING))) is not None:
+            log.info("%s", why)
 
 
 class _Asked:

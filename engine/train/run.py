@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,18 +9,17 @@ from pathlib import Path
 import torch
 
 from engine.backends.linear_factory import LinearFactory
-from engine.backends.native import build
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
+from engine.loading.compile_first import compile_first, needs_step
 from engine.loading.loader import load_planned, plan_model
 from engine.loading.planning.pairing import vocabularies
-from engine.machine import compilers, devices
+from engine.machine import devices
 from engine.machine.devices import Device
 from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.hidden_states import entering, joined
 from engine.train.data.answers import at_once, record
 from engine.train.data.prompts import Prompts
@@ -60,7 +58,8 @@ def distil(
     if not resume:
         _forget(folder, kind)
     place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
-    _compile_first(target, place)
+    if needs_step(target):  # without it blocks are widened, and it takes longer
+        compile_first(place, lambda: report("Compiling the decoder for this processor, once"))
     model = _load(target, place)
     if not isinstance(model, HiddenStateModel):
         raise ModelError(
@@ -107,18 +106,6 @@ def distil(
     )
     report(f"{kind}: {json.dumps(last)}, in {result}")
     return result
-
-
-def _compile_first(target: Path, place: Device) -> None:
-    """Blocks of a GGUF file are multiplied as they are by the compiled step alone."""
-    if not place.native or place.device.type != "cpu" or not is_gguf(target):
-        return
-    with contextlib.suppress(
-        compilers.BuildError
-    ):  # without it blocks are widened, and it takes longer
-        if build.built() is None:
-            report("Compiling the decoder for this processor, once")
-            build.build()
 
 
 def _load(folder: Path, place: Device) -> Model:

@@ -12,7 +12,7 @@ import typer
 
 from app import paths
 from app.cli import options, run
-from app.cli.loading import Status, compile_first
+from app.cli.loading import Status, compile_before
 from app.cli.text.progress import progress
 from app.cli.text.tables import table
 from app.main import DEFAULT_PAIR
@@ -115,7 +115,7 @@ def peers(
             native=native,
             cuda_graphs=cuda_graphs,
         )
-        compile_first(load, status)
+        compile_before(load, status)
         known = field.peers(llama_cpp, vllm)
         with field.line_up(known, case, workspace, status.say) as line:
             with progress("Taking turns") as on_progress:

@@ -14,7 +14,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.cli.loading import Status, compile_first, fetched
+from app.cli.loading import Status, compile_before, fetched
 from app.cli.text.outputs import check_writable
 from app.cli.text.progress import progress
 from app.cli.text.tables import table
@@ -119,7 +119,7 @@ def real(
         each = 0 if prompts_file else 1
     held = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
     with Status() as status:
-        compile_first(load, status)
+        compile_before(load, status)
         load = _by_files(load, paths.data_folder(data_dir), status)
         status.say(f"Reading {pair} ...")
         case, asked = cases.make(load, held, max_tokens)
