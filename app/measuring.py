@@ -14,7 +14,8 @@ from engine.bench import prompts as held
 from engine.bench.prompts import ALL, Prompt
 from engine.bench.sweep import Result, Row, winners
 from engine.errors import InvalidRequest
-from engine.request import Control, Message
+from engine.request import Control
+from engine.values.messages import Message
 
 CHATS = "chats"
 """The set of the user's own last prompts; also their kind."""

@@ -20,16 +20,9 @@ from engine.events import Event, Failed, Finished
 from engine.loading.hub import Progress
 from engine.loading.request import LoadRequest
 from engine.loading.watching import LoadProgress
-from engine.request import (
-    FIXED_DEPTH,
-    AcceptanceRule,
-    Control,
-    OptionValue,
-    Request,
-    Sampling,
-    Speculation,
-)
+from engine.request import FIXED_DEPTH, Control, OptionValue, Request, Speculation
 from engine.tool_calls.styles import CallStyle
+from engine.values.sampling import AcceptanceRule, Sampling
 
 __all__ = [
     "NO_TEMPLATE",

@@ -13,8 +13,9 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
-from engine.request import AcceptanceRule, Control, Sampling
+from engine.request import Control
 from engine.tool_calls.styles import CallStyle
+from engine.values.sampling import AcceptanceRule, Sampling
 
 Json = dict[str, Any]
 Value = TypeVar("Value", CallStyle, Unavailable)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("engine.events", "engine.errors", "engine.files", "engine.yaml_text", "engine.thoughts"),
+    ("engine.values",),
     ("engine.request", "engine.tool_calls"),
     ("engine.noise", "engine.stats", "engine.trace"),
     ("engine.reply",),
@@ -71,6 +72,7 @@ OPEN_TO_THE_APP = (
     "engine.thoughts",
     "engine.tool_calls",
     "engine.trace",
+    "engine.values",
     "engine.wire",
 )
 """What pages, API and command line may know of the engine."""
@@ -167,7 +169,7 @@ PARSES_ITSELF = {
     "engine.machine.worker_main": "what the app's own process asks",
     "engine.machine.worker_process": "what the app's own process answers",
     "engine.models.checkpoints.tokenizer": "a tokenizer that was just built",
-    "engine.tool_calls.values": "what a model wrote, and schemas of requests",
+    "engine.values.tools": "what a model wrote, and schemas of requests",
     "engine.tool_calls.lark": "schemas of requests",
     "engine.remote.body": "schemas of requests",
     "engine.remote.ollama": "schemas of requests",

@@ -13,7 +13,7 @@ import pytest
 from typer.main import get_command
 
 from app.cli import cli
-from engine.request import Sampling
+from engine.values.sampling import Sampling
 from tests.support.places import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

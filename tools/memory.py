@@ -24,7 +24,9 @@ from engine.loading.planning.fit import human
 from engine.loading.planning.forecast import forecast
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 
 _WORDS = "The harbour was quiet, and the lamp on the quay burned until the morning came. "
 _ROOM = 64

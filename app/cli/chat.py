@@ -23,7 +23,7 @@ from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
-from engine.request import AcceptanceRule, Sampling, rule_named
+from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Engine

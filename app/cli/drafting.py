@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
-from engine.request import AcceptanceRule, Control, OptionValue, Speculation
+from engine.request import Control, OptionValue, Speculation
+from engine.values.sampling import AcceptanceRule
 
 if TYPE_CHECKING:
     from engine.api import Loaded

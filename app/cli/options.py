@@ -16,7 +16,8 @@ import typer
 from app.main import DEFAULT_PAIR
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, Control, Sampling, controller_named
+from engine.request import Control, controller_named
+from engine.values.sampling import AcceptanceRule, Sampling
 
 _LONGEST_KEY = 4096
 _KEY_IS_SEEN = (

@@ -18,7 +18,8 @@ from app.cli.text.tables import table
 from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.request import PLAIN, AcceptanceRule, Control, Sampling, Speculation, rule_named
+from engine.request import PLAIN, Control, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -22,14 +22,9 @@ from app.server.fields.tools import answered, calls_of, tools_of
 from app.server.fields.unsupported import unsupported
 from app.server.responses.schemas import LOGPROBS, ResponseBody
 from engine.errors import InvalidRequest
-from engine.request import (
-    Message,
-    Request,
-    Sampling,
-    Speculation,
-    controller_named,
-    rule_named,
-)
+from engine.request import Request, Speculation, controller_named
+from engine.values.messages import Message
+from engine.values.sampling import Sampling, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Loaded

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.request import Message
+from engine.values.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from typing import Any, Literal, get_args
 from app.storage.history import TextFile, with_files
 from app.storage.schema import REPLY_FORM
 from engine.files import parse_json
-from engine.request import Message
 from engine.thoughts import Thoughts, split
+from engine.values.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

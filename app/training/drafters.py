@@ -31,9 +31,9 @@ from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
 
 if TYPE_CHECKING:
-    from engine.request import Message
     from engine.train.data.prompts import Prompt, Prompts
     from engine.train.recipe import Recipe, RepliesStage
+    from engine.values.messages import Message
 
 CHATS, PIP, GENERAL = "chats", "pip", "general"
 SHIPPED = frozenset({PIP, GENERAL})

@@ -16,7 +16,9 @@ from pydantic import ValidationError
 from app.server.fields.schemas import in_words
 from app.server.fields.structured import StructuredOutputsBody, grammar_of
 from engine.errors import InvalidRequest
-from engine.request import Grammar, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.grammar import Grammar
+from engine.values.sampling import Sampling
 
 _ALL_TOKENS = -1
 """What stands for "no top-k"."""

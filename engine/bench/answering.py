@@ -11,17 +11,10 @@ from engine.bench.prompts import Prompt
 from engine.errors import ForetokenError
 from engine.events import Event, FinishReason
 from engine.reply import ReplyState
-from engine.request import (
-    AcceptanceRule,
-    Control,
-    Message,
-    OptionValue,
-    Request,
-    Sampling,
-    Speculation,
-    resolve_rule,
-)
+from engine.request import Control, OptionValue, Request, Speculation
 from engine.stats import Statistics
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 Follow = Callable[[Generation], ReplyState]
 """Reads a reply to its end. Raises ForetokenError where it failed."""

@@ -17,7 +17,10 @@ from engine.errors import InvalidRequest
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
 from engine.reply import ReplyState
-from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import PLAIN, Request, Speculation
+from engine.values.limits import MAX_DEPTH
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 
 Messages = tuple[Message, ...]
 LONGEST_PROMPT = 600

@@ -25,7 +25,8 @@ from engine.events import Emitted, Event
 from engine.local.session import Session
 from engine.models.base import ModelInfo
 from engine.models.sequence_state import SequenceState
-from engine.request import Control, Request, Sampling, Speculation
+from engine.request import Control, Request, Speculation
+from engine.values.sampling import Sampling
 
 RING = range(300, 361)
 """The tokens of every text, each followed by the next: a tokenizer's ordinary pieces."""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.errors import InvalidRequest, what_failed
 from engine.files import bounded, parse_json
-from engine.request import Message
+from engine.values.messages import Message
 
 SHIPPED = Path(__file__).with_name("prompts.jsonl")
 """Chat, tale, JSON and rewrite; in wordings that Pip was not trained on."""

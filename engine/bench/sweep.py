@@ -19,16 +19,10 @@ from engine.bench import answering
 from engine.bench.answering import Answer, Configuration, Stop, Stopped, check_repeats
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ContextExceeded, ForetokenError
-from engine.request import (
-    MAX_DEPTH,
-    PLAIN,
-    AcceptanceRule,
-    Control,
-    Sampling,
-    Speculation,
-    resolve_rule,
-)
+from engine.request import PLAIN, Control, Speculation
 from engine.stats import Statistics
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 DEPTHS = (1, 2, 3, 4, 8)
 _BETWEEN = 2

@@ -10,7 +10,7 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.events import Tree
 from engine.noise import Stream, exponential
-from engine.request import AcceptanceRule
+from engine.values.sampling import AcceptanceRule
 
 Likely = tuple[int, float, float]
 """A token, its probability, and the score that it is chosen by."""

@@ -19,7 +19,7 @@ from engine.backends.native import sampling as compiled
 from engine.backends.native.sampling import SampledTokens
 from engine.decoding.context import Context
 from engine.noise import Draws, Stream, key, ranking, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
 """Likeliest tokens tried for top-p before the whole vocabulary is sorted."""

@@ -17,7 +17,7 @@ from engine.models.base import CompiledModel, Entry, HiddenStateModel, Model, Tr
 from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.rounds import RoundModel, RoundRunner
 from engine.models.sequence_state import SequenceState
-from engine.request import MAX_DEPTH
+from engine.values.limits import MAX_DEPTH
 
 
 class Target:

@@ -16,7 +16,7 @@ from engine.decoding.sampling import Sampler
 from engine.errors import BROKEN_LOGITS, DEAD_END, InvalidRequest, ModelError
 from engine.events import Tree
 from engine.noise import Stream, uniform
-from engine.request import AcceptanceRule
+from engine.values.sampling import AcceptanceRule
 
 LIKELIEST = 3
 """Top tokens that are shown at the position of the target's own token."""

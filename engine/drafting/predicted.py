@@ -21,7 +21,8 @@ from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.copying import Copy
 from engine.drafting.proposers.none import NoneProposer
 from engine.events import Budget, Tree
-from engine.request import MAX_DEPTH, PREDICTED
+from engine.request import PREDICTED
+from engine.values.limits import MAX_DEPTH
 
 _END = -1
 """Stands behind the prediction: no token, so nothing is followed beyond it."""

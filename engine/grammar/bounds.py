@@ -11,8 +11,8 @@ import re
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from engine.request import Grammar, GrammarKind
 from engine.tool_calls.schemas import children, parts_of
+from engine.values.grammar import Grammar, GrammarKind
 
 LEVELS = 512
 """Most levels of nested lists and objects, references followed; and most rules that name each other."""

@@ -21,7 +21,7 @@ from engine.grammar import bounds, trial
 from engine.grammar.matcher import Matcher
 from engine.grammar.parsing import STATES, on_stack, parse, read_tokenizer
 from engine.machine.worker_process import LimitExceeded, WorkerPool
-from engine.request import Grammar
+from engine.values.grammar import Grammar
 
 _ROOM = 512 << 20
 """Bytes for compiled grammars that are kept: agents send the same tools with every turn."""

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from engine.request import Grammar, GrammarKind
 from engine.tool_calls.lark import json_options
+from engine.values.grammar import Grammar, GrammarKind
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ import psutil
 from engine.grammar.matcher import Bits, Matcher, ParserFailed
 from engine.grammar.parsing import on_stack, parse, read_tokenizer
 from engine.machine.worker_process import Limits
-from engine.request import Grammar, GrammarKind
+from engine.values.grammar import Grammar, GrammarKind
 
 T = TypeVar("T")
 

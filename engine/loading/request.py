@@ -13,7 +13,7 @@ from engine.kernels.formats import AS_STORED
 from engine.loading.servers import is_address
 from engine.machine import devices, threads
 from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 __all__ = [
     "AS_STORED", "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest",

@@ -15,7 +15,7 @@ from engine.decoding.work import PrefillWork, VerifyWork, WorkItem, YieldWork
 from engine.drafting.controllers.batch import BatchController
 from engine.machine.failures import device_errors
 from engine.models.base import SharedModel
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 
 class Batcher:

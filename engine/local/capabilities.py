@@ -8,8 +8,8 @@ from typing import get_type_hints
 from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
-from engine.request import AcceptanceRule, Sampling
 from engine.tool_calls.styles import CallStyle
+from engine.values.sampling import AcceptanceRule, Sampling
 
 
 def capabilities(

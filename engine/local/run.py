@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from engine.decoding.loop import StoppingCriteria
 from engine.grammar.compiler import Compiled
 from engine.models.base import ModelInfo
-from engine.request import (
-    AcceptanceRule,
-    Request,
-    Sampling,
-    Speculation,
-    resolve_rule,
-)
+from engine.request import Request, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,10 +39,11 @@ from engine.local.slots import Slots
 from engine.machine.devices import Device
 from engine.machine.failures import device_errors
 from engine.models.base import Model, SharedModel
-from engine.request import Control, Grammar, GrammarKind, Request
+from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING, opens_thought
 from engine.tool_calls.lark import grammar_of_calls
-from engine.tool_calls.values import Tool
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.tools import Tool
 
 _OPENING_TOKENS = 8
 """Of a prompt's end, in which a mark that opens a thought would stand."""

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.models.base import Model
 from engine.models.sequence_state import SequenceState
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,11 @@ from typing import Any
 
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.remote.kinds import ENGINE_DATA, TRAITS, Kind
-from engine.request import Control, Grammar, GrammarKind, Message, Request, Sampling
-from engine.tool_calls.values import Calling
+from engine.request import Control, Request
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
+from engine.values.tools import Calling
 
 Json = dict[str, Any]
 

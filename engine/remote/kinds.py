@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
-from engine.request import GrammarKind, Sampling
+from engine.values.grammar import GrammarKind
+from engine.values.sampling import Sampling
 
 
 class Kind(StrEnum):

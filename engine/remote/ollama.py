@@ -24,7 +24,9 @@ from engine.remote.dialects import patiently, started
 from engine.remote.kinds import TRAITS, Kind
 from engine.remote.reading import Json, Reading
 from engine.remote.trouble import broke_off, broken_off
-from engine.request import GrammarKind, Message, Request
+from engine.request import Request
+from engine.values.grammar import GrammarKind
+from engine.values.messages import Message
 
 _NANOSECOND = 1e-9
 

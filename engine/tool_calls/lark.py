@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from engine.errors import InvalidRequest
-from engine.request import Grammar, GrammarKind
 from engine.tool_calls.styles import CallStyle
 from engine.tool_calls.unmarked import MIDDLE, NAME
-from engine.tool_calls.values import Tool, ToolChoice
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.tools import Tool, ToolChoice
 
 _ANYTHING, _NO_BRACE = r"/(.|\n)*/", r"/([^{](.|\n)*)?/"
 _BARE_LEAD = r"((.|\n)*\n)?[ \t]*(```(json)?[ \t]*)?(<[a-z_]+>[ \t]*)?(\[[ \t]*)?"

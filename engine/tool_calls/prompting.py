@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.request import Message
 from engine.tool_calls.styles import CallStyle
-from engine.tool_calls.values import ToolCall
+from engine.values.messages import Message
+from engine.values.tools import ToolCall
 
 _TOLD = """\
 You can call functions. Each line describes one, its parameters as a JSON schema:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.tool_calls.values import ToolCall
+from engine.values.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,9 +11,10 @@ from engine.local.session import Session
 from engine.machine.devices import Device
 from engine.models.base import Model
 from engine.reply import ReplyState
-from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
+from engine.request import Control, Request, Speculation
 from engine.stats import Statistics
 from engine.train.data.prompts import Prompt
+from engine.values.sampling import AcceptanceRule, Sampling
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from engine.models.base import HiddenStateModel, ModelInfo
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.request import MAX_ROWS
 from engine.train.data.recording import Recording
 from engine.train.data.windows import Pairs, Window
 from engine.train.loop import Loss
 from engine.train.losses import Teacher
+from engine.values.limits import MAX_ROWS
 
 CPU = torch.device("cpu")
 

@@ -11,7 +11,9 @@ import pytest
 
 from app.storage.store import Store
 from app.ui.controls.kept import SETTINGS
-from engine.request import Message, Request, Sampling
+from engine.request import Request
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 from tests.app.test_main import running
 from tests.app.ui.chatting import ask, last_trace
 from tests.support.checkpoints import open_session

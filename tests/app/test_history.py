@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.storage.history import TextFile, history, with_files
-from engine.request import Message
+from engine.values.messages import Message
 
 
 def test_a_question_that_was_never_answered_leaves_the_history() -> None:

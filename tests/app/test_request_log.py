@@ -11,9 +11,9 @@ from app.server.monitoring.logged import LONGEST_ERROR, Logged
 from app.web.request_log import KEPT, RequestLog, Stage
 from engine.api import Generation
 from engine.events import Emitted, Failed, Finished, FinishReason, Queued, Started
-from engine.request import Message as Said
 from engine.request import Request
 from engine.stats import Tally
+from engine.values.messages import Message as Said
 
 
 def generation() -> Generation:

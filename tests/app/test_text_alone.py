@@ -28,7 +28,8 @@ from app.web.switch import ApiSwitch
 from engine import trace
 from engine.events import Emitted, Finished, FinishReason
 from engine.loading.catalog import open_catalog
-from engine.request import Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
 from tests.app.ui.following import followed
 from tests.support.fake_engine import CAPABILITIES, FakeEngine
 from tests.support.recital import REPLIES, reciting_engine

@@ -19,16 +19,11 @@ from engine.errors import CatalogError, ContextExceeded, InvalidRequest, ModelEr
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Prefilled, Queued, Started
 from engine.loading.request import LoadRequest
 from engine.local.capabilities import proposer_info
-from engine.request import (
-    AcceptanceRule,
-    Grammar,
-    GrammarKind,
-    Message,
-    Request,
-    Sampling,
-    Speculation,
-)
-from engine.tool_calls.values import Tool
+from engine.request import Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
+from engine.values.tools import Tool
 from tests.support.engines import (
     FAILS,
     LENGTH,

@@ -18,7 +18,9 @@ from engine.drafting import controllers, proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.cpu.attention import KV_BLOCK
 from engine.kernels.formats import Q4, QUANTISED
-from engine.request import MAX_DEPTH, AcceptanceRule, Control, Sampling, Speculation
+from engine.request import Control, Speculation
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.lossless import (
     COUPLED,
     GREEDY,

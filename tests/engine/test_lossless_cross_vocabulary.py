@@ -17,14 +17,10 @@ from pathlib import Path
 import pytest
 
 from engine.events import Finished, Prefilled
-from engine.request import (
-    MAX_DEPTH,
-    AcceptanceRule,
-    Control,
-    Message,
-    Request,
-    Speculation,
-)
+from engine.request import Control, Request, Speculation
+from engine.values.limits import MAX_DEPTH
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule
 from tests.support.checkpoints import open_session
 from tests.support.lossless import (
     COUPLED,

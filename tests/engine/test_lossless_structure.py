@@ -16,17 +16,11 @@ from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.events import Finished, FinishReason
 from engine.local.session import Session
-from engine.request import (
-    AcceptanceRule,
-    Control,
-    Grammar,
-    GrammarKind,
-    Message,
-    Request,
-    Sampling,
-    Speculation,
-)
-from engine.tool_calls.values import Calling, Tool, ToolChoice
+from engine.request import Control, Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
+from engine.values.tools import Calling, Tool, ToolChoice
 from tests.engine.grammar.test_matcher import RECORD
 from tests.support.checkpoints import open_session
 from tests.support.lossless import (

@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 
 from engine.errors import InvalidRequest
-from engine.request import MAX_DEPTH, Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.limits import MAX_DEPTH
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 
 NAN, INFINITE = float("nan"), float("inf")
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from engine.api import OptionInfo, Unavailable
-from engine.request import AcceptanceRule, Control
+from engine.request import Control
 from engine.tool_calls.styles import MISTRAL
+from engine.values.sampling import AcceptanceRule
 from engine.wire import capabilities_from_json, capabilities_to_json
 from tests.support.fake_engine import CAPABILITIES
 

@@ -42,8 +42,9 @@ from engine.loading.catalog import Catalog
 from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import Pairing
 from engine.loading.watching import LoadProgress, Stage
-from engine.request import FIXED_DEPTH, PLAIN, AcceptanceRule, Request, Sampling, Speculation
+from engine.request import FIXED_DEPTH, PLAIN, Request, Speculation
 from engine.scheduler import Publish, Scheduler
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fake_rounds import VOCABULARY, as_shown, before_stop, recited, split, token_id
 
 CONTEXT = 4096

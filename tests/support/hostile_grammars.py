@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from engine.request import Grammar, GrammarKind
+from engine.values.grammar import Grammar, GrammarKind
 
 
 def defs(count: int, link: Callable[[dict[str, str]], Any]) -> str:

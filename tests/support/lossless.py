@@ -16,14 +16,9 @@ from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.events import Emitted, Finished, Round
 from engine.local.session import Session
-from engine.request import (
-    AcceptanceRule,
-    Message,
-    OptionValue,
-    Request,
-    Sampling,
-    Speculation,
-)
+from engine.request import OptionValue, Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
 
 SUBJECTS = (

@@ -19,7 +19,7 @@ from engine.events import Tree
 from engine.models.base import Model
 from engine.models.rounds import RoundResult
 from engine.models.sequence_state import SequenceState
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 
 DRAFT_S, TOTAL_S = 0.001, 0.003

@@ -11,8 +11,8 @@ from typing import Any
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.models.base import Model
-from engine.request import AcceptanceRule, Sampling
 from engine.stats import Statistics
+from engine.values.sampling import AcceptanceRule, Sampling
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.speed import DEPTH, GRAPHS, Ours
 from tools.gpu_bench.steps import Graphs, device_free_bytes

@@ -19,8 +19,8 @@ from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.resources import Resources
 from engine.events import Emitted
 from engine.models.base import Model
-from engine.request import AcceptanceRule, Sampling
 from engine.stats import Statistics, Tally
+from engine.values.sampling import AcceptanceRule, Sampling
 from tools.gpu_bench.clock import Clock, Times
 from tools.gpu_bench.engines import path
 from tools.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source

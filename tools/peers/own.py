@@ -27,8 +27,9 @@ from engine.machine import devices
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.reply import ReplyState
-from engine.request import AcceptanceRule, Request, Sampling, Speculation
+from engine.request import Request, Speculation
 from engine.stats import Tally
+from engine.values.sampling import AcceptanceRule, Sampling
 from tools.peers.base import (
     DRAFT,
     NGRAM,

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from engine.request import MAX_DEPTH
 from engine.stats import expected_tokens
+from engine.values.limits import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)

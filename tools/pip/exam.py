@@ -9,7 +9,9 @@ from typing import Any
 
 from engine.api import Engine
 from engine.reply import ReplyState
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 from tools.pip.corpora import guide, problems, records, rewrites, tales, talk
 from tools.pip.corpora.example import Example, JsonCheck, KeywordCheck, chat
 

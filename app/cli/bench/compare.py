@@ -15,17 +15,9 @@ from app.cli.loading import open_here
 from app.cli.text.progress import progress
 from app.cli.text.tables import table
 from engine.loading.request import LoadRequest
-from engine.request import (
-    FIXED_DEPTH,
-    MAX_DEPTH,
-    PLAIN,
-    AcceptanceRule,
-    Control,
-    Sampling,
-    Speculation,
-    controller_named,
-    rule_named,
-)
+from engine.request import FIXED_DEPTH, PLAIN, Control, Speculation, controller_named
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Capabilities

@@ -16,7 +16,9 @@ from app.cli import options
 from app.cli.loading import open_here
 from app.cli.text.tables import table
 from engine.loading.request import LoadRequest
-from engine.request import MAX_ROWS, Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.limits import MAX_ROWS
+from engine.values.messages import Message
 
 if TYPE_CHECKING:
     from engine.bench.load import Row

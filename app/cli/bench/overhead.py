@@ -12,7 +12,8 @@ from app import paths
 from app.cli import options
 from app.cli.text.progress import progress
 from app.cli.text.tables import table
-from engine.request import PLAIN, Sampling
+from engine.request import PLAIN
+from engine.values.sampling import Sampling
 
 if TYPE_CHECKING:
     from engine.bench.overhead import Reader, Row

@@ -20,7 +20,8 @@ from app.cli.text.progress import progress
 from app.cli.text.tables import table
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
-from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation, rule_named
+from engine.request import PLAIN, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
     from engine.api import Loaded

@@ -13,8 +13,10 @@ from app.cli.text.prompts import Conversation
 from engine.errors import ForetokenError
 from engine.events import Event
 from engine.reply import ReplyState
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
 from engine.stats import Statistics
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 
 if TYPE_CHECKING:
     from engine.api import Engine, Generation

@@ -17,7 +17,8 @@ from pydantic_core import ErrorDetails, from_json
 from app.server.errors import ApiError, missing
 from app.server.fields.structured import ResponseFormatBody, StructuredOutputsBody
 from app.server.fields.tools import ToolCallBody, ToolsBody
-from engine.request import MAX_ALTERNATIVES, MAX_BIASES, MAX_STOPS, Sampling
+from engine.request import MAX_ALTERNATIVES, MAX_BIASES, MAX_STOPS
+from engine.values.sampling import Sampling
 
 MAX_MESSAGES = 4096
 """Of a chat, and most parts of one message: each takes memory however short it is."""

@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from app.server.errors import missing
 from engine.errors import InvalidRequest
-from engine.request import Grammar, GrammarKind
 from engine.tool_calls.schemas import leaves_names_open
+from engine.values.grammar import Grammar, GrammarKind
 
 MAX_CHOICES_OF_WORDS = 1024
 """Most texts that a reply may be chosen among."""

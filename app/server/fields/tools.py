@@ -16,7 +16,7 @@ from engine.errors import InvalidRequest
 from engine.request import Request
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import CallStyle
-from engine.tool_calls.values import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
+from engine.values.tools import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
 
 MAX_TOOLS = 128
 """Of a request, as OpenAI has it."""

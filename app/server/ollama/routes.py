@@ -41,8 +41,8 @@ from app.server.transport.reading import read
 from app.server.transport.streaming import EventStream
 from engine.events import Emitted, Token
 from engine.loading.files import template_of
-from engine.request import Sampling
 from engine.tool_calls.reading import Said, Thought
+from engine.values.sampling import Sampling
 
 Json = dict[str, Any]
 

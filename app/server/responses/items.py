@@ -12,7 +12,7 @@ from app.server.fields.tools import answered, call_of
 from app.server.requests import message_of, text_of
 from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
 from engine.errors import InvalidRequest
-from engine.request import Message
+from engine.values.messages import Message
 
 Find = Callable[[str, str], dict[str, Any]]
 """The kept item of an id, which stands in a field."""

@@ -16,7 +16,8 @@ from app.server.responses.response_store import Json, Kept, ResponseStore
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
 from engine.api import Loaded
 from engine.events import FinishReason, Token
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.server.errors import ApiError
-from engine.request import Message
+from engine.values.messages import Message
 
 Json = dict[str, Any]
 

@@ -21,7 +21,8 @@ from app.server.transport.disconnect import unless_disconnected
 from app.server.transport.payload import JsonReply
 from app.server.transport.reading import read
 from app.server.transport.streaming import EventStream
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 
 
 def add_routes(router: APIRouter, service: Service) -> None:

@@ -16,7 +16,9 @@ from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities, OptionInfo
-from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control, Sampling
+from engine.request import PLAIN, Control
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling
 
 SLIDERS: Mapping[str, View] = {
     "temperature": {

@@ -14,7 +14,8 @@ from app.settings.defaults import Default
 from app.ui.controls.settings import DRAFTING, Settings, typed
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities
-from engine.request import PLAIN, AcceptanceRule, Sampling, Speculation
+from engine.request import PLAIN, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
 
 OWN, LAST, SAID = "drafting", "last", "said"
 """In kept settings: how each pair drafts by its key, with which pair was chosen last, and whether people

@@ -12,18 +12,9 @@ from typing import Any, get_args, get_type_hints
 
 from engine.api import Capabilities, OptionInfo
 from engine.errors import InvalidRequest
-from engine.request import (
-    PLAIN,
-    Control,
-    Message,
-    OptionValue,
-    Request,
-    Sampling,
-    SamplingValues,
-    Speculation,
-    controller_named,
-    rule_named,
-)
+from engine.request import PLAIN, Control, OptionValue, Request, Speculation, controller_named
+from engine.values.messages import Message
+from engine.values.sampling import Sampling, SamplingValues, rule_named
 
 Options = dict[str, OptionValue]
 DRAFTING = ("proposer", "controller", "depth")

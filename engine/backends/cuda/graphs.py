@@ -17,7 +17,7 @@ from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.kernels.cuda.sampling.acceptance import Outcome
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.models.rounds import RoundResult
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 log = logging.getLogger(__name__)
 

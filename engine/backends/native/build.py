@@ -19,7 +19,7 @@ from engine.kernels import native
 from engine.kernels.native.library import Library
 from engine.machine import compilers
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 __all__ = ["Library", "build", "build_in_background", "built", "folder", "load", "ready"]
 

@@ -12,7 +12,8 @@ from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
 from engine.machine import threads
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 
 SHIPPED = Path(__file__).with_name("prompts.jsonl")
 """Code, chat, JSON and rewriting; one rewriting is an edit of a file of more than 60 lines."""

@@ -19,7 +19,8 @@ from engine.kernels.formats import AS_STORED
 from engine.local.engine import LocalEngine
 from engine.models.checkpoints.checkpoint import inspect
 from engine.reply import ReplyState
-from engine.request import PLAIN, Request, Sampling, Speculation
+from engine.request import PLAIN, Request, Speculation
+from engine.values.sampling import Sampling
 
 NAME = "foretoken"
 _DRAFT = "draft"

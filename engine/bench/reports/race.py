@@ -11,8 +11,9 @@ from engine.bench.answering import Configuration
 from engine.bench.divergence import Divergence
 from engine.bench.race import Contest, Pair, Race
 from engine.bench.reports.paired import MOST_SPREAD, MOST_TAKEN, PAIRS, Estimate, Noise
-from engine.request import PLAIN, SERVER, AcceptanceRule, Control, Speculation
+from engine.request import PLAIN, SERVER, Control, Speculation
 from engine.stats import times
+from engine.values.sampling import AcceptanceRule
 
 QUIET = Noise()
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from engine.errors import ForetokenError, InvalidRequest
 from engine.models.checkpoints.chat_template import Render
-from engine.request import Message, Request
+from engine.request import Request
 from engine.tool_calls.prompting import in_words, without_system
 from engine.tool_calls.styles import style_of
-from engine.tool_calls.values import ToolCall
+from engine.values.messages import Message
+from engine.values.tools import ToolCall
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from engine.decoding.text.chat import Chat, ChatTemplate
 from engine.decoding.text.control_tokens import ControlTokens
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.models.checkpoints.tokenizer import load_tokenizer
-from engine.request import Message, Request
+from engine.request import Request
 from engine.tool_calls.styles import CallStyle
+from engine.values.messages import Message
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
 _TAIL = 6

@@ -24,7 +24,7 @@ from engine.decoding.prefix import PREFILL_PART
 from engine.drafting.controllers.auto import LIKELIEST, NEXT, least
 from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.events import Budget, Decision, Round
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 _GAIN = 1.05
 """Minimum gain in tokens per second for any request to draft. A paused proposer is hardly tried again, so

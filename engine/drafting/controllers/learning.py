@@ -10,7 +10,8 @@ from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.choice import Choice
 from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
-from engine.request import AcceptanceRule, Control, Speculation
+from engine.request import Control, Speculation
+from engine.values.sampling import AcceptanceRule
 
 
 class Learning:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.drafting.heads import kinds
 from engine.errors import InvalidRequest
-from engine.request import FIXED_DEPTH, MAX_DEPTH, OptionValue
+from engine.request import FIXED_DEPTH, OptionValue
+from engine.values.limits import MAX_DEPTH
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.decoding.proposer import Proposer

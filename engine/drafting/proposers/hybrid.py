@@ -22,7 +22,8 @@ from engine.drafting.proposers.suffix import RECALLING, SuffixProposer, as_propo
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget
-from engine.request import FIXED_DEPTH, MAX_DEPTH
+from engine.request import FIXED_DEPTH
+from engine.values.limits import MAX_DEPTH
 
 _LOOKING_ON = Budget(0, 0)
 

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cpu.linear import Linear
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 WEIGHT_LEVELS = 127
 ACTIVATION_LEVELS = (127, 63)

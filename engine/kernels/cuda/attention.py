@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda.kv_cache import LayerKV
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 _LEAST = 16
 """The tensor cores' tiles have at least so many rows and columns."""

@@ -22,7 +22,7 @@ from engine.kernels.cpu import int8, nf4
 from engine.kernels.formats import Q4
 from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 ROWS = MAX_ROWS
 MOST_ROWS = 4 * ROWS

@@ -16,7 +16,7 @@ import psutil
 from engine.loading.specs import ModelSpec
 from engine.machine import cgroups
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""

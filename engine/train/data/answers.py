@@ -21,7 +21,7 @@ from engine.machine.devices import Device
 from engine.models.base import Model, SharedModel
 from engine.models.hidden_states import AuxLayer
 from engine.reply import ReplyState
-from engine.request import MAX_ROWS, Control, Request, Sampling, Speculation
+from engine.request import Control, Request, Speculation
 from engine.train.clock import Timer
 from engine.train.data.concurrent import replies
 from engine.train.data.prompts import Prompt
@@ -29,6 +29,8 @@ from engine.train.data.recording import RecordedReply, Recording, batched
 from engine.train.progress import Phase, ProgressFile, report
 from engine.train.recipe import RepliesStage
 from engine.train.seeds import subseed
+from engine.values.limits import MAX_ROWS
+from engine.values.sampling import Sampling
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 _OVER = "recipe key replies.minutes, {:g}, are over: these are all"

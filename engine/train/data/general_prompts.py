@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 
-from engine.request import Message
 from engine.train.data.prompts import Prompt
 from engine.train.seeds import subseed
+from engine.values.messages import Message
 
 _SHORTEST, _LONGEST = 160, 1600
 """Characters of a function that is asked about: more than a line, and less than a screen or two."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from engine.errors import ForetokenError, what_failed
 from engine.files import bounded, parse_json
-from engine.request import Message
 from engine.train.seeds import subseed
+from engine.values.messages import Message
 
 Prompt = tuple[Message, ...]
 

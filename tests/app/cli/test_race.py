@@ -12,7 +12,8 @@ from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
 from engine.loading.planning import fit as memory
 from engine.loading.request import LoadRequest
-from engine.request import AcceptanceRule, Control
+from engine.request import Control
+from engine.values.sampling import AcceptanceRule
 from tests.app.cli.conftest import Foretoken
 from tests.support.places import PIP
 

@@ -24,7 +24,8 @@ from app.deploy.request import PlanRequest
 from engine.api import LoadRequest
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
-from engine.request import Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
 from tests.support.dynamo import Frontend, discovery, dynamo_python
 from tests.support.places import PIP
 from tests.support.processes import free_port, running

@@ -12,7 +12,9 @@ from openai.types.chat import ChatCompletion
 
 from app.server.monitoring.counter import Counter
 from engine.events import Emitted, Finished, Prefilled, Started
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 
 ASK = [{"role": "user", "content": "Tell me a tale of a fox."}]
 

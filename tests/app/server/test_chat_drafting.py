@@ -7,8 +7,10 @@ from openai import BadRequestError, OpenAI
 
 from app.settings.defaults import Defaults, Winner
 from engine.events import Emitted, Started
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
 from engine.stats import Tally
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 
 ASK = [{"role": "user", "content": "Tell me a tale of a fox."}]
 

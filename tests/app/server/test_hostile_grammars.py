@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.request import Grammar, GrammarKind
+from engine.values.grammar import Grammar, GrammarKind
 from tests.app.server.conftest import Server
 from tests.support.hostile_grammars import HOSTILE, LATE
 

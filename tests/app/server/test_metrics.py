@@ -5,7 +5,8 @@ from __future__ import annotations
 from app.server.answer import Answer
 from app.server.monitoring import metrics
 from engine.events import Budget, Emitted, Event, Origin, Prefilled, Round, Started, Timing, Tree
-from engine.request import Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
 
 
 def round_of(drafted: int, accepted: int) -> Emitted:

@@ -10,8 +10,10 @@ import httpx
 import pytest
 
 from engine.events import Finished
-from engine.request import Message, Request, Sampling
-from engine.tool_calls.values import Tool, ToolCall
+from engine.request import Request
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
+from engine.values.tools import Tool, ToolCall
 from tests.support.places import PIP
 from tests.support.serving import Served
 

@@ -11,8 +11,9 @@ from openai import OpenAI, pydantic_function_tool
 from pydantic import BaseModel, Field
 
 from engine.events import Finished
-from engine.request import Message, Request
-from engine.tool_calls.values import ToolCall
+from engine.request import Request
+from engine.values.messages import Message
+from engine.values.tools import ToolCall
 from tests.support.serving import Served
 
 ASK = "What is the weather?"

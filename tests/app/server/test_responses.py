@@ -8,7 +8,8 @@ import pytest
 from openai import APIStatusError, OpenAI
 
 from engine.events import Finished, Started
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 
 ASK = "Tell me a tale of a fox."
 

@@ -12,9 +12,11 @@ from openai import OpenAI
 from app.server.answer import Answer
 from app.server.dialects import chat_reason
 from engine.events import Emitted, Finished, FinishReason
-from engine.request import Grammar, GrammarKind, Message, Request
+from engine.request import Request
 from engine.tool_calls.styles import HERMES
-from engine.tool_calls.values import Tool, ToolCall
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.tools import Tool, ToolCall
 from tests.support.serving import Served
 
 ASK: list[Any] = [{"role": "user", "content": "What is the weather?"}]

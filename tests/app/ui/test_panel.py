@@ -15,7 +15,7 @@ from app.ui.controls.panel import NAMES, SAMPLING, PanelBackend, settings_of
 from app.ui.controls.settings import Settings
 from app.ui.rounds.speeds import Speeds
 from engine.api import LoadRequest, ProposerInfo
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fake_engine import CAPABILITIES, FakeEngine
 from tests.support.recital import reciting_engine
 

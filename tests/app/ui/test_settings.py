@@ -10,7 +10,8 @@ import pytest
 from app.ui.controls.settings import Settings, typed, whole
 from engine.api import OptionInfo, ProposerInfo
 from engine.errors import InvalidRequest
-from engine.request import Control, Message, Speculation
+from engine.request import Control, Speculation
+from engine.values.messages import Message
 from tests.support.fake_engine import CAPABILITIES
 
 ASK = (Message("user", "Hi"),)

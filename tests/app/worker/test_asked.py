@@ -8,7 +8,9 @@ import pytest
 
 from app.worker.asked import asked_of
 from engine.errors import InvalidRequest
-from engine.request import Grammar, GrammarKind, Sampling, Speculation
+from engine.request import Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.sampling import Sampling
 
 NGRAM = Speculation(proposer="ngram", depth=4)
 

@@ -18,7 +18,8 @@ from engine.errors import ForetokenError
 from engine.events import Failed, Finished, FinishReason, Started
 from engine.local.engine import LocalEngine
 from engine.reply import ReplyState
-from engine.request import Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
 from tests.support.places import PIP
 
 PROMPT = "The pair that you see is called"

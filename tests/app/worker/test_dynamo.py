@@ -24,7 +24,9 @@ from engine.decoding.text.codec import TextCodec
 from engine.local.engine import LocalEngine
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 from tests.support.dynamo import VARIABLE, Frontend, etcd, frontend, worker
 from tests.support.hosts import Host, hosts
 from tests.support.places import PIP

@@ -12,7 +12,7 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.kernels.native.library import Library
 from engine.noise import Stream, key, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 
 def drawn(library: Library, weights: torch.Tensor, seed: int, first: int = 0) -> list[int]:

@@ -18,7 +18,7 @@ from engine.errors import ModelError
 from engine.events import Tree
 from engine.kernels.native.library import Library
 from engine.noise import Draws, Stream, exponential, key
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 
 @given(width=st.integers(1, 700), count=st.integers(1, 4), seed=st.integers(0, 999))

@@ -13,7 +13,8 @@ from engine.backends import experts
 from engine.backends.transformers_adapter import WINDOW, TransformersModel
 from engine.errors import ModelError
 from engine.loading.loader import load_model
-from engine.request import Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.sampling import Sampling
 from tests.support.checkpoints import open_session, write_random
 
 LATENT: dict[str, Any] = {

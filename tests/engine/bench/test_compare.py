@@ -16,7 +16,8 @@ from engine.bench.answering import answer
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
 from engine.local.engine import LocalEngine
-from engine.request import AcceptanceRule, Request
+from engine.request import Request
+from engine.values.sampling import AcceptanceRule
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.loading import request_for
 

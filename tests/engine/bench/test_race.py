@@ -20,7 +20,9 @@ from engine.bench.reports import race as race_report
 from engine.bench.reports.paired import Noise, estimate
 from engine.errors import ForetokenError
 from engine.machine import others
-from engine.request import PLAIN, AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import PLAIN, Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.recital import reciting_engine
 

@@ -18,8 +18,10 @@ from engine.bench.reports import sweep_chart
 from engine.bench.sweep import Setting
 from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine
-from engine.request import MAX_DEPTH, PLAIN, AcceptanceRule, Control
+from engine.request import PLAIN, Control
 from engine.stats import Statistics
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule
 from tests.support.loading import request_for
 
 PROMPTS = (Prompt("tale", ("a fox and a crow",)), Prompt("chat", ("hello", "and again")))

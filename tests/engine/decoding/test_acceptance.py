@@ -30,7 +30,7 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.verifier import Verifier
 from engine.events import Origin, Tree
 from engine.noise import Stream, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 VOCABULARY = 3
 DEPTH = 2

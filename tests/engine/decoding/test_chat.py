@@ -9,9 +9,10 @@ import pytest
 
 from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
-from engine.request import Message, Request
+from engine.request import Request
 from engine.tool_calls.styles import GEMMA, HERMES
-from engine.tool_calls.values import Tool, ToolCall
+from engine.values.messages import Message
+from engine.values.tools import Tool, ToolCall
 from tests.support.checkpoints import write_tokenizer
 
 WITH_TOOLS = (

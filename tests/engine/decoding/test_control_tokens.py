@@ -16,7 +16,8 @@ from tokenizers.models import BPE, Unigram, WordLevel
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.text.control_tokens import ControlTokens
 from engine.errors import InvalidRequest
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 from tests.support.checkpoints import write_tokenizer
 from tests.support.places import PIP, beside, real_models
 from tests.support.vocabularies import write_sentencepiece

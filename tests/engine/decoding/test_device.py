@@ -24,7 +24,8 @@ from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Round
 from engine.models.rounds import RoundResult
-from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 
 VOCABULARY = 7

@@ -22,7 +22,8 @@ from engine.drafting import proposers
 from engine.drafting.controllers.learning import Learning
 from engine.drafting.resources import DRAFT, Resources
 from engine.events import Round
-from engine.request import PLAIN, AcceptanceRule, Control, Sampling, Speculation
+from engine.request import PLAIN, Control, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.decoding.test_loop import GREEDY, PROMPT, VOCABULARY, draft_table, heads, table
 from tests.support.fakes import TableModel
 from tests.support.lossless import tree_options

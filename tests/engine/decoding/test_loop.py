@@ -27,7 +27,7 @@ from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.events import Origin, Round, Tree
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 from tests.support.heads import FakeShape, random_heads
 from tests.support.pairwise import all_pairs

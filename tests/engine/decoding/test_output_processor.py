@@ -23,7 +23,7 @@ from engine.events import (
     Tree,
 )
 from engine.tool_calls.styles import HERMES, LLAMA, MISTRAL_LIST, CallStyle
-from engine.tool_calls.values import ToolCall
+from engine.values.tools import ToolCall
 
 EOS = 256
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler, truncated
 from engine.noise import Stream
-from engine.request import AcceptanceRule, Sampling, resolve_rule
+from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 SIZE = 8
 # Few distinct values, so that ties are common.

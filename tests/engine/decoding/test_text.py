@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
 from engine.errors import InvalidRequest, ModelError
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 from tests.support.checkpoints import VOCABULARY, write_tokenizer
 
 texts = st.text(

@@ -13,7 +13,8 @@ from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget
-from engine.request import PREDICTED, AcceptanceRule, Control, Request, Sampling, Speculation
+from engine.request import PREDICTED, Control, Request, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.lossless import (
     COUPLED,
     GREEDY,

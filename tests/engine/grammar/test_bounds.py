@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.grammar import bounds
-from engine.request import Grammar, GrammarKind
 from engine.tool_calls.schemas import leaves_names_open
+from engine.values.grammar import Grammar, GrammarKind
 from tests.support.hostile_grammars import defs, inside, rules
 
 

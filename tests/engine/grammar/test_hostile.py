@@ -19,7 +19,7 @@ from engine.grammar.compiler import Grammars
 from engine.grammar.matcher import Matcher, ParserFailed
 from engine.grammar.parsing import on_stack, parse, read_tokenizer
 from engine.models.checkpoints.tokenizer import load_tokenizer
-from engine.request import Grammar, GrammarKind
+from engine.values.grammar import Grammar, GrammarKind
 from tests.support.hostile_grammars import HOSTILE, LATE, defs, inside, rules
 from tests.support.places import PIP
 

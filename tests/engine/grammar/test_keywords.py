@@ -20,7 +20,7 @@ import pytest
 from engine.errors import InvalidRequest
 from engine.grammar.compiler import Grammars
 from engine.models.checkpoints.tokenizer import load_tokenizer
-from engine.request import Grammar, GrammarKind
+from engine.values.grammar import Grammar, GrammarKind
 from tests.support.places import PIP
 
 END = 1

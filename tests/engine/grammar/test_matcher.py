@@ -12,7 +12,7 @@ from engine.errors import InvalidRequest
 from engine.grammar.compiler import Grammars
 from engine.grammar.matcher import Matcher
 from engine.models.checkpoints.tokenizer import load_tokenizer
-from engine.request import LONGEST_GRAMMAR, Grammar, GrammarKind
+from engine.values.grammar import LONGEST_GRAMMAR, Grammar, GrammarKind
 from tests.support.places import PIP
 
 VOCABULARY, END = 4096, 1

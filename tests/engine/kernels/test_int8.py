@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from engine.kernels.cpu import int8
 from engine.kernels.cpu.int8 import Int8Embedding, Int8Packed, Int8Reference, make_int8, quantise
 from engine.kernels.cpu.linear import is_row_independent
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.
 SHAPES = [(1, 8), (7, 13), (64, 64), (172, 64), (1536, 256), (256, 1024), (4099, 128), (64, 5000)]

@@ -18,7 +18,7 @@ from engine.kernels.cpu.linear import (
     make_linear,
     make_unpacked,
 )
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 DTYPES = [torch.float32, torch.bfloat16]
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.

@@ -23,7 +23,8 @@ from engine.local.engine import LocalEngine
 from engine.machine import device_memory
 from engine.machine.device_memory import within_memory
 from engine.machine.devices import Device, ran_out
-from engine.request import Request, Sampling
+from engine.request import Request
+from engine.values.sampling import Sampling
 from tests.support.checkpoints import write_random
 from tests.support.loading import request_for
 

@@ -11,8 +11,9 @@ from engine.api import Capabilities, OptionInfo, Unavailable
 from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.local.capabilities import capabilities, proposer_info
-from engine.request import MAX_DEPTH, AcceptanceRule, Sampling
 from engine.tool_calls.styles import HERMES
+from engine.values.limits import MAX_DEPTH
+from engine.values.sampling import AcceptanceRule, Sampling
 
 WHY = {
     name: (

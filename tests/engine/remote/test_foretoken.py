@@ -29,15 +29,10 @@ from engine.events import (
 from engine.remote.engine import RemoteEngine
 from engine.remote.trouble import ServerTrouble
 from engine.reply import ReplyState
-from engine.request import (
-    AcceptanceRule,
-    Grammar,
-    GrammarKind,
-    Message,
-    Request,
-    Sampling,
-    Speculation,
-)
+from engine.request import Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.remote.conftest import Connect
 from tests.support.fake_engine import FakeEngine
 from tests.support.model_server import Played, sse

@@ -16,9 +16,12 @@ from engine.errors import InvalidRequest
 from engine.events import Emitted, Finished, FinishReason, Prefilled, Started
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
-from engine.request import Control, Grammar, GrammarKind, Message, Request, Sampling, Speculation
+from engine.request import Control, Request, Speculation
 from engine.tool_calls.reading import Arguments, Called, CallReader
-from engine.tool_calls.values import Tool, ToolCall
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
+from engine.values.tools import Tool, ToolCall
 from tests.engine.remote.conftest import Connect
 from tests.support.model_server import Played, playing, said, sse
 

@@ -18,7 +18,9 @@ from engine.api import LoadRequest
 from engine.events import Failed, Finished, FinishReason
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
-from engine.request import Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
 from tests.support.places import real_models
 
 VARIABLE = "FORETOKEN_LLAMA_CPP"

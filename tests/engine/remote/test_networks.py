@@ -17,7 +17,8 @@ from engine.events import Finished
 from engine.remote import connection, trouble
 from engine.remote.engine import RemoteEngine
 from engine.remote.trouble import ServerTrouble
-from engine.request import Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.processes import free_port
 

@@ -17,7 +17,8 @@ from engine.loading.servers import FOLDER_VARIABLE, Address, forget_key, keep_ke
 from engine.remote import trouble
 from engine.remote.engine import RemoteEngine, look_at
 from engine.remote.trouble import ServerTrouble
-from engine.request import Message, Request, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
 from tests.engine.remote.conftest import Connect
 from tests.support.model_server import Played, playing, said, sse
 

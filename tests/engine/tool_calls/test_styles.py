@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from engine.errors import InvalidRequest
 from engine.grammar.compiler import Grammars
 from engine.models.checkpoints.tokenizer import load_tokenizer
-from engine.request import Grammar, GrammarKind
 from engine.tool_calls.lark import grammar_of_calls
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
 from engine.tool_calls.styles import (
@@ -25,7 +24,8 @@ from engine.tool_calls.styles import (
     CallStyle,
     style_of,
 )
-from engine.tool_calls.values import Calling, Tool, ToolCall, ToolChoice
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.tools import Calling, Tool, ToolCall, ToolChoice
 from tests.support.places import PIP
 
 END = 1

@@ -24,7 +24,6 @@ from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering
-from engine.request import AcceptanceRule, Message, Sampling
 from engine.train.data.answers import record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import RecordedReply, Recording, with_normed
@@ -35,6 +34,8 @@ from engine.train.recipe import Recipe, RepliesStage, load_recipe
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import LLAMA, write_random
 from tests.support.places import ROOT
 

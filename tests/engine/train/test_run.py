@@ -18,7 +18,6 @@ from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
-from engine.request import Message
 from engine.train.data import answers
 from engine.train.data.answers import record
 from engine.train.data.prompts import Prompts
@@ -29,6 +28,7 @@ from engine.train.recipe import Recipe, RepliesStage
 from engine.train.run import distil
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
+from engine.values.messages import Message
 from tests.support.checkpoints import LLAMA, write_random
 
 ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))

@@ -24,7 +24,6 @@ from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
-from engine.request import AcceptanceRule, Message, Sampling
 from engine.train.data.prompts import Prompts
 from engine.train.data.windows import Window
 from engine.train.heads import kinds, unrolled
@@ -34,6 +33,8 @@ from engine.train.run import distil
 from engine.train.schema import RecipeError
 from engine.train.settings import Budget, OptimizerStage
 from engine.train.trainer import Origin
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.places import ROOT
 

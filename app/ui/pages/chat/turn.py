@@ -15,7 +15,8 @@ from app.ui.words import Words
 from engine.api import Engine, Generation
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.reply import ReplyState
-from engine.request import Message, Request
+from engine.request import Request
+from engine.values.messages import Message
 
 
 @dataclass(frozen=True, slots=True)

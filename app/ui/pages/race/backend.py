@@ -23,7 +23,8 @@ from engine.bench import prompts
 from engine.bench.prompts import Prompt, first_of_each
 from engine.bench.reports.paired import PAIRS
 from engine.errors import InvalidRequest, NotLoaded
-from engine.request import MAX_DEPTH, PLAIN, Control
+from engine.request import PLAIN, Control
+from engine.values.limits import MAX_DEPTH
 
 PAGE = "race"
 ONE, SET = "prompt", "set"

@@ -17,7 +17,8 @@ from engine.loading.drafts import offered
 from engine.loading.planning.forecast import forecast
 from engine.loading.servers import Address
 from engine.loading.specs import Pairing
-from engine.request import PLAIN, AcceptanceRule
+from engine.request import PLAIN
+from engine.values.sampling import AcceptanceRule
 
 _USUAL = {"name": USUAL}
 

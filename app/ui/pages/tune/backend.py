@@ -25,7 +25,8 @@ from engine.bench.race import Contest, Race, Run
 from engine.bench.reports.paired import PAIRS, Estimate
 from engine.bench.sweep import Plan, Result, Row
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
-from engine.request import MAX_DEPTH, PLAIN, Control, Speculation
+from engine.request import PLAIN, Control, Speculation
+from engine.values.limits import MAX_DEPTH
 
 PAGE = "tune"
 SET = "set"

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.request import MAX_ROWS, Sampling
+from engine.values.limits import MAX_ROWS
+from engine.values.sampling import Sampling
 
 BLOCK = 2048
 """Tokens that one program works on."""

@@ -23,7 +23,7 @@ from torch import Tensor
 from engine.kernels.cuda.last_program import is_last_program
 from engine.kernels.cuda.sampling.arithmetic import exp
 from engine.kernels.cuda.sampling.state import BINS, BLOCK, Distribution
-from engine.request import Sampling
+from engine.values.sampling import Sampling
 
 _BLOCK, _BINS = tl.constexpr(BLOCK), tl.constexpr(BINS)
 _STEP = tl.constexpr(4096)

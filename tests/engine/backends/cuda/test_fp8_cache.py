@@ -20,7 +20,8 @@ from engine.kernels.cuda.kv_cache import FP8
 from engine.local.engine import LocalEngine
 from engine.local.session import Session
 from engine.machine import devices
-from engine.request import Sampling, Speculation
+from engine.request import Speculation
+from engine.values.sampling import Sampling
 from tests.engine.backends.cuda.small import SIZES, load, tokens
 from tests.engine.backends.cuda.test_decoder import distance
 from tests.engine.backends.cuda.test_rounds import DRAWN, GREEDY, NONE, draft, words

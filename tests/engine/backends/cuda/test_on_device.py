@@ -30,7 +30,8 @@ from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.rounds import RoundResult
 from engine.models.weights import Names, tensor_shapes
-from engine.request import AcceptanceRule, Sampling, Speculation
+from engine.request import Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import load, tokens, write_pair
 from tests.engine.backends.cuda.test_rounds import run, words
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED

@@ -28,15 +28,9 @@ from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Emitted, Finished, FinishReason, Round
 from engine.local.session import Session
-from engine.request import (
-    AcceptanceRule,
-    Control,
-    Grammar,
-    GrammarKind,
-    Request,
-    Sampling,
-    Speculation,
-)
+from engine.request import Control, Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import CONTEXT, load, load_reference
 from tests.engine.kernels.cuda.where import INTERPRETED
 

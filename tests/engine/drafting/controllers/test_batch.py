@@ -12,7 +12,7 @@ from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.fixed import Fixed
 from engine.events import Budget, Origin, Round, Timing, Tree
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 
 
 class Own:

@@ -14,7 +14,8 @@ from engine.drafting.controllers.times import Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round, Timing, Tree
-from engine.request import FIXED_DEPTH, MAX_DEPTH, Control, Speculation, controller_named
+from engine.request import FIXED_DEPTH, Control, Speculation, controller_named
+from engine.values.limits import MAX_DEPTH
 from tests.support.fakes import TableModel
 
 

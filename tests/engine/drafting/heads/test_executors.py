@@ -27,7 +27,7 @@ from engine.kernels.native.library import Kind, Library, Matrix
 from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support import heads as made
 from tests.support.heads import FakeShape, write_head
 from tests.support.places import PIP

@@ -17,7 +17,7 @@ from engine.drafting.proposers import create
 from engine.drafting.proposers.best import BestProposer, Foresight
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Tree
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 TEXT = [*range(20, 32), 1, *range(20, 26)]
 """What follows 25 is known: 26, 27, ... for as many tokens as matched."""

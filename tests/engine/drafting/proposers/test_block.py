@@ -19,7 +19,7 @@ from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.noise import Stream, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 from tests.support.heads import FakeShape, block, block_pass, write_head
 

@@ -17,7 +17,7 @@ from engine.drafting.proposers.branches import BranchOptions, Level, candidates,
 from engine.drafting.proposers.drawing import stream_of
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 
 

@@ -21,7 +21,7 @@ from engine.events import Budget, Origin
 from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.noise import Stream
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import FakeState, TableModel
 
 VOCABULARY = 6

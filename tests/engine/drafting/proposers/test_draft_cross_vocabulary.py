@@ -24,7 +24,8 @@ from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Emitted, Origin, Round
 from engine.local.session import Session
-from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
+from engine.request import Control, Request, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session, write_tokenizer
 from tests.support.fakes import FakeState, TableModel
 from tests.support.vocabularies import write_sentencepiece

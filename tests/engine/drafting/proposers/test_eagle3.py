@@ -20,7 +20,7 @@ from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Stream, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 from tests.support.heads import FakeShape, eagle3, write_head
 

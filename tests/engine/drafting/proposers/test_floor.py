@@ -20,7 +20,9 @@ from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
 from engine.events import Budget, Round
 from engine.local.session import Session
-from engine.request import AcceptanceRule, Message, Request, Sampling
+from engine.request import Request
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP

@@ -28,7 +28,7 @@ from engine.drafting.proposers.hybrid import HybridProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 
 VOCABULARY = 5

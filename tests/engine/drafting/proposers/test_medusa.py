@@ -19,7 +19,7 @@ from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.noise import Stream, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 
 VOCABULARY, HEADS = 9, 3

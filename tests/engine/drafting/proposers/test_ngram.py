@@ -17,7 +17,7 @@ from engine.drafting.proposers.ngram import NgramProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 texts = st.lists(st.integers(0, 2), min_size=1, max_size=40)
 bounds = st.tuples(st.integers(1, 5), st.integers(1, 5)).map(sorted)

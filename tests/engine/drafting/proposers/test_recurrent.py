@@ -22,7 +22,7 @@ from engine.events import Budget, Origin
 from engine.kernels.operands import Tokens
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.noise import Stream, sample
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 from tests.support.heads import EAGER, FakeShape, in_torch, random_heads
 

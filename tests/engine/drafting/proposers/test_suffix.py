@@ -15,7 +15,7 @@ from engine.drafting.proposers.suffix import SuffixProposer
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget
-from engine.request import AcceptanceRule, Sampling
+from engine.values.sampling import AcceptanceRule, Sampling
 
 tokens = st.integers(0, 2)
 texts = st.lists(tokens, min_size=1, max_size=40)

@@ -36,7 +36,7 @@ from engine.kernels.cuda.sampling import draw as sampling
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.machine.devices import FP8_CAPABILITY
-from engine.request import MAX_ROWS
+from engine.values.limits import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 

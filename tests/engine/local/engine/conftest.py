@@ -12,7 +12,8 @@ import pytest
 from engine.api import Generation
 from engine.events import Event, Finished, Queued
 from engine.local.engine import LocalEngine
-from engine.request import Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.sampling import Sampling
 from tests.support.loading import request_for
 
 PATIENCE = 60.0

@@ -16,7 +16,8 @@ from engine.errors import NotLoaded
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Queued, Started
 from engine.local.engine import LocalEngine
 from engine.local.slots import Slots
-from engine.request import Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.sampling import Sampling
 from tests.engine.local.engine.conftest import PATIENCE, counts, finished
 from tests.support.loading import request_for
 from tests.support.lossless import PROMPTS

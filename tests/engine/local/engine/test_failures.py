@@ -13,7 +13,9 @@ from engine.decoding.text.codec import TextCodec
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.events import Failed, FinishReason
 from engine.local.engine import LocalEngine
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
 from tests.support.loading import request_for
 

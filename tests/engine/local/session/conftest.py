@@ -11,7 +11,8 @@ from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import Event, Finished, Prefilled
 from engine.local.session import Session
-from engine.request import Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.sampling import Sampling
 from tests.support.checkpoints import VOCABULARY, open_session
 from tests.support.fakes import TableModel
 

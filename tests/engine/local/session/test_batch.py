@@ -17,18 +17,11 @@ from engine.drafting.heads import kinds as head_kinds
 from engine.events import FinishReason
 from engine.local.session import Session
 from engine.models.base import Entry
-from engine.request import (
-    MAX_DEPTH,
-    MAX_ROWS,
-    AcceptanceRule,
-    Control,
-    Grammar,
-    GrammarKind,
-    Message,
-    Request,
-    Sampling,
-    Speculation,
-)
+from engine.request import Control, Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.limits import MAX_DEPTH, MAX_ROWS
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
 from tests.support.crowd import Client, run
 from tests.support.lossless import COUPLED, GREEDY, PROMPTS, answer, tree_options

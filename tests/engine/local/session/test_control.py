@@ -8,8 +8,9 @@ from typing import Any
 from engine.drafting.controllers.controller_statistics import Drafter
 from engine.events import Emitted
 from engine.local.session import Session
-from engine.request import AcceptanceRule, Control, Request, Sampling, Speculation
+from engine.request import Control, Request, Speculation
 from engine.stats import Tally
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.local.session.conftest import answered, asked
 
 

@@ -10,7 +10,7 @@ from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import Emitted, FinishReason
 from engine.local.session import Session
-from engine.request import Sampling
+from engine.values.sampling import Sampling
 from tests.engine.local.session.conftest import after, answered, asked
 from tests.support.checkpoints import VOCABULARY
 from tests.support.fakes import TableModel

@@ -8,7 +8,9 @@ import pytest
 
 from engine.events import Emitted, Origin, Prefilled, Started
 from engine.local.session import Session
-from engine.request import AcceptanceRule, Message, Request, Sampling, Speculation
+from engine.request import Request, Speculation
+from engine.values.messages import Message
+from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.local.session.conftest import COUPLED, PROMPT, answered, asked
 
 

@@ -9,7 +9,7 @@ import pytest
 from engine.errors import ContextExceeded
 from engine.events import Emitted, Finished, FinishReason
 from engine.local.session import Session
-from engine.request import Sampling
+from engine.values.sampling import Sampling
 from tests.engine.local.session.conftest import COUPLED, PROMPT, answered, asked
 
 PENALISED = Sampling(temperature=0.8, seed=5, presence_penalty=1.0, repetition_penalty=1.3)

@@ -11,7 +11,8 @@ import pytest
 from engine.errors import ContextExceeded, NotLoaded
 from engine.local.engine import LocalEngine
 from engine.reply import ReplyState
-from engine.request import PLAIN, Request, Sampling, Speculation
+from engine.request import PLAIN, Request, Speculation
+from engine.values.sampling import Sampling
 from tests.support.loading import request_for
 
 

@@ -20,7 +20,8 @@ from engine.api import LoadRequest
 from engine.bench.race import Side
 from engine.errors import CatalogError, InvalidRequest, NotLoaded
 from engine.loading.planning import fit as memory
-from engine.request import PLAIN, AcceptanceRule, Control
+from engine.request import PLAIN, Control
+from engine.values.sampling import AcceptanceRule
 from tests.app.ui.following import followed
 from tests.support.fake_engine import FakeEngine, Script
 from tests.support.fake_rounds import split

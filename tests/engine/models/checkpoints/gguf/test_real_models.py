@@ -9,7 +9,7 @@ from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.tensors import GgufTensors
-from engine.request import Message
+from engine.values.messages import Message
 from tests.support.places import real_models
 
 

@@ -1,0 +1,1 @@
+"""Frozen, validated values that several layers share: limits, sampling, messages, tools, grammars."""

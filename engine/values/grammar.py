@@ -1,0 +1,47 @@
+"""What a reply must match, as a value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from engine.values.checks import require
+
+LONGEST_GRAMMAR = 2**20
+"""Most characters of a grammar: it is compiled before anything is written."""
+
+
+class GrammarKind(StrEnum):
+    """In what notation a reply's structure is given.
+
+    A JSON schema, of which no text is needed where any JSON object will do; a regular expression in the
+    syntax of Rust's regex; a grammar in llguidance's dialect of Lark, or in llama.cpp's GBNF.
+    """
+
+    JSON_SCHEMA = "json_schema"
+    JSON_OBJECT = "json_object"
+    REGEX = "regex"
+    LARK = "lark"
+    GBNF = "gbnf"
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """What the whole reply must match. ``strict``: a keyword of a schema that cannot be enforced is
+    refused, where else it is left out."""
+
+    kind: GrammarKind
+    text: str = ""
+    strict: bool = True
+
+    def __post_init__(self) -> None:
+        require(
+            bool(self.text) != (self.kind is GrammarKind.JSON_OBJECT),
+            "grammar",
+            f"of the kind {self.kind.value} {'has no text' if self.text else 'needs a text'}.",
+        )
+        require(
+            len(self.text) <= LONGEST_GRAMMAR,
+            "grammar",
+            f"has {len(self.text)} characters; {LONGEST_GRAMMAR} are the most.",
+        )
