@@ -15,6 +15,7 @@ from pathlib import Path
 
 from app.web.recent_errors import Complaint
 from engine.api import Loaded
+from engine.backends.native import build
 from engine.errors import ForetokenError
 from engine.loading.planning import fit
 from engine.machine import cgroups, compilers, devices, processor, threads
@@ -113,8 +114,6 @@ def _gpu() -> str:
 
 
 def _compiled() -> list[tuple[str, str]]:
-    from engine.backends.native import build  # brings torch
-
     found = compilers.found()
     rows = [("compilers", ", ".join(map(str, found)) or "none found")]
     if found:

@@ -275,6 +275,16 @@ def test_nobody_above_asks_which_backend_or_proposer_it_has() -> None:
     assert not wrong
 
 
+def test_kernels_know_no_request() -> None:
+    wrong = [
+        f"{name_of(path)} imports {imported}"
+        for path in (ROOT / "engine" / "kernels").rglob("*.py")
+        for imported in imports_of(path)
+        if imported.startswith(("engine.request", "engine.tool_calls"))
+    ]
+    assert not wrong
+
+
 MEASURES_KERNELS = "engine.bench.kernels"
 
 

@@ -247,7 +247,9 @@ def compile_before(request: LoadRequest, status: Status) -> None:
     from engine.loading.compile_first import compile_first
     from engine.machine import devices
 
-    place = devices.choose(request.device, native=request.native, cuda_graphs=request.cuda_graphs)
+    if not request.native:
+        return
     said = "Compiling the decoder for this processor, once; it may take minutes ..."
-    if (why := compile_first(place, lambda: status.say(said))) is not None:
+    why = compile_first(lambda: devices.choose(request.device), lambda: status.say(said))
+    if why is not None:
         print(f"Note: {why}", file=sys.stderr)

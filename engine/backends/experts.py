@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
-from engine.kernels.cpu.linear import make_unpacked
+from engine.kernels.torch.linear import make_unpacked
 
 NAME = "row_independent"
 """What ``PreTrainedModel.set_experts_implementation`` takes."""

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import build
-from engine.kernels.block_formats import DRAFTING
-from engine.kernels.blocks import Stacked, widen
-from engine.kernels.cpu.linear import Biased, Linear, make_linear
+from engine.kernels.formats.block_formats import DRAFTING
+from engine.kernels.formats.blocks import Stacked, widen
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
+from engine.kernels.torch.linear import Biased, Linear, make_linear
 from engine.machine.devices import Device
 
 CACHED = 2_000_000

@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws

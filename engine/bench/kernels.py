@@ -21,10 +21,10 @@ from torch import Tensor
 from engine.backends.native import build
 from engine.bench.verify_cost import step_times
 from engine.drafting.controllers.warm_up import ROWS
-from engine.kernels.cpu import nf4
-from engine.kernels.cpu.factory import kernels_for
-from engine.kernels.cpu.linear import Linear, make_linear
+from engine.kernels.formats import nf4
 from engine.kernels.native import library as native
+from engine.kernels.torch.factory import kernels_for
+from engine.kernels.torch.linear import Linear, make_linear
 from engine.models.base import Model
 
 SHAPES = ((1024, 256), (8192, 2048), (2048, 8192))

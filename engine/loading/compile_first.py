@@ -24,13 +24,16 @@ def needs_step(target: Path, *quantizations: str) -> bool:
     return Q4 in quantizations or (is_gguf(target) and bool(inspect(target).block_formats))
 
 
-def compile_first(place: Device, begin: Callable[[], None]) -> str | None:
-    """Build the compiled step for ``place``, unless it is there or of no use; ``begin`` is called before.
+def compile_first(choose: Callable[[], Device], begin: Callable[[], None]) -> str | None:
+    """Build the compiled step, unless it is there or of no use in the chosen place; ``begin`` is called
+    before. ``choose`` may bring torch, so it is asked only where nothing is built.
 
     Return why it could not be built, for people. Where there is no compiler the plan of a load says so.
     """
-    usable = place.native and place.device.type == "cpu"
-    if not usable or build.ready(place.threads) is not None:
+    if build.built() is not None:
+        return None
+    place = choose()
+    if not place.native or place.device.type != "cpu":
         return None
     begin()
     try:

@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.native.build import Library
 from engine.backends.native.decoder import NativeDecoder, takes_file_dtype
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
-from engine.kernels.cpu.factory import DTYPES, kernels_for
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import AS_STORED, Q4, QUANTISED
+from engine.kernels.torch.factory import DTYPES, kernels_for
 from engine.loading.planning.choices import (
     Backend,
     check_kv_cache,
@@ -46,6 +45,9 @@ from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits
 from engine.models.weights import Names, TensorSource, WeightSource, tensor_shapes
+
+if TYPE_CHECKING:
+    from engine.backends.native.build import Library
 
 log = logging.getLogger(__name__)
 

@@ -285,8 +285,10 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
         from engine.machine import devices
 
     if needs_step(files.target, request.quantization, files.pairing.target.quantization):
-        place = devices.choose(request.device, threads=request.threads)
-        if (why := compile_first(place, lambda: watch.begin(Stage.COMPILING))) is not None:
+        why = compile_first(
+            lambda: devices.choose(request.device), lambda: watch.begin(Stage.COMPILING)
+        )
+        if why is not None:
             log.info("%s", why)
 
 

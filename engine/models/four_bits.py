@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from engine.kernels.block_formats import LAYOUTS
-from engine.kernels.block_rounding import to_blocks
-from engine.kernels.blocks import Weight
+from engine.kernels.formats.block_formats import LAYOUTS
+from engine.kernels.formats.block_rounding import to_blocks
+from engine.kernels.formats.blocks import Weight
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.weights import Names, TensorSource, WeightSource
 

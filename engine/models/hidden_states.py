@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.linear import Linear
+from engine.kernels.torch.linear import Linear
 from engine.machine.zeros import zeros
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.attention import KV_BLOCK
+from engine.kernels.torch.attention import KV_BLOCK
 from engine.machine.zeros import zeros
 from engine.models.hidden_states import AuxHiddenStates
 

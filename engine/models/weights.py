@@ -14,9 +14,9 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.kernels.blocks import Blocks, Stacked, Weight, stack
-from engine.kernels.cpu.factory import Kernels
-from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.formats.blocks import Blocks, Stacked, Weight, stack
+from engine.kernels.torch.factory import Kernels
+from engine.kernels.torch.linear import Biased, Linear
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec, Rope
 from engine.models.rotation import side_by_side
 

@@ -59,7 +59,9 @@ def distil(
         _forget(folder, kind)
     place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
     if needs_step(target):  # without it blocks are widened, and it takes longer
-        compile_first(place, lambda: report("Compiling the decoder for this processor, once"))
+        compile_first(
+            lambda: place, lambda: report("Compiling the decoder for this processor, once")
+        )
     model = _load(target, place)
     if not isinstance(model, HiddenStateModel):
         raise ModelError(

@@ -16,8 +16,8 @@ from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, reject, verify_block
 from engine.drafting import controllers, proposers
 from engine.drafting.heads import kinds as head_kinds
-from engine.kernels.cpu.attention import KV_BLOCK
 from engine.kernels.formats import Q4, QUANTISED
+from engine.kernels.torch.attention import KV_BLOCK
 from engine.request import Control, Speculation
 from engine.values.limits import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.block_formats import LAYOUTS
+from engine.kernels.formats.blocks import Blocks
 
 _HALVES = {
     "q4_1": (0, 2), "q5_1": (0, 2), "q2_k": (80, 82), "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2),

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from engine.backends.native import build
-from engine.backends.native.build import Library, load
+from engine.backends.native.build import load
+from engine.kernels.native.library import Library
 from engine.machine import compilers
 from engine.models.checkpoints.gguf.write import export
 from tests.support.checkpoints import write_pair, write_random

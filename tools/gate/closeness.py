@@ -26,8 +26,8 @@ from torch import Tensor
 
 from engine.backends.torch.decoder import TorchDecoder
 from engine.decoding.text.codec import TextCodec
-from engine.kernels.blocks import widen
-from engine.kernels.cpu.factory import Kernels, plain_embedding
+from engine.kernels.formats.blocks import widen
+from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.loading.loader import load_model
 from engine.machine import threads
 from engine.models.base import ModelInfo

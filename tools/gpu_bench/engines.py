@@ -9,8 +9,8 @@ import torch
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.state import DeviceState
 from engine.backends.torch.decoder import TorchDecoder
-from engine.kernels.cpu.factory import kernels_for
 from engine.kernels.cuda.availability import runs_kernels
+from engine.kernels.torch.factory import kernels_for
 from engine.models.base import Model, ModelInfo
 from engine.models.sequence_state import SequenceState
 from tools.gpu_bench.shapes import NAMES, Sizes

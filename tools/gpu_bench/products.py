@@ -13,8 +13,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda.attention import (
     Workspace,
     attend,
@@ -24,6 +22,8 @@ from engine.kernels.cuda.attention import (
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import Weight, make_product
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
+from engine.kernels.formats.int8 import Int8Weight
+from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
 from tools.gpu_bench.clock import Clock, Times
 from tools.gpu_bench.shapes import EPSILON, WIDTHS, Sizes

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 
 from engine.errors import InvalidRequest
-from engine.kernels.cpu.nf4 import GROUP
+from engine.kernels.formats.nf4 import GROUP
 from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.weights import Names, tensor_shapes
 from tools.peers.shapes import LLAMA_1B, Shape

@@ -8,9 +8,6 @@ from functools import partial
 
 from torch import Tensor
 
-from engine.kernels.blocks import widen
-from engine.kernels.cpu.factory import Kernels, plain_embedding
-from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.cuda.linear.dispatch import (
     Weight,
     hold,
@@ -18,6 +15,9 @@ from engine.kernels.cuda.linear.dispatch import (
     make_product_for_any_rows,
 )
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
+from engine.kernels.formats.blocks import widen
+from engine.kernels.torch.factory import Kernels, plain_embedding
+from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer

@@ -14,12 +14,15 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.kernels import native
-from engine.kernels.native.library import Library
 from engine.machine import compilers
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
 from engine.values.limits import MAX_ROWS
+
+if TYPE_CHECKING:
+    from engine.kernels.native.library import Library
 
 __all__ = ["Library", "build", "build_in_background", "built", "folder", "load", "ready"]
 
@@ -137,6 +140,8 @@ def _run(commands: Iterable[Sequence[str]], environment: dict[str, str]) -> None
 @functools.cache
 def load(path: Path, threads: int | None = None) -> Library | None:
     """Return the library in ``path``, on ``threads``; None where this system will not load it."""
+    from engine.kernels.native.library import Library  # brings torch
+
     try:
         return Library(path, threads)
     except OSError as error:

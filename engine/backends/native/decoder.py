@@ -17,12 +17,12 @@ from torch import Tensor
 
 from engine.backends.native.state import NativeState
 from engine.backends.native.trimmed_head import TrimmedHead
-from engine.kernels.blocks import Weight
-from engine.kernels.cpu.factory import Kernels, plain_embedding
-from engine.kernels.cpu.linear import Biased, Linear
+from engine.kernels.formats.blocks import Weight
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
+from engine.kernels.torch.factory import Kernels, plain_embedding
+from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import by_rows
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.base import Entry, ModelInfo

@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 from engine.backends.native import trial
 from engine.backends.support import ATTENTION, Support
-from engine.kernels.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.formats import IN_BLOCKS, Q4
+from engine.kernels.formats.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture

@@ -11,11 +11,11 @@ from torch import Tensor
 
 from engine.backends import operations
 from engine.backends.operations import Draft
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone, EmbeddingAndHead
 from engine.models.rotation import cosines

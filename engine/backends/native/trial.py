@@ -1,19 +1,25 @@
 """Try the compiled step before it is planned with: has a row the same bits beside other rows?
 
 How a compiler fuses multiplications and additions is its own affair, so a small random decoder of each
-format is tried, once a process. It has every part that a decoder may have.
+format is tried. It has every part that a decoder may have. The result is kept beside the library, whose
+name changes with source, compiler and processor.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 from functools import cache, partial
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS, SCALES
-from engine.kernels.blocks import Blocks, Weight
+from engine.errors import DiskError
+from engine.files import read_json, write_private
+from engine.kernels.formats.block_formats import LAYOUTS, SCALES
+from engine.kernels.formats.blocks import Blocks, Weight
 from engine.kernels.native.library import BLOCKS, Library
 from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -47,8 +53,12 @@ _ARCHITECTURE = Architecture(
 def passes(library: Library, weights: str) -> bool:
     """Return whether rows of weights in a format, or in blocks of one, have bits of their own.
 
-    A failure is logged. The first call for a format takes some milliseconds.
+    A failure is logged. Once a library is built, the first call for a format takes some milliseconds.
     """
+    kept = library.path.with_name(f"{library.path.name}.trial.json")
+    known = _read(kept)
+    if known.get(weights) is True:
+        return True
     # What is done between products is the same for all formats, so one of them is tried in both dtypes.
     cached = (torch.float32, torch.bfloat16) if weights == "fp32" else (torch.float32,)
     passed = all(_passes(library, weights, dtype) for dtype in cached)
@@ -58,7 +68,17 @@ def passes(library: Library, weights: str) -> bool:
             "stand beside it. It is not used for them.",
             weights,
         )
+    with contextlib.suppress(DiskError):  # then it is tried again next time
+        write_private(kept, json.dumps({**known, weights: passed}))
     return passed
+
+
+def _read(kept: Path) -> dict[str, object]:
+    try:
+        found = read_json(kept)
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _passes(library: Library, weights: str, cached: torch.dtype) -> bool:

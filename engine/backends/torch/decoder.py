@@ -13,9 +13,9 @@ from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, Support
 from engine.backends.torch import gated_delta
 from engine.backends.torch.state import TorchState
-from engine.kernels.cpu.attention import causal_bias, choose_attend, first_block
-from engine.kernels.cpu.factory import PLAIN, Kernels
 from engine.kernels.formats import FORMATS
+from engine.kernels.torch.attention import causal_bias, choose_attend, first_block
+from engine.kernels.torch.factory import PLAIN, Kernels
 from engine.models.activations import ACTIVATIONS, activation, by_rows
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
 from engine.models.base import ModelInfo

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from engine.backends import operations
 from engine.backends.operations import Draft
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone

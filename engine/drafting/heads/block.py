@@ -36,9 +36,9 @@ from engine.drafting.heads.block_layout import (
 )
 from engine.drafting.heads.decoder_layer import decoder_layer, norm
 from engine.drafting.heads.stored import Stored
-from engine.kernels.cpu.factory import Kernels, plain_embedding
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.factory import Kernels, plain_embedding
+from engine.kernels.torch.linear import Linear
 from engine.models.activations import activation
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, joined

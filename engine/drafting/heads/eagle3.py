@@ -31,9 +31,9 @@ from engine.drafting.heads.eagle3_layout import (
 )
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.kernels.cpu.factory import Kernels, plain_embedding
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.factory import Kernels, plain_embedding
+from engine.kernels.torch.linear import Linear
 from engine.models.activations import activation
 from engine.models.hidden_states import AuxLayer, joined
 from engine.models.weights import Layer, RmsNorm, load_layer, make_norm

@@ -40,8 +40,8 @@ from engine.drafting.heads.mlp import (
 )
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.operands import Tokens
+from engine.kernels.torch.linear import Linear
 from engine.models.hidden_states import NORMED, AuxLayer
 
 GATES = ("forget", "input", "output", "cell")

@@ -28,8 +28,8 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Arithmetic, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
 from engine.drafting.heads.stored import Stored
-from engine.kernels.cpu.linear import Linear
 from engine.kernels.operands import Tokens
+from engine.kernels.torch.linear import Linear
 from engine.models.hidden_states import NORMED, AuxLayer
 
 EPSILON = 1e-6

@@ -16,10 +16,9 @@ from typing import BinaryIO
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, SCALES, Layout
-from engine.kernels.blocks import Blocks, Stacked, Weight
-from engine.kernels.cpu import int8, nf4
-from engine.kernels.formats import Q4
+from engine.kernels.formats import Q4, int8, nf4
+from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, SCALES, Layout
+from engine.kernels.formats.blocks import Blocks, Stacked, Weight
 from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
 from engine.values.limits import MAX_ROWS
@@ -66,7 +65,7 @@ class Products:
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """``threads``: None is one for each physical core. Raises OSError."""
-        self.threads = threads
+        self.path, self.threads = path, threads
         found = c.CDLL(str(path))
         pointer, number = c.c_void_p, c.c_int
         has = _typed(found.foretoken_has, number, number)

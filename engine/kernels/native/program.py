@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.linear import Biased, Linear
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, Library, Matrix
 from engine.kernels.native.structures import Op
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.linear import Biased, Linear
 
 Likely = c.Array[c.c_float]
 

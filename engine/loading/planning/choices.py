@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import torch
 
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import build
 from engine.backends.native import support as native_step
-from engine.backends.native.build import Library
 from engine.errors import InvalidRequest, ModelError
-from engine.kernels.block_formats import DRAFTING
-from engine.kernels.cpu import int8
-from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED
+from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED, int8
+from engine.kernels.formats.block_formats import DRAFTING
+from engine.kernels.torch import int8 as int8_product
 from engine.loading.planning.fit import QUANTISED_WIDTHS
 from engine.machine import compilers, processor
 from engine.machine.devices import Device
@@ -27,6 +27,9 @@ from engine.models.checkpoints.checkpoint import (
 )
 from engine.models.families import FAMILIES
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
+
+if TYPE_CHECKING:
+    from engine.backends.native.build import Library
 
 PAIRS = "avx512_bf16"
 """The instruction for which the compiled step keeps bf16 weights in pairs."""
@@ -173,7 +176,7 @@ def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str
         )
     if quantization != "int8":
         return None
-    levels = int8.exact_levels(checkpoint.hidden)
+    levels = int8_product.exact_levels(checkpoint.hidden)
     if levels is None:
         return "There is no exact int8 kernel for this processor: int8 is slow here. Choose bf16 or fp32."
     if levels < int8.ACTIVATION_LEVELS[0]:

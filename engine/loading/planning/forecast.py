@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from engine.errors import ModelError
-from engine.kernels.block_formats import LAYOUTS
 from engine.kernels.formats import AS_STORED, Q4
+from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit as memory
 from engine.loading.planning.fit import MemoryFit, ModelSize

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
-from engine.kernels.block_formats import LAYOUTS
 from engine.kernels.formats import AS_STORED, Q4
+from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.planning import fit as memory
 from engine.loading.planning.choices import (
     compute_dtype,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.cpu import nf4
+from engine.kernels.formats import nf4
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.finite import check_finite
 from engine.models.checkpoints.gguf.tensors import GgufTensors

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.backends.native.decoder import NativeDecoder
-from engine.kernels.blocks import Weight
+from engine.kernels.formats.blocks import Weight
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.base import ModelInfo

@@ -22,7 +22,7 @@ from engine.decoding.context import Context
 from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
 from engine.events import Tree
-from engine.kernels.cpu.factory import PLAIN
+from engine.kernels.torch.factory import PLAIN
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import GatedDeltaWeights, Names, load_layer

@@ -305,6 +305,8 @@ def test_a_step_that_is_not_row_independent_is_not_used(
 
     assert load_model(PIP / "draft", quantization="fp32").info.compiled
     monkeypatch.setattr(trial, "passes", trial.passes.__wrapped__)  # asks anew
+    monkeypatch.setattr(trial, "_read", lambda _: {})
+    monkeypatch.setattr(trial, "write_private", lambda *_: None)
     monkeypatch.setattr(NativeDecoder, "forward", careless)
     model = load_model(PIP / "draft", quantization="fp32")
     assert isinstance(model, TorchDecoder) and not model.info.compiled

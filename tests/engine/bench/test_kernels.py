@@ -9,8 +9,8 @@ import torch
 
 from engine.bench import kernels
 from engine.bench.kernels import KERNELS, Memory, Step, Timing
-from engine.kernels.cpu.linear import is_row_independent
 from engine.kernels.formats import FORMATS
+from engine.kernels.torch.linear import is_row_independent
 from engine.loading.loader import load_model
 
 

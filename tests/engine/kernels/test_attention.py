@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu.attention import KV_BLOCK as BLOCK
-from engine.kernels.cpu.attention import (
+from engine.kernels.torch.attention import KV_BLOCK as BLOCK
+from engine.kernels.torch.attention import (
     ROW_QUANTUM,
     Attend,
     attend,
@@ -241,7 +241,7 @@ def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
     def leaky(left: Tensor, right: Tensor) -> Tensor:
         return product(left, right) * (1 + left.shape[-2] * 1e-3)  # the row count shows
 
-    monkeypatch.setattr("engine.kernels.cpu.attention._row_independent", {})
+    monkeypatch.setattr("engine.kernels.torch.attention._row_independent", {})
     monkeypatch.setattr(torch, "matmul", leaky)
     query, cache = random_state(1, 8, torch.float32)
     chosen = choose_attend(KV_HEADS, KV_HEADS, 8, torch.float32, torch.device("cpu"))

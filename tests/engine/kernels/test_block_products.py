@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.backends.native import build
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
+from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks, rounded_rows
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS
-from engine.kernels.block_rounding import ROUNDING, to_blocks
+from engine.kernels.formats.block_formats import LAYOUTS
+from engine.kernels.formats.block_rounding import ROUNDING, to_blocks
 
 GROUP = 32
 

@@ -7,8 +7,8 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import quantize
 
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
+from engine.kernels.formats.blocks import Blocks
 
 
 def test_layouts_are_those_of_the_package_gguf() -> None:

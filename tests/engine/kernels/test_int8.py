@@ -10,9 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.kernels.cpu import int8
-from engine.kernels.cpu.int8 import Int8Embedding, Int8Packed, Int8Reference, make_int8, quantise
-from engine.kernels.cpu.linear import is_row_independent
+from engine.kernels.formats.int8 import quantise
+from engine.kernels.torch import int8 as int8_product
+from engine.kernels.torch.int8 import Int8Embedding, Int8Packed, Int8Reference, make_int8
+from engine.kernels.torch.linear import is_row_independent
 from engine.values.limits import MAX_ROWS
 
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.
@@ -35,7 +36,7 @@ def inputs(rows: int, width: int) -> torch.Tensor:
 def test_the_kernel_gives_the_bits_of_the_reference(
     shape: tuple[int, int], dtype: torch.dtype
 ) -> None:
-    levels = int8.exact_levels(shape[1])
+    levels = int8_product.exact_levels(shape[1])
     if levels is None:
         pytest.skip("oneDNN's int8 sums are not exact on this processor")
     weight, x = quantise(weight_of(shape)), inputs(MAX_ROWS, shape[1]).to(dtype)
@@ -91,13 +92,13 @@ def test_sums_that_saturate_are_found_out(monkeypatch: pytest.MonkeyPatch) -> No
         return result.clamp(max=1000.0) if self.levels == 127 else result
 
     monkeypatch.setattr(Int8Packed, "product", saturating)
-    assert int8.exact_levels.__wrapped__(48) == 63
+    assert int8_product.exact_levels.__wrapped__(48) == 63
     monkeypatch.setattr(Int8Packed, "product", lambda self, rows: exact(self, rows) + 1)
-    assert int8.exact_levels.__wrapped__(48) is None
+    assert int8_product.exact_levels.__wrapped__(48) is None
 
 
 def test_where_nothing_is_exact_the_reference_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(int8, "exact_levels", lambda width: None)
+    monkeypatch.setattr(int8_product, "exact_levels", lambda width: None)
     assert isinstance(make_int8(quantise(weight_of((5, 24)))), Int8Reference)
 
 
@@ -107,7 +108,7 @@ def test_where_nothing_is_exact_the_reference_multiplies(monkeypatch: pytest.Mon
 def test_a_processor_without_vnni_is_exact_with_fewer_levels(isa: str) -> None:
     """oneDNN can be told to use only what an older processor has."""
     code = (
-        "import torch; from engine.kernels.cpu.int8 import *; "
+        "import torch; from engine.kernels.formats.int8 import *; from engine.kernels.torch.int8 import *; "
         "weight = quantise(torch.randn(72, 96)); linear = make_int8(weight); "
         "x = torch.randn(16, 96); levels = exact_levels(96); "
         "print(type(linear).__name__, levels, "

@@ -8,7 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.kernels.cpu.linear import (
+from engine.kernels.torch.linear import (
     Biased,
     BlockedLinear,
     Linear,
@@ -140,8 +140,8 @@ def test_where_not_even_blocks_hold_rows_are_multiplied_one_by_one(
     product = F.linear
     monkeypatch.setattr(F, "linear", lambda x, weight: product(x, weight) + term(x))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
-    monkeypatch.setattr("engine.kernels.cpu.linear._chosen", {})
-    monkeypatch.setattr("engine.kernels.cpu.linear._chosen_unpacked", {})
+    monkeypatch.setattr("engine.kernels.torch.linear._chosen", {})
+    monkeypatch.setattr("engine.kernels.torch.linear._chosen_unpacked", {})
     weight = weight_of((39, 43), torch.float32)
     linear = make_linear(weight)
     assert isinstance(linear, SingleLinear)

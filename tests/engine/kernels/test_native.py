@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import build
-from engine.kernels.cpu import int8, nf4
+from engine.kernels.formats import int8, nf4
 from engine.kernels.native.library import Kind, Library, Matrix
+from engine.kernels.torch import int8 as int8_product
 from engine.machine import compilers
 
 SHAPES = [(16, 16), (40, 64), (100, 1040), (4096, 256), (256, 448)]
@@ -66,7 +67,7 @@ def test_int8_products_have_the_bits_of_the_reference(
     matrix, weight, x = made(Kind.INT8, shape, library)
     x[3] = 0
     x[4] *= 1e4
-    assert torch.equal(matrix(x), int8.Int8Reference(int8.quantise(weight))(x))
+    assert torch.equal(matrix(x), int8_product.Int8Reference(int8.quantise(weight))(x))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

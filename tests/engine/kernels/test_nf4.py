@@ -8,9 +8,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from engine.kernels.cpu import linear, nf4
-from engine.kernels.cpu.linear import is_row_independent
-from engine.kernels.cpu.nf4 import Nf4Embedding, Nf4Product, dequantise, quantise
+from engine.kernels.formats import nf4
+from engine.kernels.formats.nf4 import dequantise, quantise
+from engine.kernels.torch import linear
+from engine.kernels.torch.linear import is_row_independent
+from engine.kernels.torch.nf4 import Nf4Embedding, Nf4Product
 
 # (out, in): sizes of the embedded pair, more outputs than one part has, inputs no multiple of 64.
 SHAPES = [

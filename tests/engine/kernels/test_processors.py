@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import build
-from engine.kernels.block_formats import LAYOUTS, MULTIPLIED
-from engine.kernels.cpu import int8
+from engine.kernels.formats import int8
+from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED
 from engine.kernels.native.library import BLOCKS, ROWS, Kind, Matrix, Products
+from engine.kernels.torch import int8 as int8_product
 from tests.support.block_matrices import random_blocks, rounded_rows
 
 OUTPUTS = 40
@@ -66,7 +67,7 @@ def test_blocks_on_older_processors(format: str, products: Products) -> None:
 def test_int8_on_older_processors(products: Products) -> None:
     weight = torch.randn(OUTPUTS, 1040, generator=torch.Generator().manual_seed(0))
     matrix, x = Matrix(products, Kind.INT8, weight), some_rows(1040)
-    expected = int8.Int8Reference(int8.quantise(weight))(x)
+    expected = int8_product.Int8Reference(int8.quantise(weight))(x)
     for count in range(1, ROWS + 1):
         assert torch.equal(matrix(x[:count]), expected[:count]), count
 

@@ -13,11 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.backends.native import build
-from engine.kernels.cpu.linear import Biased, make_linear
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.native.structures import Draws
 from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.linear import Biased, make_linear
 from engine.noise import Stream, key, sample
 
 

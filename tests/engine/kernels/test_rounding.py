@@ -8,8 +8,8 @@ from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 from torch import Tensor
 
-from engine.kernels.block_formats import DRAFTING
-from engine.kernels.blocks import Blocks, Weight
+from engine.kernels.formats.block_formats import DRAFTING
+from engine.kernels.formats.blocks import Blocks, Weight
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks
 

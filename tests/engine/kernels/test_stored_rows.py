@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.block_formats import DRAFTING, LAYOUTS, MULTIPLIED, SCALES
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.block_formats import DRAFTING, LAYOUTS, MULTIPLIED, SCALES
+from engine.kernels.formats.blocks import Blocks
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks
 

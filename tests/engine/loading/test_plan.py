@@ -13,7 +13,7 @@ from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
-from engine.kernels.block_formats import DRAFTING
+from engine.kernels.formats.block_formats import DRAFTING
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair

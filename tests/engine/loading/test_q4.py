@@ -14,7 +14,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import trial
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.blocks import Blocks
 from engine.loading.loader import load_model, plan_model
 from engine.loading.planning.choices import (
     choose_quantization,

@@ -44,6 +44,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
     monkeypatch.setattr(build, "ready", lambda *_: made.library)
+    monkeypatch.setattr(build, "built", lambda: made.library and made.library.path)
     monkeypatch.setattr(build, "build_in_background", made.waiting.append)
     return made
 

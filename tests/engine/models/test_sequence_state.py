@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.cpu.attention import KV_BLOCK
+from engine.kernels.torch.attention import KV_BLOCK
 from engine.models.sequence_state import KVCache, SequenceState
 
 LAYERS, KV_HEADS, WIDTH = 2, 3, 4

@@ -10,12 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu import nf4
-from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda.availability import runs_kernels
 from engine.kernels.cuda.linear.fusion import Fusion
 from engine.kernels.cuda.linear.reference import finish, norm_factor, quantise_rows
+from engine.kernels.formats import nf4
+from engine.kernels.formats.int8 import Int8Weight
+from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 
 PART = 4096
 """Outputs widened at once: some tens of megabytes. A multiple of what whole groups need."""

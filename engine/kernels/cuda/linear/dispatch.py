@@ -7,14 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu import int8, nf4
-from engine.kernels.cpu.factory import Embedding, plain_embedding
-from engine.kernels.cpu.int8 import Int8Embedding, Int8Weight
-from engine.kernels.cpu.nf4 import GROUP, Nf4Embedding, Nf4Weight
 from engine.kernels.cuda.availability import runs_kernels
 from engine.kernels.cuda.linear import reference as product_reference
 from engine.kernels.cuda.linear.bulk import BulkProduct
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Product
+from engine.kernels.formats import int8, nf4
+from engine.kernels.formats.int8 import Int8Weight
+from engine.kernels.formats.nf4 import GROUP, Nf4Weight
+from engine.kernels.torch.factory import Embedding, plain_embedding
+from engine.kernels.torch.int8 import Int8Embedding
+from engine.kernels.torch.nf4 import Nf4Embedding
 
 Weight = Tensor | Int8Weight | Nf4Weight
 """``(out, in)`` in any float dtype, or quantised."""

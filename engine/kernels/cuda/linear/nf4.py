@@ -13,9 +13,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cpu import nf4
 from engine.kernels.cuda.linear.float_weights import epilogue
 from engine.kernels.cuda.linear.parts import ROWS, float_rows, own_columns, own_rows
+from engine.kernels.formats import nf4
 
 GROUP = tl.constexpr(nf4.GROUP)
 

@@ -10,8 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.kernels.cpu.nf4 import code_on
 from engine.kernels.cuda.linear.nf4 import GROUP, decoded
+from engine.kernels.formats.nf4 import code_on
 
 BYTES = 2048
 """Of one program: eight a thread."""

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu import int8
-from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.linear import make_unpacked
-from engine.kernels.cpu.nf4 import GROUP, Nf4Weight, code_on, unpack
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
+from engine.kernels.formats import int8
+from engine.kernels.formats.int8 import Int8Weight
+from engine.kernels.formats.nf4 import GROUP, Nf4Weight, code_on, unpack
+from engine.kernels.torch.linear import make_unpacked
 
 LEVELS = int8.ACTIVATION_LEVELS[0]
 
@@ -46,7 +46,7 @@ class FloatReference:
 class Int8Reference:
     """For int8 weights: rows are quantised by their own largest value, sums are exact.
 
-    Without a norm these are the bits of ``engine.kernels.cpu.int8.Int8Reference``.
+    Without a norm these are the bits of ``engine.kernels.torch.int8.Int8Reference``.
     """
 
     def __init__(self, weight: Int8Weight, fusion: Fusion = PLAIN) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import CODE, GROUP, Nf4Weight
 from engine.kernels.cuda.linear.float_weights import bf16_product
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion
 from engine.kernels.cuda.linear.int8 import int8_product, int8_rows
 from engine.kernels.cuda.linear.nf4 import nf4_product
 from engine.kernels.cuda.linear.tiles import ROWS, Tile, choose_tile
+from engine.kernels.formats.int8 import Int8Weight
+from engine.kernels.formats.nf4 import CODE, GROUP, Nf4Weight
 
 MOST_ROWS = 128
 """Rows of one launch; more take several."""

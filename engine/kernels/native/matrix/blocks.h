@@ -1,4 +1,4 @@
-// Blocks of codes as GGUF files store them (engine/kernels/blocks.py), sixteen outputs beside each other.
+// Blocks of codes as GGUF files store them (engine/kernels/formats/blocks.py), sixteen outputs beside each other.
 //
 // A block holds the codes of 32 or 256 inputs of one output, and their scales, in planes of bytes: four bytes of a plane
 // are the codes of four neighbouring inputs, or parts of them. So the same four bytes of sixteen outputs, side by side,
@@ -278,7 +278,7 @@ constexpr Format format(bool minimums, Codes codes, int centre, int fifth_bits =
 
 }  // namespace unpacking
 
-// In the order of MULTIPLIED of engine/kernels/block_formats.py.
+// In the order of MULTIPLIED of engine/kernels/formats/block_formats.py.
 constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q8_0, 32, 34, 8, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::Q4_0, 32, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 8),

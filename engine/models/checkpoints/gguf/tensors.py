@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.block_formats import LAYOUTS, SCALES
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.block_formats import LAYOUTS, SCALES
+from engine.kernels.formats.blocks import Blocks
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.finite import check_finite
 from engine.models.checkpoints.gguf.description import PlacedTensor, describe

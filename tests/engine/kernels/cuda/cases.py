@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.kernels.cpu import int8, nf4
 from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
 from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
 from engine.kernels.cuda.linear.tiles import Kind, Tile
+from engine.kernels.formats import int8, nf4
 
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
 CLASSES = {"bf16": "Bf16Product", "int8": "Int8Product", "nf4": "Nf4Product"}

@@ -7,11 +7,11 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.kernels.cpu import nf4
 from engine.kernels.cuda.linear import bulk as bulk_product
 from engine.kernels.cuda.linear.bulk import BulkProduct
 from engine.kernels.cuda.linear.reference import rounded
 from engine.kernels.cuda.linear.tiles import Kind
+from engine.kernels.formats import nf4
 from tests.engine.kernels.cuda.cases import KINDS, fusion_on, make, weight_on
 
 pytestmark = pytest.mark.gpu

@@ -16,8 +16,6 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.kernels.cpu.int8 import Int8Weight
-from engine.kernels.cpu.nf4 import GROUP, Nf4Weight
 from engine.kernels.cuda import (
     attention,
     attention_kernel,
@@ -35,6 +33,8 @@ from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling import draw as sampling
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
+from engine.kernels.formats.int8 import Int8Weight
+from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
 from engine.values.limits import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED

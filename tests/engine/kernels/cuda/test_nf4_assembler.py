@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.kernels.cpu.nf4 import CODE
+from engine.kernels.formats.nf4 import CODE
 
 pytest.importorskip("triton")
 

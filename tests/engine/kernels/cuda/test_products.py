@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.kernels.cpu import int8
 from engine.kernels.cuda.linear import dispatch
 from engine.kernels.cuda.linear import reference as product_reference
 from engine.kernels.cuda.linear.dispatch import make_product
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
+from engine.kernels.formats import int8
+from engine.kernels.torch import int8 as int8_product
 from tests.engine.kernels.cuda.cases import KINDS, Case, make, near
 from tests.engine.kernels.cuda.where import examples
 
@@ -112,7 +113,7 @@ def test_int8_gives_the_bits_of_the_cpu(device: torch.device, dtype: torch.dtype
     assert isinstance(case.weight, int8.Int8Weight)
     x = torch.cat([case.rows(14, dtype), torch.zeros(1, 700, dtype=dtype), case.rows(1, dtype, 7)])
     (found,) = run(case, device, (x, None))
-    assert torch.equal(found, int8.Int8Reference(case.weight)(x))
+    assert torch.equal(found, int8_product.Int8Reference(case.weight)(x))
     assert torch.equal(found, case.reference()(x))
 
 

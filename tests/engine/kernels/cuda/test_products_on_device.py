@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.kernels.cpu import int8, nf4
 from engine.kernels.cuda.linear.dispatch import make_product
 from engine.kernels.cuda.linear.fusion import Product
 from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
 from engine.kernels.cuda.linear.tiles import Kind
+from engine.kernels.formats import int8, nf4
+from engine.kernels.torch import int8 as int8_product
 from tests.engine.kernels.cuda.cases import KINDS, Case, fusion_on, make, near, weight_on
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 
@@ -66,7 +67,7 @@ def test_int8_gives_the_bits_of_the_cpu(dtype: torch.dtype) -> None:
     assert isinstance(case.weight, int8.Int8Weight)
     x = case.rows(100, dtype)
     found = make_product(weight_on(DEVICE, case.weight))(x.cuda())
-    assert torch.equal(found.cpu(), int8.Int8Reference(case.weight)(x))
+    assert torch.equal(found.cpu(), int8_product.Int8Reference(case.weight)(x))
 
 
 def test_every_byte_is_decoded() -> None:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from engine.api import LoadRequest
 from engine.errors import ModelError
-from engine.kernels.block_formats import LAYOUTS
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.block_formats import LAYOUTS
+from engine.kernels.formats.blocks import Blocks
 from engine.kernels.native.library import Kind, Library, Matrix
 from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.blocks import Blocks
 from engine.loading.loader import load_model
 from engine.loading.planning.pairing import why_not
 from engine.models.checkpoints.checkpoint import fingerprint, inspect

@@ -15,7 +15,7 @@ from typing import BinaryIO, Protocol
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS
+from engine.kernels.formats.block_formats import LAYOUTS
 
 _ROWS_AT_ONCE = 1024
 """Rows that are dequantised together, so that what is made on the way stays small."""

@@ -14,10 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.blocks import Stacked, widen
-from engine.kernels.cpu import int8, nf4
-from engine.kernels.cpu.linear import Linear, make_linear
-from engine.kernels.formats import FORMATS
+from engine.kernels.formats import FORMATS, int8, nf4
+from engine.kernels.formats.blocks import Stacked, widen
+from engine.kernels.torch import int8 as int8_product
+from engine.kernels.torch import nf4 as nf4_product
+from engine.kernels.torch.linear import Linear, make_linear
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 """What unquantised weights are held in, by ``formats.UNQUANTISED``."""
@@ -51,12 +52,12 @@ def kernels_for(quantization: str, dtype: torch.dtype) -> Kernels:
     assert quantization in FORMATS
     if quantization == "int8":
         return Kernels(
-            linear=lambda weight: int8.make_int8(int8.quantise(widen(weight))),
-            embedding=lambda weight: int8.Int8Embedding(int8.quantise(weight), dtype),
+            linear=lambda weight: int8_product.make_int8(int8.quantise(widen(weight))),
+            embedding=lambda weight: int8_product.Int8Embedding(int8.quantise(weight), dtype),
         )
     if quantization == "nf4":
         return Kernels(
-            linear=lambda weight: nf4.Nf4Product(nf4.quantise(widen(weight))),
-            embedding=lambda weight: nf4.Nf4Embedding(nf4.quantise(weight), dtype),
+            linear=lambda weight: nf4_product.Nf4Product(nf4.quantise(widen(weight))),
+            embedding=lambda weight: nf4_product.Nf4Embedding(nf4.quantise(weight), dtype),
         )
     return PLAIN

@@ -1,79 +1,35 @@
 """int8 products: integer sums, so that a row's bits cannot depend on the rows beside it.
 
-Weights: int8, symmetric, one scale per output channel. Activations: each row is scaled by its own
-largest absolute value and quantised to unsigned bytes around a zero point, because oneDNN has fast
-kernels for unsigned activations only. The sum over the inputs is taken in integers and has no
-rounding order; what follows (times the channel's scale, times the row's scale) is element by element.
+The sum over the inputs is taken in integers and has no rounding order; what follows (times the channel's
+scale, times the row's scale) is element by element.
 
 On processors without VNNI (Intel before Ice Lake, most laptops before 2023) the u8 x s8 instruction
 adds pairs into 16 bits and saturates: 255 * 127 * 2 does not fit. There 63 levels a side are used in
 place of 127, since 127 * 127 * 2 does fit. ``exact_levels`` tries the extremes on the machine at hand
 and takes the finer one that is exact; where none is, the plain reference multiplies.
-Source of the row-wise scheme: Dettmers et al. 2022 (LLM.int8), without its outlier split.
 """
 
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cpu.linear import Linear
+from engine.kernels.formats.int8 import (
+    ACTIVATION_LEVELS,
+    WEIGHT_LEVELS,
+    Int8Weight,
+    quantise_rows,
+)
+from engine.kernels.torch.linear import Linear
 from engine.values.limits import MAX_ROWS
 
-WEIGHT_LEVELS = 127
-ACTIVATION_LEVELS = (127, 63)
-"""Steps on each side of zero that are tried, the finer first."""
-CHUNK_ROWS = 1024
-"""Weight rows that are quantised at once, so that float copies stay small."""
 EXACT_WIDTH = 1024
 """Products of this many pairs of bytes sum to less than 2**24: exact in float32, in any order."""
 LONGEST = 2**31 // (255 * WEIGHT_LEVELS)
 """The widest input whose sum fits in 32 bits."""
-
-# Keeps a row of zeros from dividing by zero; far below any scale that matters.
-_TINY = torch.tensor(1e-30)
-
-
-@dataclass(frozen=True, slots=True)
-class Int8Weight:
-    """``values (out, in)`` int8 and ``scale (out,)`` float32: the weight is values * scale."""
-
-    values: Tensor
-    scale: Tensor
-
-    def dequantised(self) -> Tensor:
-        """float32 ``(out, in)``."""
-        return self.values.float() * self.scale[:, None]
-
-
-def quantise(weight: Tensor) -> Int8Weight:
-    """Rounds ``weight (out, in)`` of any float dtype to the nearest of 255 steps per row."""
-    values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
-    scale = torch.empty(weight.shape[0], device=weight.device)
-    for start in range(0, weight.shape[0], CHUNK_ROWS):
-        part = weight[start : start + CHUNK_ROWS].float()
-        step = part.abs().amax(-1).div_(WEIGHT_LEVELS).add_(_TINY)
-        scale[start : start + CHUNK_ROWS] = step
-        values[start : start + CHUNK_ROWS] = (part / step[:, None]).round_()
-    return Int8Weight(values, scale)
-
-
-def quantise_rows(x: Tensor, levels: int) -> tuple[Tensor, Tensor]:
-    """``x (rows, in)`` as bytes around ``levels + 1``, and each row's scale ``(rows, 1)`` float32."""
-    scale = torch.add(_TINY, x.abs().amax(-1, keepdim=True).float(), alpha=1 / levels)
-    # Truncation after adding a half rounds to the nearest; the result is 1 .. 2 * levels + 1.
-    centre = _centre_on(x.device, levels)
-    return torch.addcdiv(centre, x.float(), scale).to(torch.uint8), scale
-
-
-@functools.cache
-def _centre_on(device: torch.device, levels: int) -> Tensor:
-    """There: ``addcdiv`` takes no number of the CPU beside a GPU's tensors, as ``add`` does."""
-    return torch.tensor(levels + 1.5, device=device)
 
 
 class Int8Reference:

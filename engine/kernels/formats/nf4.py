@@ -1,23 +1,19 @@
-"""NF4: bitsandbytes' 4-bit format, and a product with it that is row-independent.
+"""NF4: bitsandbytes' 4-bit format.
 
 64 consecutive weights, a group, share one scale (their largest absolute value); each is an index into 16
 quantiles of a normal distribution. Two indices in a byte, the first in the high half. Source: Dettmers
-et al. 2023 (QLoRA); bitsandbytes' ``functional.py`` for the layout. What is kept here has its scales in
-bf16. Where speed counts, the compiled step and the kernels for CUDA multiply; the product here is for
-machines without either.
+et al. 2023 (QLoRA); bitsandbytes' ``functional.py`` for the layout. Here the scales are in
+bf16.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from engine.kernels.cpu.linear import make_unpacked
 
 GROUP = 64
 """Weights that share a scale."""
@@ -32,8 +28,6 @@ _BORDERS = (CODE[1:] + CODE[:-1]) / 2
 
 CHUNK = 2**22
 """Weights that are quantised or dequantised at once, so that float copies stay small."""
-PART_ROWS = 1024
-"""Outputs that a product widens at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,52 +98,3 @@ def code_on(device: torch.device) -> Tensor:
 def unpack(packed: Tensor) -> Tensor:
     """Bytes ``(n,)`` to indices ``(2 * n,)`` uint8, the high half first."""
     return torch.stack([packed >> 4, packed & 15], dim=-1).view(-1)
-
-
-class Nf4Product:
-    """Float32 products with the weights that the codes mean, as the compiled step has them too.
-
-    Half a byte a weight is kept; ``PART_ROWS`` outputs at a time are widened in every call. Each part's
-    product is one that was tried on this machine.
-    """
-
-    def __init__(self, weight: Nf4Weight) -> None:
-        self.weight = weight
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """``(rows, in)`` -> ``(rows, out)`` in the dtype of ``x``."""
-        rows = x.float()
-        parts = [make_unpacked(part)(rows) for part in self._parts()]
-        return torch.cat(parts, dim=-1).to(x.dtype)
-
-    def _parts(self) -> Iterator[Tensor]:
-        """float32 (outputs, in). ``PART_ROWS`` whole rows are whole groups and bytes."""
-        out, width = self.weight.shape
-        for start in range(0, out, PART_ROWS):
-            rows, first = min(PART_ROWS, out - start), start * width
-            packed, absmax = self.weight.packed[first // 2 :], self.weight.absmax[first // GROUP :]
-            yield dequantise(packed, absmax, rows * width, torch.float32).view(rows, width)
-
-
-class Nf4Embedding:
-    """Rows of a quantised table."""
-
-    def __init__(self, weight: Nf4Weight, dtype: torch.dtype) -> None:
-        self.weight, self.dtype = weight, dtype
-        _, width = weight.shape
-        # Rows of whole groups can be looked up; other widths occur in tests only.
-        self.table = None if width % GROUP == 0 else _whole(weight).to(dtype)
-
-    def __call__(self, ids: Tensor) -> Tensor:
-        """``ids (rows,)`` -> ``(rows, hidden)`` in the dtype the model computes in."""
-        if self.table is not None:
-            return self.table[ids]
-        out, width = self.weight.shape
-        packed = self.weight.packed.view(out, width // 2)[ids].view(-1)
-        absmax = self.weight.absmax.view(out, width // GROUP)[ids].view(-1)
-        return dequantise(packed, absmax, len(ids) * width, self.dtype).view(-1, width)
-
-
-def _whole(weight: Nf4Weight) -> Tensor:
-    out, width = weight.shape
-    return dequantise(weight.packed, weight.absmax, out * width).view(out, width)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.kernels.block_formats import LAYOUTS
-from engine.kernels.blocks import Blocks
+from engine.kernels.formats.block_formats import LAYOUTS
+from engine.kernels.formats.blocks import Blocks
 
 _TOGETHER = 1 << 18
 """Weights that are rounded at once: few enough for a cache, enough that calls take no time."""
