@@ -108,7 +108,8 @@ def test_where_nothing_is_exact_the_reference_multiplies(monkeypatch: pytest.Mon
 def test_a_processor_without_vnni_is_exact_with_fewer_levels(isa: str) -> None:
     """oneDNN can be told to use only what an older processor has."""
     code = (
-        "import torch; from engine.kernels.formats.int8 import *; from engine.kernels.torch.int8 import *; "
+        "import torch; from engine.kernels.formats.int8 import *; "
+        "from engine.kernels.torch.int8 import *; "
         "weight = quantise(torch.randn(72, 96)); linear = make_int8(weight); "
         "x = torch.randn(16, 96); levels = exact_levels(96); "
         "print(type(linear).__name__, levels, "
