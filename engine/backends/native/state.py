@@ -37,7 +37,7 @@ class NativeState(SequenceState):
         aux_layers = (
             [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
         )
-        self.aux_layers = (structures.Tap * len(aux_layers))(*aux_layers)
+        self.aux_layers = (structures.AuxLayer * len(aux_layers))(*aux_layers)
         self.view = structures.Cache(
             self.keys.data_ptr(),
             self.values.data_ptr(),
@@ -86,7 +86,7 @@ class NativeState(SequenceState):
         return length
 
 
-def _aux_layer(aux: AuxHiddenStates, aux_layer: AuxLayer) -> structures.Tap:
-    return structures.Tap(
+def _aux_layer(aux: AuxHiddenStates, aux_layer: AuxLayer) -> structures.AuxLayer:
+    return structures.AuxLayer(
         aux.at(aux_layer).data_ptr(), -1 if aux_layer.layer is None else aux_layer.layer
     )

@@ -76,7 +76,7 @@ def read_shape(stored: Stored, target: TargetShape) -> Eagle3HeadShape:
         norm_output=bool(config.get("norm_output", False)),
     )
     check_fits(stored, target, hidden=joint // len(read), vocabulary=shape.vocabulary)
-    _check_taps(stored, read, target)
+    _check_aux_layers(stored, read, target)
     stored.expect(_expected(stored, shape, joint))
     return shape
 
@@ -105,7 +105,7 @@ def _aux_layers(config: Mapping[str, Any], target: TargetShape) -> tuple[AuxLaye
     return entering(*(layers or (2, target.layers // 2, target.layers - 3)))
 
 
-def _check_taps(stored: Stored, read: Sequence[AuxLayer], target: TargetShape) -> None:
+def _check_aux_layers(stored: Stored, read: Sequence[AuxLayer], target: TargetShape) -> None:
     """Raises IncompatiblePair where the target has no such layer."""
     layers = [aux_layer.layer for aux_layer in read]
     if not all(isinstance(layer, int) and 0 <= layer <= target.layers for layer in layers):

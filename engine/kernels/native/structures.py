@@ -28,7 +28,7 @@ class Shape(c.Structure):
     ]
 
 
-class Tap(c.Structure):
+class AuxLayer(c.Structure):
     """See structures.h."""
 
     _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
@@ -40,8 +40,8 @@ class Cache(c.Structure):
     _fields_ = [
         ("keys", c.c_void_p),
         ("values", c.c_void_p),
-        ("taps", c.POINTER(Tap)),
-        ("tapped", c.c_int32),
+        ("aux_layers", c.POINTER(AuxLayer)),
+        ("aux_count", c.c_int32),
         ("bf16", c.c_int32),
         ("context", c.c_int32),
     ]

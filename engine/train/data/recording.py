@@ -63,7 +63,7 @@ class Recording:
                 f"{folder} holds replies of {there}, and these are to be of {target}. "
                 "Choose another --out."
             )
-        self.aux_layers = _taps_in(self._path(0)) or tuple(aux_layers)
+        self.aux_layers = _aux_layers_in(self._path(0)) or tuple(aux_layers)
         lacking = [aux_layer for aux_layer in aux_layers if aux_layer not in self.aux_layers]
         if lacking:
             raise RecordingError(
@@ -181,7 +181,7 @@ def _about(shard: Path) -> Mapping[str, str]:
         return about
 
 
-def _taps_in(shard: Path) -> tuple[AuxLayer, ...]:
+def _aux_layers_in(shard: Path) -> tuple[AuxLayer, ...]:
     """The hidden states in a shard; none if it is not there."""
     return tuple(AuxLayer(layer) for layer in parse_json(_about(shard).get("taps", "[]")))
 

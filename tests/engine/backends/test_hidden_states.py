@@ -125,7 +125,7 @@ def test_1_to_16_rows_have_the_features_of_single_rows(model: HiddenStateModel) 
         assert torch.equal(rows(model, cache), alone[:, : start + count]), count
 
 
-def test_no_logit_changes_because_something_is_tapped(model: HiddenStateModel) -> None:
+def test_no_logit_changes_because_hidden_states_are_kept(model: HiddenStateModel) -> None:
     text = tokens(150)
     plain, aux_states = model.new_state(256), model.new_state(256, TAPS)
     for part in (text[:130], text[130:131], text[131:]):
@@ -172,14 +172,14 @@ def test_features_beyond_the_cached_tokens_are_refused(model: HiddenStateModel) 
         Target(model).aux_hidden_states(NORMED, 0, 0)
 
 
-def test_a_layer_that_is_not_there_cannot_be_tapped(model: HiddenStateModel) -> None:
+def test_the_hidden_states_of_a_layer_that_is_not_there_cannot_be_read(model: HiddenStateModel) -> None:
     beyond: Callable[[int], object] = lambda layer: model.new_state(16, entering(layer))  # noqa: E731
     beyond(model.info.layers)
     with pytest.raises(ValueError, match="there is no layer"):
         beyond(model.info.layers + 1)
 
 
-def test_taps_are_joined_in_the_order_of_their_heads() -> None:
+def test_aux_layers_are_joined_in_the_order_of_their_heads() -> None:
     assert joined([NORMED, *entering(2, 1), NORMED, AuxLayer(2)]) == (
         NORMED,
         AuxLayer(2),
@@ -187,7 +187,7 @@ def test_taps_are_joined_in_the_order_of_their_heads() -> None:
     )
 
 
-def test_what_nobody_taps_is_not_kept() -> None:
+def test_what_nobody_reads_is_not_kept() -> None:
     aux = AuxHiddenStates(
         [NORMED],
         layers=2,

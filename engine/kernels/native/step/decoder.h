@@ -111,35 +111,35 @@ private:
         embed(own);
         for (int index = 0; index < shape_.count; ++index) {
             const Layer& layer = shape_.layers[index];
-            keep(index, own, thread);
+            write_aux(index, own, thread);
             attention(index, layer, own, thread);
             feed_forward(index, layer, own);
         }
-        keep(shape_.count, own, thread);
+        write_aux(shape_.count, own, thread);
         if (step_.last > 0) logits(own);
     }
 
     // Stores this thread's share of the rows that enter layer `index`, where somebody wants them.
-    void keep(int index, Scratch& own, int thread) {
+    void write_aux(int index, Scratch& own, int thread) {
         each_sequence([&](const Sequence& sequence, int before) {
-            for (int place = 0; place < sequence.cache.tapped; ++place) {
-                const Tap& tap = sequence.cache.taps[place];
-                if (tap.layer != index && !(tap.layer < 0 && index == shape_.count)) continue;
+            for (int place = 0; place < sequence.cache.aux_count; ++place) {
+                const AuxLayer& aux = sequence.cache.aux_layers[place];
+                if (aux.layer != index && !(aux.layer < 0 && index == shape_.count)) continue;
                 const auto [first, end] = part(sequence.rows, thread);
-                for (int r = first; r < end; ++r) keep_row(sequence, tap, r, own.x.data() + size_t(before + r) * shape_.hidden, own);
+                for (int r = first; r < end; ++r) write_aux_row(sequence, aux, r, own.x.data() + size_t(before + r) * shape_.hidden, own);
             }
         });
     }
 
-    void keep_row(const Sequence& sequence, const Tap& tap, int r, const float* row, Scratch& own) {
-        if (tap.layer < 0) {
+    void write_aux_row(const Sequence& sequence, const AuxLayer& aux, int r, const float* row, Scratch& own) {
+        if (aux.layer < 0) {
             normalise(row, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data());
             row = own.normed.data();
         }
         const size_t start = size_t(sequence.start + r) * shape_.hidden;
         if (sequence.cache.bf16)
-            for (int k = 0; k < shape_.hidden; ++k) put(static_cast<uint16_t*>(tap.rows) + start + k, row[k]);
-        else std::memcpy(static_cast<float*>(tap.rows) + start, row, sizeof(float) * shape_.hidden);
+            for (int k = 0; k < shape_.hidden; ++k) put(static_cast<uint16_t*>(aux.rows) + start + k, row[k]);
+        else std::memcpy(static_cast<float*>(aux.rows) + start, row, sizeof(float) * shape_.hidden);
     }
 
     void embed(Scratch& own) {
@@ -154,8 +154,8 @@ private:
     void attention(int index, const Layer& layer, Scratch& own, int thread) {
         product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
         pool_.barrier();
-        if (step_.sequences[0].cache.bf16) look<uint16_t>(index, layer, own, thread);
-        else look<float>(index, layer, own, thread);
+        if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(index, layer, own, thread);
+        else attend_all<float>(index, layer, own, thread);
         pool_.barrier();
         product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
         pool_.barrier();
@@ -249,15 +249,15 @@ private:
     // Stores keys and values, then attends. Heads that share a memory stay on one thread where they can,
     // which saves the barrier.
     template <class T>
-    void look(int index, const Layer& layer, Scratch& own, int thread) {
+    void attend_all(int index, const Layer& layer, Scratch& own, int thread) {
         const bool split = shape_.kv_heads % pool_.count() != 0;
         each_sequence([&](const Sequence& sequence, int before) {
-            if (!sequence.parents) remember_all<T>(index, layer, sequence, before, own, thread);
+            if (!sequence.parents) store_all<T>(index, layer, sequence, before, own, thread);
         });
         if (split) pool_.barrier();
         each_sequence([&](const Sequence& sequence, int before) {
-            if (sequence.parents) look_along_tree<T>(index, layer, sequence, before, own, thread);
-            else look_along_chain<T>(index, layer, sequence, before, split, own, thread);
+            if (sequence.parents) attend_tree<T>(index, layer, sequence, before, own, thread);
+            else attend_chain<T>(index, layer, sequence, before, split, own, thread);
         });
     }
 
@@ -272,16 +272,16 @@ private:
     }
 
     template <class T>
-    void remember_all(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+    void store_all(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
         const auto [first, end] = part(shape_.kv_heads, thread);
         for (int head = first; head < end; ++head) {
             const auto memory = memory_of<T>(sequence, index, head);
-            for (int r = before; r < before + sequence.rows; ++r) remember(memory, layer, head, r, positions_[r], own);
+            for (int r = before; r < before + sequence.rows; ++r) store_row(memory, layer, head, r, positions_[r], own);
         }
     }
 
     template <class T>
-    void look_along_chain(int index, const Layer& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
+    void attend_chain(int index, const Layer& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
         const int kv_heads = shape_.kv_heads;
         const auto [first_kv, end_kv] = part(kv_heads, thread);
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
@@ -291,20 +291,20 @@ private:
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
             const int head = tile / tiles, from = tile % tiles * most, to = std::min(from + most, together);
-            look_up(memory_of<T>(sequence, index, head), layer, head, before, sequence.rows, from, to, own);
+            attend_queries(memory_of<T>(sequence, index, head), layer, head, before, sequence.rows, from, to, own);
         }
     }
 
     // Rows of a tree take turns: where a row's ancestors would stand if they were all there is, there they
     // stand while it looks, so its bits are those it has in a text. All are kept in the spare positions.
     template <class T>
-    void look_along_tree(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+    void attend_tree(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
         const int group = shape_.heads / shape_.kv_heads, spare = sequence.cache.context - ROWS;
         const int* positions = positions_ + before;
         const auto [first, end] = part(shape_.kv_heads, thread);
         for (int head = first; head < end; ++head) {
             const auto memory = memory_of<T>(sequence, index, head);
-            for (int r = 0; r < sequence.rows; ++r) remember(memory, layer, head, before + r, spare + r, own);
+            for (int r = 0; r < sequence.rows; ++r) store_row(memory, layer, head, before + r, spare + r, own);
             int there[ROWS];  // the row that stands at each position from `start` on
             std::fill_n(there, ROWS, -1);
             for (int r = 0; r < sequence.rows; ++r) {
@@ -314,34 +314,34 @@ private:
                     row = up;
                 }
                 for (int from = 0; from < group; from += QUERIES)
-                    look_up(memory, layer, head, before + r, 1, from, std::min(from + QUERIES, group), own);
+                    attend_queries(memory, layer, head, before + r, 1, from, std::min(from + QUERIES, group), own);
             }
         }
     }
 
     // Writes the key and value of one row and head to a place in the memory.
     template <class T>
-    void remember(const Memory<T>& memory, const Layer& layer, int head, int r, int place, Scratch& own) const {
+    void store_row(const Memory<T>& memory, const Layer& layer, int head, int r, int place, Scratch& own) const {
         const int heads = shape_.heads, width = shape_.head_dim;
         const float* row = row_of(r);
-        turn(layer, row + size_t(heads + head) * width, heads + head, positions_[r], own.head.data());
+        rotate(layer, row + size_t(heads + head) * width, heads + head, positions_[r], own.head.data());
         memory.write(place, own.head.data(), row + size_t(heads + shape_.kv_heads + head) * width);
     }
 
     // Queries from .. to - 1 of those of `rows` rows from `row` on that share the memory of `kv_head`.
     template <class T>
-    void look_up(const Memory<T>& memory, const Layer& layer, int kv_head, int row, int rows, int from, int to,
+    void attend_queries(const Memory<T>& memory, const Layer& layer, int kv_head, int row, int rows, int from, int to,
                  Scratch& own) {
         const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
         Query queries[QUERIES];
         for (int query = from; query < to; ++query) {
             const int head = kv_head * group + query / rows, r = row + query % rows;
             const int position = positions_[r];
-            float* turned = own.head.data() + size_t(query - from) * width;
-            turn(layer, row_of(r) + size_t(head) * width, head, position, turned);
+            float* rotated = own.head.data() + size_t(query - from) * width;
+            rotate(layer, row_of(r) + size_t(head) * width, head, position, rotated);
             const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
             float* result = attended_.data() + (size_t(r) * shape_.heads + head) * width;
-            queries[query - from] = {turned, first, position, result};
+            queries[query - from] = {rotated, first, position, result};
         }
         attend(memory, queries, to - from, shape_.score_cap, own.scores.data(), own.scores.size() / QUERIES);
     }
@@ -358,8 +358,8 @@ private:
                 shape_.head_dim};
     }
 
-    // A head of queries or keys: normalised if the model does, then turned to its position.
-    void turn(const Layer& layer, const float* from, int head, int position, float* to) const {
+    // A head of queries or keys: normalised if the model does, then rotated to its position.
+    void rotate(const Layer& layer, const float* from, int head, int position, float* to) const {
         const int width = shape_.head_dim;
         if (layer.qk_norm)
             normalise(from, layer.qk_norm + size_t(head) * width, width, shape_.epsilon, to);

@@ -29,7 +29,7 @@ struct Shape {
 };
 
 // Where hidden states go, in the cache's type: [positions][hidden].
-struct Tap {
+struct AuxLayer {
     void* rows;
     int32_t layer;  // whose input it is; the number of layers: what leaves the last; -1: that, normed
 };
@@ -37,8 +37,8 @@ struct Tap {
 // One sequence's keys [layers][kv_heads][context / 16][head_dim][16], values [layers][kv_heads][context][head_dim].
 struct Cache {
     void *keys, *values;
-    const Tap* taps;
-    int32_t tapped;
+    const AuxLayer* aux_layers;
+    int32_t aux_count;
     int32_t bf16;
     int32_t context;  // positions, a multiple of sixteen; the last sixteen are for the rows of a tree
 };
