@@ -13,8 +13,7 @@ import typer
 from app import main, paths
 from app.cli import options
 from app.cli.loading import check_loads, check_room, open_for_command
-from app.cli.text.progress import progress
-from app.cli.text.tables import table
+from app.cli.text.output import progress, table
 from app.settings.defaults import Defaults
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest

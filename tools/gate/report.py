@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from app.cli.text.tables import table
+from app.cli.text.output import table
 from tools.gate.figures import Figure, Limit, Run
 from tools.gate.judge import Line, Verdict, alike
 from tools.running import ROOT

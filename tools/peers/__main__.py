@@ -13,8 +13,7 @@ import typer
 from app import paths
 from app.cli import options, run
 from app.cli.loading import Status, compile_before
-from app.cli.text.progress import progress
-from app.cli.text.tables import table
+from app.cli.text.output import progress, table
 from app.main import DEFAULT_PAIR
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest

@@ -14,8 +14,7 @@ from app import main as app_main
 from app import paths
 from app.cli import options, run
 from app.cli.loading import open_for_command
-from app.cli.text.progress import progress
-from app.cli.text.tables import table
+from app.cli.text.output import progress, table
 from app.cli.train import stoppable
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest

@@ -11,8 +11,7 @@ import typer
 from app import main, paths
 from app.cli import options
 from app.cli.loading import open_here
-from app.cli.text.progress import progress
-from app.cli.text.tables import table
+from app.cli.text.output import progress, table
 from engine.loading.request import LoadRequest
 from engine.machine.threads import use as use_threads
 

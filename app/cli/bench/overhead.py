@@ -10,8 +10,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.cli.text.progress import progress
-from app.cli.text.tables import table
+from app.cli.text.output import progress, table
 from engine.request import PLAIN
 from engine.values.sampling import Sampling
 

@@ -15,9 +15,7 @@ import typer
 from app import paths
 from app.cli import options
 from app.cli.loading import Status, compile_before, fetched
-from app.cli.text.outputs import check_writable
-from app.cli.text.progress import progress
-from app.cli.text.tables import table
+from app.cli.text.output import check_writable, progress, table
 from engine.loading.request import LoadRequest
 from engine.request import Speculation
 

@@ -26,7 +26,7 @@ from app.cli.models.found import (
 )
 from app.cli.models.hub import download_repository, look_up, names_repository, token
 from app.cli.models.servers import connect, forget_server
-from app.cli.text.tables import table
+from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.loading.request import LoadRequest
 

@@ -11,7 +11,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.cli.text.tables import table
+from app.cli.text.output import table
 
 
 def fit_command(

@@ -11,7 +11,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.cli.text.tables import table
+from app.cli.text.output import table
 from app.inventory.model_folders import add_folder, model_folders, recent_models, remove_folder
 
 if TYPE_CHECKING:

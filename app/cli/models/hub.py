@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from app.cli import options
-from app.cli.text.tables import table
+from app.cli.text.output import table
 from engine.errors import DownloadError, InvalidRequest
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.cli.text.tables import table
+from app.cli.text.output import table
 from app.deploy.engines import NAMES
 from app.deploy.estimate.simulation import LOADS, Row
 from app.deploy.estimate.simulation import table as simulated

@@ -172,7 +172,9 @@ def test_features_beyond_the_cached_tokens_are_refused(model: HiddenStateModel) 
         Target(model).aux_hidden_states(NORMED, 0, 0)
 
 
-def test_the_hidden_states_of_a_layer_that_is_not_there_cannot_be_read(model: HiddenStateModel) -> None:
+def test_the_hidden_states_of_a_layer_that_is_not_there_cannot_be_read(
+    model: HiddenStateModel,
+) -> None:
     beyond: Callable[[int], object] = lambda layer: model.new_state(16, entering(layer))  # noqa: E731
     beyond(model.info.layers)
     with pytest.raises(ValueError, match="there is no layer"):
