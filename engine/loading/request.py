@@ -9,10 +9,9 @@ from typing import Any
 
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
-from engine.kernels.formats import AS_STORED
+from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.loading.servers import is_address
 from engine.machine import devices, threads
-from engine.models.checkpoints.settings import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.values.limits import MAX_ROWS
 
 __all__ = [

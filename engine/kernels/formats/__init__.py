@@ -1,4 +1,4 @@
-"""The formats that weights are held in, by the names of ``--quantization``. Torch-free."""
+"""The formats that weights and KV caches are held in, by the names of the settings. Torch-free."""
 
 from __future__ import annotations
 
@@ -13,3 +13,10 @@ AS_STORED = "stored"
 """The blocks of a GGUF file, whichever they are, multiplied as they lie in the file."""
 IN_BLOCKS = (Q4, AS_STORED)
 """What the compiled step alone multiplies."""
+
+QUANTIZATIONS = ("auto", *FORMATS, Q4, AS_STORED)
+"""Values of the setting ``quantization``, everywhere; auto is what suits model and machine."""
+AUTO = QUANTIZATIONS[0]
+KV_CACHE_DTYPES = ("auto", "fp8")
+"""Values of the setting ``kv_cache_dtype``, everywhere; auto is what the model computes in."""
+FP8 = KV_CACHE_DTYPES[1]
