@@ -178,7 +178,7 @@ class Side:
 
     def closeness(self, model: Path, reference: Path, quantization: str) -> float:
         """Return the mean KL divergence of the model, as this checkout runs it, from ``reference``."""
-        words = ["measure", str(model), str(KEPT), str(reference), quantization]
+        words = [str(model), str(KEPT), str(reference), quantization]
         said = _last_line(["-P", str(_CLOSENESS), *words], self.root)
         return float(json.loads(said)["kl"])
 
@@ -189,7 +189,7 @@ TIMED = (Side.steps, Side.prompt, Side.speeds, Side.starts)
 
 def write_reference(model: Path, out: Path) -> Path:
     """Write the log probabilities of a model's own weights, computed by this checkout."""
-    command = ["-P", str(_CLOSENESS), "reference", str(model), str(KEPT), str(out)]
+    command = ["-m", "tools.gate.reference", str(model), str(KEPT), str(out)]
     _last_line(command, ROOT)
     return out
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.places import PIP
-from tools.gate import closeness
+from tools.gate import closeness, reference
 from tools.gate.side import KEPT
 
 __all__ = ["gguf_pair", "pair"]
@@ -21,7 +21,7 @@ def test_the_same_weights_in_fp32_are_at_no_distance_and_int8_is(
     model = gguf_pair[0] if kind == "gguf" else PIP / "target"
     monkeypatch.setattr(closeness, "WINDOW", 96)  # of the tokens; four fifths of them are scored
     out = tmp_path / "reference.pt"
-    closeness.write_reference(model, KEPT, out)
+    reference.write_reference(model, KEPT, out)
     same = closeness.measure(model, KEPT, out, "fp32")
     rounded = closeness.measure(model, KEPT, out, "int8")
     assert same["positions"] == 64 and abs(same["kl"]) < 1e-6
