@@ -21,7 +21,7 @@ from engine.machine.devices import Device
 
 CACHED = 2_000_000
 """Weights of a matrix that stays in the processor's caches between steps. Larger matrices are read from
-memory each step, so they are rounded further; see ``loading.choices.draft_rounding``."""
+memory each step, so they are rounded further; see ``loading.planning.choices.draft_rounding``."""
 
 
 @dataclass(frozen=True, slots=True)

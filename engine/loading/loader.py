@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
-from engine.backends.native.decoder import NativeDecoder, takes_file_dtype
+from engine.backends.native.decoder import Library, NativeDecoder, takes_file_dtype
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
@@ -45,9 +45,6 @@ from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits
 from engine.models.weights import Names, TensorSource, WeightSource, tensor_shapes
-
-if TYPE_CHECKING:
-    from engine.backends.native.build import Library
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -43,15 +42,6 @@ log = logging.getLogger(__name__)
 
 def _no_catalog() -> Catalog:
     return Catalog((), ())
-
-
-class _Ended(Enum):
-    """A request has no further step."""
-
-    YES = 0
-
-
-_ENDED = _Ended.YES
 
 
 class LocalEngine:
@@ -192,8 +182,9 @@ class LocalEngine:
             request, publish, lambda: generation.cancelled, prepared, batched=not request.alone
         )
         while True:
-            step = device_memory.within_memory(lambda: next(steps, _ENDED), self._ran_out_replying)
-            if isinstance(step, _Ended):
+            try:
+                step = device_memory.within_memory(lambda: next(steps), self._ran_out_replying)
+            except StopIteration:
                 return
             yield step
 

@@ -35,10 +35,10 @@ export const fixed = (x, digits = 2) => (x === null || x === undefined ? "–" :
 export const times = (x, digits = 1) => `${fixed(x, digits)}×`;
 // Whether a good part of a reply was copied from an earlier one: its speed says nothing of any other reply's.
 export const repeats = (stats) => (stats.predicted?.accepted ?? 0) > stats.completion_tokens / 10;
-const FEWEST = 20; // tokens of a reply whose speed says more than noise
-const QUICKEST = 250; // plain tokens/s beyond which showing a round costs more than computing it, so ratios are noise
-// How many times as fast as plain decoding; null where nobody knows, and where one reply cannot tell.
-export const timesPlain = (stats) => (repeats(stats) || stats.completion_tokens < FEWEST || stats.plain_tokens_per_s > QUICKEST ? null : stats.speedup || null);
+const SHORTEST = 1; // seconds of writing whose speed says more than noise
+const brief = (stats) => !stats.tokens_per_s || stats.completion_tokens / stats.tokens_per_s < SHORTEST;
+// How many times as fast as plain decoding; null where nobody knows, and where a reply is too short or copied to tell.
+export const timesPlain = (stats) => (repeats(stats) || brief(stats) ? null : stats.speedup || null);
 export const speed = (x) => (x === null || x === undefined ? "–" : x.toFixed(x < 100 ? 1 : 0));
 
 export function seconds(x) {

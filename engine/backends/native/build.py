@@ -24,8 +24,6 @@ from engine.values.limits import MAX_ROWS
 if TYPE_CHECKING:
     from engine.kernels.native.library import Library
 
-__all__ = ["Library", "build", "build_in_background", "built", "folder", "load", "ready"]
-
 log = logging.getLogger(__name__)
 
 SOURCE = Path(native.__file__).parent

@@ -33,6 +33,8 @@ from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
 from engine.noise import Draws
 
+__all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
+
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
 

@@ -1,7 +1,7 @@
 """Try the compiled step before it is planned with: has a row the same bits beside other rows?
 
 How a compiler fuses multiplications and additions is its own affair, so a small random decoder of each
-format is tried. It has every part that a decoder may have. The result is kept beside the library, whose
+format is tried. It has every part that a decoder may have. What passed is kept beside the library, whose
 name changes with source, compiler and processor.
 """
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.backends.native.decoder import NativeDecoder
 from engine.errors import DiskError
 from engine.files import read_json, write_private
 from engine.kernels.formats.block_formats import LAYOUTS, SCALES
@@ -61,16 +62,17 @@ def passes(library: Library, weights: str) -> bool:
         return True
     # What is done between products is the same for all formats, so one of them is tried in both dtypes.
     cached = (torch.float32, torch.bfloat16) if weights == "fp32" else (torch.float32,)
-    passed = all(_passes(library, weights, dtype) for dtype in cached)
+    passed = all(is_row_independent(library, weights, dtype) for dtype in cached)
     if not passed:
         log.warning(
             "Compiled for this processor, the step gives a token of weights in %s other bits when others "
             "stand beside it. It is not used for them.",
             weights,
         )
+        return False
     with contextlib.suppress(DiskError):  # then it is tried again next time
-        write_private(kept, json.dumps({**known, weights: passed}))
-    return passed
+        write_private(kept, json.dumps({**known, weights: True}))
+    return True
 
 
 def _read(kept: Path) -> dict[str, object]:
@@ -81,9 +83,8 @@ def _read(kept: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def _passes(library: Library, weights: str, cached: torch.dtype) -> bool:
-    from engine.backends.native.decoder import NativeDecoder
-
+def is_row_independent(library: Library, weights: str, cached: torch.dtype) -> bool:
+    """Try a small random decoder whose weights are in a format, and its KV cache in ``cached``."""
     info = ModelInfo("trial", "", 64, _TEXT, 0, weights, "cpu", frozenset())
     kind = "fp32" if weights in BLOCKS else weights
     source = partial(_tensor, weights, tensor_shapes(_ARCHITECTURE, Names()))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 import torch
 
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import build
 from engine.backends.native import support as native_step
+from engine.backends.native.decoder import Library
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED, int8
 from engine.kernels.formats.block_formats import DRAFTING
@@ -27,9 +27,6 @@ from engine.models.checkpoints.checkpoint import (
 )
 from engine.models.families import FAMILIES
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
-
-if TYPE_CHECKING:
-    from engine.backends.native.build import Library
 
 PAIRS = "avx512_bf16"
 """The instruction for which the compiled step keeps bf16 weights in pairs."""

@@ -106,10 +106,10 @@ def test_a_copy_of_the_reply_before_and_a_short_reply_have_no_times_plain(page):
     figures = page.evaluate(
         """async () => {
           const { figures } = await import("/foretoken/app/ui/shared/reply.js");
-          const stats = { tokens_per_s: 90, plain_tokens_per_s: 9, speedup: 10, drafted: 50, rounds: 5, completion_tokens: 55 };
+          const stats = { tokens_per_s: 90, plain_tokens_per_s: 9, speedup: 10, drafted: 50, rounds: 5, completion_tokens: 95 };
           const named = (stats) => figures(stats).map((node) => node.textContent).join(" ");
-          const quick = { tokens_per_s: 9000, plain_tokens_per_s: 900 };
-          const others = [{ predicted: { drafted: 50, accepted: 50 } }, { completion_tokens: 19 }, quick];
+          const quick = { tokens_per_s: 430, plain_tokens_per_s: 537, speedup: 0.8, completion_tokens: 114 };
+          const others = [{ predicted: { drafted: 50, accepted: 50 } }, { completion_tokens: 85 }, quick];
           return [{}, ...others].map((more) => named({ ...stats, ...more }));
         }"""  # noqa: E501
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -289,10 +290,30 @@ def test_widths_that_do_not_fit_are_interpreted(tmp_path: Path) -> None:
     assert isinstance(load_model(tmp_path, quantization="fp32"), TorchDecoder)
 
 
+@pytest.mark.parametrize("cached", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("weights", [*KINDS, *BLOCKS])
-def test_every_format_passes_its_trial(weights: str, library: Library) -> None:
-    if weights in (*library.kinds, *BLOCKS):
-        assert trial.passes(library, weights)
+def test_every_format_passes_its_trial(weights: str, cached: torch.dtype, library: Library) -> None:
+    if weights not in (*library.kinds, *BLOCKS):
+        pytest.skip(f"this processor has no instructions for {weights}")
+    assert trial.is_row_independent(library, weights, cached)
+
+
+def test_a_passed_trial_is_kept_and_a_failed_one_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    results, tried = iter([False, True, True]), list[str]()
+
+    def independent(_: Library, weights: str, __: torch.dtype) -> bool:
+        tried.append(weights)
+        return next(results)
+
+    monkeypatch.setattr(trial, "is_row_independent", independent)
+    built = cast(Library, SimpleNamespace(path=tmp_path / "step.so"))
+    found = [
+        trial.passes.__wrapped__(built, weights) for weights in ["q4_0", "q4_0", "q4_0", "q8_0"]
+    ]
+    assert found == [False, True, True, True]
+    assert tried == ["q4_0", "q4_0", "q8_0"]
 
 
 def test_a_step_that_is_not_row_independent_is_not_used(
