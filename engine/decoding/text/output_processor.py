@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from engine.decoding.loop import StoppingCriteria
 from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
-from engine.events import Alternative, Emitted, Event, Finished, FinishReason, Origin, Round, Token
+from engine.events import Alternative, Emitted, Finished, FinishReason, Origin, Round, Token
 from engine.tool_calls.reading import CallReader
 from engine.tool_calls.styles import CallStyle
 
@@ -43,14 +43,6 @@ class OutputProcessor:
         """Continue a reply that begins with the tokens ``begun``."""
         for token in begun:
             self._add(token)
-
-    def process(self, rounds: Iterable[Round], cancelled: Callable[[], bool]) -> Iterator[Event]:
-        """Yield an event for each round, and Finished."""
-        for round in rounds:
-            yield self.add(round)
-            if self.stopped or cancelled():
-                break
-        yield self.finish(cancelled=cancelled())
 
     def add(self, round: Round) -> Emitted:
         """Add the round's tokens to the text, up to where it is ``stopped``, and return their event."""

@@ -74,7 +74,12 @@ def narrated(
     processor = OutputProcessor(
         codec, [], stop, StoppingCriteria(10**9, (EOS,)), calls=calls, offered=offered
     )
-    return list(processor.process(rounds(tokens, sizes), lambda: False))
+    events: list[Event] = []
+    for each in rounds(tokens, sizes):
+        events.append(processor.add(each))
+        if processor.stopped:
+            break
+    return [*events, processor.finish(cancelled=False)]
 
 
 def check_places(events: list[Event]) -> Finished:
