@@ -281,10 +281,12 @@ def test_a_reply_is_replayed_round_by_round(page, app):
     assert "Accepted by position: 1: " in page.locator(
         ".replay .replay-charts svg"
     ).first.get_attribute("aria-label")
-    scales = "all => all.map(svg => svg.getBoundingClientRect().width / svg.viewBox.baseVal.width)"
-    # Drawn at another width than they have, their words once were five pixels high.
-    drawn = page.locator(".replay .replay-charts svg").evaluate_all(scales)
-    assert drawn == pytest.approx([1, 1], abs=0.02)
+    # Drawn at another width than they have, their words once were five pixels high. They are drawn again
+    # when their width is known.
+    page.wait_for_function(
+        """() => [...document.querySelectorAll(".replay .replay-charts svg")].every(
+          (svg) => Math.abs(svg.getBoundingClientRect().width / svg.viewBox.baseVal.width - 1) < 0.02)"""
+    )
     page.locator(".replay .replay-speed").select_option("4")
     page.click(".replay [data-transport=first]")
     page.click(".replay [data-transport=play]")
