@@ -1,11 +1,19 @@
-"""The own decoder on a CUDA device, and whole rounds there.
+"""The captured executor: a decoder on a CUDA device, and whole rounds there as CUDA graphs.
 
-``layers``      a checkpoint's tensors as products of the kernels, with what is fused with them
-``state``       a sequence's state, whose length host and device know
-``decoder``     the model itself
-``failures``    what CUDA says when it cannot go on, as the engine's errors
-``round``       one round as device operations alone: draft, verify, judge, next inputs
+``layers``      a checkpoint's tensors as fused linear layers
+``state``       a sequence's state, whose length both host and device know
+``decoder``     the model
+``round``       one round as device operations alone: draft, verify, accept, next inputs
 ``graphs``      rounds captured once and replayed, and their results on the host
 
-Importing this package needs neither Triton nor a device; ``round`` and ``graphs`` need Triton.
+Importing this package needs neither torch, Triton nor a device; ``round`` and ``graphs`` need Triton.
 """
+
+from __future__ import annotations
+
+from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS
+
+__all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "STREAMED_ROWS"]
+
+GRAPH_DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
+"""Depths that a round may have. Each is a graph, which takes memory and a moment to capture."""

@@ -17,11 +17,11 @@ from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.state import DeviceState
 from engine.backends.layer_decoder import LayerDecoder
 from engine.backends.support import ATTENTION, Support
+from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import (
     DTYPE,
-    STREAMED_ROWS,
     embedding_of,
     hold,
     make_product,

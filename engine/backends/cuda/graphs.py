@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from engine.backends.cuda import GRAPH_DEPTHS
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
 from engine.kernels.cuda.sampling.acceptance import Outcome
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
@@ -21,8 +22,6 @@ from engine.values.sampling import AcceptanceRule, Sampling
 
 log = logging.getLogger(__name__)
 
-DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
-"""Depths that rounds have: each is a graph, which takes memory and a moment to capture."""
 _RULES = {
     AcceptanceRule.GREEDY: Rule.GREEDY,
     AcceptanceRule.COUPLED: Rule.COUPLED,
@@ -65,7 +64,7 @@ class Pending:
 class Runner:
     """The ``RoundRunner`` of one ``DeviceRound``: runs it as graphs where ``captures``."""
 
-    depths = DEPTHS
+    depths = GRAPH_DEPTHS
 
     def __init__(self, round: DeviceRound, captures: bool = True) -> None:
         """Without CUDA nothing is captured."""

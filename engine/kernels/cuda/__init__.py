@@ -32,3 +32,11 @@ From logits to accepted tokens, in three launches a round (adjust, truncate, acc
 These need Triton when they are imported: ``products``, the kernels, ``last_program``, ``clock``, and of
 sampling all but ``state``. The rest must not, at module level.
 """
+
+from __future__ import annotations
+
+STREAMED_ROWS = 64
+"""Most rows of a prompt that the kernels compute: up to here, reading a weight takes longer than
+multiplying by it."""
+KV_SPLIT = 256
+"""Positions of the KV cache that one program of the attention kernel reads."""

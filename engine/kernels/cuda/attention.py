@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.cuda import KV_SPLIT
 from engine.kernels.cuda.kv_cache import LayerKV
 from engine.values.limits import MAX_ROWS
 
@@ -30,7 +31,7 @@ class Tiling:
     """Rows times query heads per KV head, in a tile: at least 16, a power of two."""
     positions: int
     """Positions of a tile: at least 16, a power of two."""
-    split: int = 256
+    split: int = KV_SPLIT
     """Positions of a split, a multiple of ``positions``."""
     chunk: int = 16
     """Splits that are added up at once, a power of two."""

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import psutil
 
+from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
 from engine.loading.specs import ModelSpec
 from engine.machine import cgroups
 from engine.models.checkpoints.checkpoint import Checkpoint
@@ -50,16 +51,9 @@ GPU_OVERHEAD = 500_000_000
 """The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
 widest product of a 32B model), and what the allocator cannot fill."""
 
-GPU_PROMPT_ROWS = 64
-"""Rows of a prompt that attention takes at once; a round's are fewer."""
-
-GPU_GRAPHS = 9
 GPU_GRAPH_BYTES = 24_000_000
-"""Graphs of one sampling mode, one for each depth, and what one takes: its nodes, and memory that only
-it may use. An assumption until ``python -m tools.gpu_bench``, which measures it, has run on a GPU."""
-
-GPU_SPLIT = 256
-"""Positions that one program of attention works through; it leaves a sum for each row and head."""
+"""Bytes of one CUDA graph, its nodes and private memory; each sampling mode has one for each depth.
+An assumption until ``python -m tools.gpu_bench``, which measures it, has run on a GPU."""
 
 GPU_VOCABULARY_ROWS = 4
 """Numbers of 4 bytes for every token of a row: logits, p, q, and those in the bin of a cut."""
@@ -136,8 +130,8 @@ class ModelSize:
 
     def attention_bytes(self, context: int) -> int:
         """What a GPU's attention leaves between its two launches; all layers share it."""
-        splits = -(-min(context, self.context) // GPU_SPLIT)
-        return GPU_PROMPT_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
+        splits = -(-min(context, self.context) // KV_SPLIT)
+        return STREAMED_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
 
     def sampling_bytes(self) -> int:
         """What a GPU turns logits into tokens in."""
@@ -262,7 +256,7 @@ def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
     if not gpu:
         return OVERHEAD + TOKEN_BYTES * sum(model.vocabulary for model in models)
     sampling = sum(model.sampling_bytes() for model in models)
-    return GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + sampling
+    return GPU_OVERHEAD + len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES + sampling
 
 
 def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.backends.cuda import GRAPH_DEPTHS
 from engine.loading.catalog import load_catalog
 from engine.loading.planning.fit import (
     GPU_GRAPH_BYTES,
-    GPU_GRAPHS,
     GPU_OVERHEAD,
     LONGEST_CONTEXT,
     TOKEN_BYTES,
@@ -192,7 +192,7 @@ def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
     found = fit(HELD, context=512, free=10**10, gpu=True)
     attention = 64 * 8 * 2 * 4 * (64 + 2)  # two splits of 256 positions
     sampling = 16 * 5_000 * 4 * 4
-    assert found.work == GPU_OVERHEAD + GPU_GRAPHS * GPU_GRAPH_BYTES + attention + sampling
+    assert found.work == GPU_OVERHEAD + len(GRAPH_DEPTHS) * GPU_GRAPH_BYTES + attention + sampling
     assert found.needed == found.weights + found.kv + found.work
     assert fit(HELD, SMALL, context=512, free=10**10, gpu=True).work == found.work
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.availability import runs_kernels
 from engine.kernels.cuda.linear import reference as product_reference
 from engine.kernels.cuda.linear.bulk import BulkProduct
@@ -23,9 +24,6 @@ Weight = Tensor | Int8Weight | Nf4Weight
 
 DTYPE = torch.bfloat16
 """What is computed in between the streamed."""
-
-STREAMED_ROWS = 64
-"""So many rows of a prompt still go through the kernels: reading a weight outlasts multiplying."""
 
 
 def hold(quantization: str, weight: Tensor) -> Weight:
