@@ -17,8 +17,8 @@ from app.web.recent_errors import Complaint
 from engine.api import Loaded
 from engine.backends.native import build
 from engine.errors import ForetokenError
-from engine.loading.planning import fit
-from engine.machine import cgroups, compilers, devices, processor, threads
+from engine.machine import cgroups, compilers, devices, memory, processor, threads
+from engine.values.units import format_bytes
 
 LIBRARIES = (
     "torch", "transformers", "gradio", "tokenizers", "safetensors", "llguidance", "triton",
@@ -94,7 +94,10 @@ def _machine() -> list[tuple[str, str]]:
         ("processor", processor.name()),
         ("instructions", " ".join(processor.instructions()) or "not told by this system"),
         ("threads", f"{default} by default, {most} at most"),
-        ("memory", f"{fit.human(fit.free_bytes())} of {fit.human(fit.total_bytes())} free"),
+        (
+            "memory",
+            f"{format_bytes(memory.free_bytes())} of {format_bytes(memory.total_bytes())} free",
+        ),
     ]
     if share is not None:
         rows.append(("container's share", f"{share:g} processors"))

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from engine.api import Engine, Loaded, LoadRequest
-from engine.errors import ForetokenError, InvalidRequest, LoadCancelled
+from engine.api import DownloadProgress, Engine, Loaded, LoadProgress, LoadRequest, Stage
+from engine.errors import DownloadCancelled, ForetokenError, InvalidRequest, LoadCancelled
 from engine.loading.catalog import Catalog
-from engine.loading.hub import DownloadCancelled, Progress
-from engine.loading.watching import LoadProgress, Stage
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +52,7 @@ class LoadStatus:
     target_id: str = ""
     draft_id: str | None = None
     message: str = ""
-    progress: Progress | LoadProgress | None = None
+    progress: DownloadProgress | LoadProgress | None = None
     cancelling: bool = False
     note: str = ""
 
@@ -203,7 +201,7 @@ class _Watcher:
         self.status = status
         self._loader = loader
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: DownloadProgress) -> None:
         """Once all has arrived, what follows is loading again."""
         arrived = progress.bytes >= progress.total
         self._tell(LOADING if arrived else DOWNLOADING, None if arrived else progress)
@@ -212,7 +210,7 @@ class _Watcher:
         """How far it is with what is on the disk."""
         self._tell(WAITING if progress.stage is Stage.WAITING else LOADING, progress)
 
-    def _tell(self, message: str, progress: Progress | LoadProgress | None) -> None:
+    def _tell(self, message: str, progress: DownloadProgress | LoadProgress | None) -> None:
         self._loader.tell(
             replace(self.status, message=message, progress=progress, cancelling=self.cancelled),
             self,

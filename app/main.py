@@ -22,8 +22,8 @@ from app.settings.preferences import PreferencesFile, StartWith
 from app.web.gradio_stubs import without_stubs
 from app.web.listen import Listener, holder, is_loopback, listen
 from app.web.switch import ApiSwitch, Serving
+from engine.api import LoadRequest
 from engine.errors import ForetokenError
-from engine.loading.request import LoadRequest
 from engine.machine.interpreter import importing
 
 if TYPE_CHECKING:

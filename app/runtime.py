@@ -20,12 +20,11 @@ from app.web.recent_errors import RecentErrors
 from app.web.request_log import RequestLog
 from app.web.switch import Serving
 from engine import wire
-from engine.api import Engine
+from engine.api import AUTO, Engine, LoadRequest
 from engine.loading import hub
 from engine.loading.catalog import Catalog, open_catalog
 from engine.loading.discovery import System, has_room, with_best_draft
 from engine.loading.drafts import DraftChoice, best_draft, preference
-from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec
 from engine.switching import SwitchingEngine
 

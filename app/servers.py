@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +11,8 @@ from app import paths
 from app.inventory import own_catalog
 from engine.api import LoadRequest, slug
 from engine.errors import DiskError, InvalidRequest
-from engine.loading import servers
-from engine.loading.secrets import KeptIn
-from engine.loading.servers import Address
+from engine.machine.secrets import server_key
+from engine.values.address import Address
 
 if TYPE_CHECKING:
     from engine.api import Watcher
@@ -31,7 +29,7 @@ def look(address: Address, key: str = "") -> Server:
     """
     from engine.remote.engine import look_at
 
-    return look_at(address, key.strip() or servers.key(address)[0])
+    return look_at(address, key.strip() or server_key(address).get()[0])
 
 
 def try_out(address: Address, key: str = "", watcher: Watcher | None = None) -> None:
@@ -39,14 +37,9 @@ def try_out(address: Address, key: str = "", watcher: Watcher | None = None) -> 
     Blocks. Raises ServerTrouble, ModelError."""
     from engine.remote.engine import RemoteEngine
 
-    engine = RemoteEngine(key_of=lambda place: key.strip() or servers.key(place)[0])
+    engine = RemoteEngine(key_of=lambda place: key.strip() or server_key(place).get()[0])
     with closing(engine):
         engine.load(LoadRequest(target=address.text), watcher)
-
-
-def as_kept(address: Address) -> Callable[[], None]:
-    """What makes the key that is kept for a server what it is now. It raises DiskError."""
-    return servers.as_kept(address)
 
 
 def puts_out(address: Address) -> str | None:
@@ -56,16 +49,6 @@ def puts_out(address: Address) -> str | None:
     if not found.loads(found.model(address.model)):
         return None
     return next((each.id for each in found.models if each.loaded), "")
-
-
-def keep_key(address: Address, key: str) -> KeptIn:
-    """Keeps the key for a server; says where. Raises InvalidRequest or DiskError."""
-    return servers.keep_key(address, key)
-
-
-def key_file(address: Address) -> Path:
-    """Where a key is kept that no keyring takes."""
-    return servers.key_file(address)
 
 
 def keep(data_dir: Path, address: Address, model: str) -> str:
@@ -102,7 +85,7 @@ def forget(data_dir: Path, spec: ModelSpec) -> None:
         raise DiskError.at(file.parent, error) from error
     address = Address.parse(spec.address)
     if all(_root(other) != address.root for other in _kept(data_dir)):
-        servers.forget_key(address)
+        server_key(address).delete()
 
 
 def _kept(data_dir: Path) -> tuple[ModelSpec, ...]:

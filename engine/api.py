@@ -17,25 +17,33 @@ from typing import Any, Protocol
 
 from engine.errors import InvalidRequest
 from engine.events import Event, Failed, Finished
-from engine.loading.hub import Progress
-from engine.loading.request import LoadRequest
-from engine.loading.watching import LoadProgress
+from engine.loading.hub.progress import DownloadProgress
+from engine.loading.request import AS_STORED, AUTO, FP8, QUANTIZATIONS, SEPARATOR, LoadRequest
+from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, Control, OptionValue, Request, Speculation
 from engine.tool_calls.styles import CallStyle
 from engine.values.sampling import AcceptanceRule, Sampling
 
 __all__ = [
+    "AS_STORED",
+    "AUTO",
+    "FP8",
     "NO_TEMPLATE",
+    "QUANTIZATIONS",
+    "SEPARATOR",
     "CacheListener",
     "Candidate",
     "Capabilities",
+    "DownloadProgress",
     "Engine",
     "Generation",
     "Listener",
+    "LoadProgress",
     "LoadRequest",
     "Loaded",
     "OptionInfo",
     "ProposerInfo",
+    "Stage",
     "Unavailable",
     "Watcher",
     "check_drafting",
@@ -344,7 +352,7 @@ class Watcher(Protocol):
     @property
     def cancelled(self) -> bool: ...
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: DownloadProgress) -> None:
         """Called with the progress of a download."""
 
     def on_loading(self, progress: LoadProgress) -> None:

@@ -70,6 +70,10 @@ class DownloadError(ForetokenError):
     """A download failed; the message says whether trying again can help."""
 
 
+class DownloadCancelled(DownloadError):
+    """The caller stopped a download; what has arrived is kept for the next try."""
+
+
 class TokenNeeded(DownloadError):
     """The hub gives it out to those alone who send an access token that may read it."""
 

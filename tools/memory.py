@@ -20,13 +20,13 @@ from app.runtime import read_catalog
 from engine.errors import ForetokenError
 from engine.events import Failed
 from engine.loading import hub
-from engine.loading.planning.fit import human
 from engine.loading.planning.forecast import forecast
 from engine.loading.request import LoadRequest
 from engine.local.engine import LocalEngine
 from engine.request import Request, Speculation
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
+from engine.values.units import format_bytes
 
 _WORDS = "The harbour was quiet, and the lamp on the quay burned until the morning came. "
 _ROOM = 64
@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"foretoken: {error}", file=sys.stderr)
         return 2
     for name, value in measured.items():
-        print(f"{name:>28}  {human(value) if isinstance(value, int) else value}")
+        print(f"{name:>28}  {format_bytes(value) if isinstance(value, int) else value}")
     print(json.dumps(measured))
     return 0
 

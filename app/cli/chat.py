@@ -18,10 +18,10 @@ from app.cli.drafting import Drafting
 from app.cli.loading import open_for_command
 from app.cli.text import interactive, prompts, replies, terminal
 from app.settings.defaults import Defaults
+from engine.api import LoadRequest
 from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
-from engine.loading.request import LoadRequest
 from engine.reply import ReplyState
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 

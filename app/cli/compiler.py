@@ -70,6 +70,6 @@ def _compile(candidates: Sequence[Compiler]) -> None:
 
 
 def _size(folder: Path) -> str:
-    from engine.loading.planning.fit import human
+    from engine.values.units import format_bytes
 
-    return human(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))
+    return format_bytes(sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()))

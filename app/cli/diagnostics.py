@@ -14,7 +14,8 @@ def diagnostics(data_dir: options.DataDirOption = None) -> None:
     from app import diagnostics as found
     from app.stored_data import folders
     from engine.loading import hub
+    from engine.machine.secrets import hub_token
 
     data = paths.data_folder(data_dir)
     where = folders(data, hub.models_folder(data))
-    print(found.report(None, where, secrets=(hub.token()[0],)), end="")
+    print(found.report(None, where, secrets=(hub_token().get()[0],)), end="")

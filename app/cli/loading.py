@@ -14,11 +14,9 @@ from app.cli.drafting import check_needs, use_drafts
 from engine.errors import InvalidRequest, ModelError, OutOfMemory
 
 if TYPE_CHECKING:
-    from engine.api import Engine, LoadRequest
+    from engine.api import DownloadProgress, Engine, LoadProgress, LoadRequest
     from engine.loading.catalog import Catalog
     from engine.loading.files import PairFiles
-    from engine.loading.hub import Progress
-    from engine.loading.watching import LoadProgress
     from engine.local.engine import LocalEngine
     from engine.switching import SwitchingEngine
 
@@ -60,7 +58,7 @@ class Status:
                 self._step, self._told = step, now
                 print(text, file=sys.stderr, flush=True)
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: DownloadProgress) -> None:
         """Show how far a download has come."""
         self.say(describe(progress), progress.repository)
 
@@ -72,13 +70,13 @@ class Status:
         self.say(f"Loading: {STAGES[progress.stage]}{share}", progress.stage)
 
 
-def describe(progress: Progress) -> str:
+def describe(progress: DownloadProgress) -> str:
     """A download in one line: how much, how fast, how long still."""
-    from engine.loading.planning.fit import human
+    from engine.values.units import format_bytes
 
     text = (
-        f"Downloading {progress.repository}: {human(progress.bytes)} of {human(progress.total)}, "
-        f"{human(int(progress.bytes_per_s))}/s"
+        f"Downloading {progress.repository}: {format_bytes(progress.bytes)} of "
+        f"{format_bytes(progress.total)}, {format_bytes(int(progress.bytes_per_s))}/s"
     )
     if progress.eta_s is None:
         return text
@@ -146,6 +144,7 @@ def check_room(data_dir: Path, *requests: LoadRequest) -> None:
     from engine.loading import hub
     from engine.loading.planning import fit
     from engine.loading.planning.forecast import forecast
+    from engine.values.units import format_bytes
 
     catalog = read_catalog(data_dir)
     locate = partial(hub.locate, models=hub.models_folder(data_dir))
@@ -161,8 +160,8 @@ def check_room(data_dir: Path, *requests: LoadRequest) -> None:
     if needed > free:
         names = " and ".join(model.name for room in rooms for model in room.models)
         raise OutOfMemory(
-            f"{names} need {fit.human(needed)} at once, with {fit.SHORTEST_CONTEXT} tokens of context "
-            f"each; {fit.human(free)} are free. Choose smaller ones, or close other programs."
+            f"{names} need {format_bytes(needed)} at once, with {fit.SHORTEST_CONTEXT} tokens of context "
+            f"each; {format_bytes(free)} are free. Choose smaller ones, or close other programs."
         )
 
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from app.main import DEFAULT_PAIR
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
 from engine.request import Control, controller_named
 from engine.values.sampling import AcceptanceRule, Sampling
 

@@ -15,8 +15,8 @@ from app.cli import options
 from app.cli.loading import check_loads, check_room, open_for_command
 from app.cli.text.output import progress, table
 from app.settings.defaults import Defaults
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
 from engine.request import PLAIN, Control, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 

@@ -9,8 +9,8 @@ import typer
 from app import main
 from app.cli import options
 from app.web.switch import Serving
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
 
 
 @options.with_load

@@ -11,8 +11,8 @@ import typer
 from app import paths
 from app.cli import options
 from app.settings.preferences import Preferences, PreferencesFile, StartWith
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
 
 DEFAULT = "default"
 

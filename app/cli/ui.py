@@ -9,7 +9,7 @@ import typer
 from app import main
 from app.cli import options
 from app.web.switch import Serving
-from engine.loading.request import LoadRequest
+from engine.api import LoadRequest
 
 
 @options.with_load

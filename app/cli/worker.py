@@ -14,8 +14,8 @@ from app.cli import options
 from app.cli.drafting import Drafting
 from app.cli.loading import Status, check_loads, fetched, open_here
 from app.settings.defaults import Defaults
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest, NotInstalled
-from engine.loading.request import LoadRequest
 
 CARDS = "cards"
 """In the data folder: what frontends read of the models that are served."""

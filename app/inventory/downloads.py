@@ -15,11 +15,11 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engine.errors import DiskError, ForetokenError, TokenNeeded
+from engine.api import DownloadProgress
+from engine.errors import DiskError, DownloadCancelled, ForetokenError, TokenNeeded
 from engine.files import read_json, write_private
 from engine.loading import hub
 from engine.loading.files import fetch
-from engine.loading.hub import DownloadCancelled, Progress
 from engine.loading.specs import ModelSpec
 
 FILE = "downloads.json"
@@ -46,7 +46,7 @@ class Download:
 
     spec: ModelSpec
     state: DownloadState
-    progress: Progress | None = None
+    progress: DownloadProgress | None = None
     message: str = ""
     needs_token: bool = False
 
@@ -186,7 +186,7 @@ class Downloads:
                 self._list[key] = replace(end, progress=self._list[key].progress)
         return end is None
 
-    def _progressed(self, key: str, progress: Progress) -> None:
+    def _progressed(self, key: str, progress: DownloadProgress) -> None:
         with self._lock:
             self._list[key] = replace(self._list[key], progress=progress)
 

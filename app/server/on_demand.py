@@ -13,9 +13,8 @@ from anyio import to_thread
 from app.loading import LoadState
 from app.runtime import Runtime
 from app.server.errors import not_loaded
-from engine.api import Loaded, slug
+from engine.api import Loaded, LoadRequest, slug
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
 
 _LOOK_S = 0.1

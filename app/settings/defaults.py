@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from app.settings import json_file
 from app.settings.json_file import UnreadableFile
+from engine.api import FP8
 from engine.errors import ForetokenError
-from engine.loading.request import FP8
 from engine.request import PLAIN, Control, Speculation, controller_named
 from engine.stats import times
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from app.settings import json_file
 from app.settings.json_file import UnreadableFile
+from engine.api import AUTO, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.request import AUTO, LoadRequest
 
 log = logging.getLogger(__name__)
 

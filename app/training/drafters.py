@@ -20,12 +20,12 @@ from app.inventory import own_catalog
 from app.runtime import read_catalog
 from app.storage.history import history
 from app.storage.store import Store
+from engine.api import LoadRequest
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
 from engine.loading import hub
 from engine.loading.drafts import judge_draft
 from engine.loading.files import fetch
-from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
 from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, ProgressFile, report

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from app import paths
+from engine.api import SEPARATOR
 from engine.errors import InvalidRequest
-from engine.loading.request import SEPARATOR
 from engine.train.heads import kinds
 from engine.train.schema import load
 

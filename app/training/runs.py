@@ -23,10 +23,10 @@ from app.training import process as training_process
 from app.training.drafters import SHIPPED, from_chats, prompts_of, slug
 from app.training.order import Order, derived
 from app.training.process import Process
+from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.files import read_json, write_private
 from engine.loading import hub
-from engine.loading.request import LoadRequest
 from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import RepliesStage

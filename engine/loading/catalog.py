@@ -24,11 +24,11 @@ from engine.loading.drafts import (
     why_not_by_catalog,
 )
 from engine.loading.request import LoadRequest
-from engine.loading.servers import Address, is_address
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
+from engine.values.address import Address, is_address
 
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.errors import ModelError
 from engine.loading import hub
 from engine.loading.catalog import Catalog
-from engine.loading.hub import Progress
+from engine.loading.hub import DownloadProgress
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
 from engine.models.checkpoints.tokenizer import load_tokenizer, version_of
@@ -29,7 +29,7 @@ def fetch_pair(
     request: LoadRequest,
     catalog: Catalog,
     models: Path | None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> PairFiles:
     """Resolves ``request`` and fetches what is not here into the folder ``models``. Blocks.
@@ -47,7 +47,7 @@ def fetch_pair(
 def fetch(
     spec: ModelSpec,
     models: Path | None,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The model's folder, downloaded into ``models`` if it is not on disk. Raises DownloadError, and

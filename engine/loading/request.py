@@ -10,8 +10,8 @@ from typing import Any
 from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
-from engine.loading.servers import is_address
 from engine.machine import devices, threads
+from engine.values.address import is_address
 from engine.values.limits import MAX_ROWS
 
 __all__ = [

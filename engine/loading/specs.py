@@ -15,7 +15,7 @@ class ModelSpec:
     """One model: where it comes from and how big it is.
 
     Exactly one of ``repository`` (on the hub), ``path`` (a folder or GGUF file here) and ``address``
-    (of a server, as ``engine.loading.servers`` reads it) is set.
+    (of a server, as ``engine.values.address`` reads it) is set.
     ``file``: of a repository of GGUF files the one that is meant, of a split model its first part; ""
     for a repository in transformers' layout.
     Counts are 0 while unknown, which only happens to a ``path`` whose files are not there; ``hidden``,

@@ -21,8 +21,8 @@ import openai
 
 from engine import wire
 from engine.files import parse_json
-from engine.loading.servers import Address
 from engine.remote.trouble import CONNECT_S, SILENCE_S
+from engine.values.address import Address
 
 T = TypeVar("T")
 

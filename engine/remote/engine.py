@@ -24,10 +24,9 @@ from engine.api import (
     check_offered,
 )
 from engine.errors import InvalidRequest, LoadCancelled, ModelError, NotLoaded
-from engine.loading import servers
 from engine.loading.catalog import Catalog
-from engine.loading.servers import Address
 from engine.loading.watching import LoadProgress, Stage
+from engine.machine.secrets import server_key
 from engine.remote.body import check
 from engine.remote.connection import Client, Loop
 from engine.remote.dialects import Completions, Dialect, ForetokenEvents, patiently
@@ -38,6 +37,7 @@ from engine.remote.reply import Reply
 from engine.remote.server import ServedModel, Server, brought, look
 from engine.remote.trouble import explain
 from engine.request import Request
+from engine.values.address import Address
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class RemoteEngine:
     def __init__(
         self,
         catalog: Callable[[], Catalog] = lambda: Catalog((), ()),
-        key_of: KeyOf = lambda address: servers.key(address)[0],
+        key_of: KeyOf = lambda address: server_key(address).get()[0],
     ) -> None:
         """``catalog``: the one by which servers are looked up; addresses need none. ``key_of``: the
         key to send to a server."""

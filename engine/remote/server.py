@@ -25,11 +25,11 @@ import httpx2
 
 from engine.errors import ModelError
 from engine.files import parse_json
-from engine.loading.servers import Address
 from engine.remote.connection import QUESTION_S, Client
 from engine.remote.counting import whole
 from engine.remote.kinds import SGLANG_INFO, Kind
 from engine.remote.trouble import speaks_otherwise
+from engine.values.address import Address
 
 Json = Mapping[str, Any]
 

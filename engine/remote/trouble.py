@@ -13,7 +13,8 @@ import openai
 from engine.errors import ForetokenError
 from engine.events import Failed
 from engine.loading.hub.retry_after import seconds_asked
-from engine.loading.servers import KEY_VARIABLE, Address
+from engine.machine.secrets import SERVER_KEY
+from engine.values.address import Address
 
 CONNECT_S = 5.0
 """How long a server may take to let anybody in."""
@@ -96,7 +97,7 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
 LONGEST_REPLY = 2**24
 """Most characters of a reply: a server that never ends one would fill the memory."""
 
-_KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {KEY_VARIABLE}."
+_KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {SERVER_KEY}."
 _KEPT = "What had arrived is kept; retry to have it written anew."
 
 

@@ -12,8 +12,9 @@ import pytest
 
 from app.inventory.downloads import FILE, Downloads, DownloadState, key_of
 from engine.loading import hub
-from engine.loading.hub import patience, tokens, transfer
+from engine.loading.hub import patience, transfer
 from engine.loading.specs import ModelSpec
+from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -29,7 +30,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServe
     }
     with HubServer(hosted) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
-        monkeypatch.setenv(tokens.FILE_VARIABLE, str(tmp_path / "token"))
+        monkeypatch.setenv(HUB_TOKEN_FILE, str(tmp_path / "token"))
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr(patience, "BACKOFF_S", 0.01)

@@ -20,9 +20,10 @@ from app.runtime import Runtime, read_catalog
 from engine.api import LoadRequest
 from engine.errors import ForetokenError
 from engine.loading.catalog import Catalog
-from engine.loading.servers import Address, keep_key, key
+from engine.machine.secrets import server_key
 from engine.remote.engine import RemoteEngine, look_at
 from engine.switching import SwitchingEngine
+from engine.values.address import Address
 from tests.support.model_server import Played, playing, said, sse
 from tests.support.processes import free_port, running
 from tests.support.recital import reciting_engine
@@ -97,11 +98,11 @@ def test_connect_keeps_nothing_of_a_model_that_is_listed_and_cannot_be_connected
     refusals: list[Any] = [(400, {}, {"error": "no memory"})]
     monkeypatch.setattr(sys, "stdin", io.StringIO("typed\n"))
     with playing(Played(models=[entry], refusals=refusals)) as played:
-        keep_key(Address.parse(played.url), "earlier")
+        server_key(Address.parse(played.url)).store("earlier")
         with pytest.raises(ForetokenError, match="no memory"):
             run("models", "connect", f"{played.url}#large", "--key", "--data-dir", str(home))
         assert read_catalog(home).servers == ()
-        assert key(Address.parse(played.url))[0] == "earlier"
+        assert server_key(Address.parse(played.url)).get()[0] == "earlier"
 
 
 def test_a_server_is_raced_against_another(

@@ -15,7 +15,7 @@ from app.runtime import Runtime
 from engine.api import LoadRequest
 from engine.errors import CatalogError, InvalidRequest, ModelError
 from engine.loading.catalog import Catalog, open_catalog
-from engine.loading.hub import Progress
+from engine.loading.hub import DownloadProgress
 from engine.loading.watching import LoadProgress, Stage
 from tests.support.fake_engine import FakeEngine
 from tests.support.folders import write_model
@@ -24,8 +24,8 @@ from tests.support.places import ROOT
 
 PIP = LoadRequest(target="pip")
 T = TypeVar("T")
-HALF = Progress("owner/model", "model.safetensors", 5, 10, 1.0, 5.0)
-WHOLE = Progress("owner/model", "model.safetensors", 10, 10, 1.0, 0.0)
+HALF = DownloadProgress("owner/model", "model.safetensors", 5, 10, 1.0, 5.0)
+WHOLE = DownloadProgress("owner/model", "model.safetensors", 10, 10, 1.0, 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def test_the_words_are_the_same_everywhere(
     if case == "machine":
         place = Device(torch.device("cuda"), kernels=False)
         monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
-    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: 1000)
+    monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: 1000)
     monkeypatch.setattr("engine.local.pair.load_planned", lambda _: pytest.fail("it was loaded"))
 
     cached = "fp8" if case == "cache" else "auto"

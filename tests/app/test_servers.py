@@ -15,7 +15,8 @@ from app.runtime import create_runtime, read_catalog
 from app.ui.pages.models.servers import ServersBackend
 from engine.api import LoadRequest
 from engine.errors import CatalogError, InvalidRequest
-from engine.loading.servers import Address, key
+from engine.machine.secrets import server_key
+from engine.values.address import Address
 from tests.support.model_server import Played, playing
 
 PLACE = Address.parse("http://127.0.0.1:8000")
@@ -44,14 +45,14 @@ def test_what_is_kept_is_found_and_forgotten_with_its_key(tmp_path: Path) -> Non
     small = servers.keep(tmp_path, PLACE, "org/small")
     assert servers.keep(tmp_path, PLACE, "org/small") == small
     large = servers.keep(tmp_path, PLACE, "org/large")
-    servers.keep_key(PLACE, "secret")
+    server_key(PLACE).store("secret")
     kept = {each.id: each for each in read_catalog(tmp_path).servers}
     assert set(kept) == {small, large}
     assert Address.parse(kept[small].address) == Address(PLACE.root, "org/small")
     servers.forget(tmp_path, kept[small])
-    assert key(PLACE)[0] == "secret"  # the other one needs it
+    assert server_key(PLACE).get()[0] == "secret"  # the other one needs it
     servers.forget(tmp_path, kept[large])
-    assert key(PLACE)[0] is None and read_catalog(tmp_path).servers == ()
+    assert server_key(PLACE).get()[0] is None and read_catalog(tmp_path).servers == ()
     with pytest.raises(InvalidRequest, match="does not stand in"):
         servers.forget(tmp_path, kept[large])
 
@@ -76,7 +77,7 @@ def test_a_server_is_asked_with_the_key_that_is_given_or_kept() -> None:
     with playing(Played(key="right")) as played:
         place = Address.parse(played.url)
         assert servers.look(place, "right ").models[0].id == "small"
-        servers.keep_key(place, "right")
+        server_key(place).store("right")
         assert servers.look(place).models[0].id == "small"
 
 
@@ -96,13 +97,15 @@ def test_only_a_server_that_could_be_connected_to_is_kept(tmp_path: Path) -> Non
         with playing(Played(key="secret")) as played:
             assert connect(played.url, "large") is LoadState.FAILED
             assert backend.servers()["servers"] == []
-            assert key(Address.parse(played.url))[0] is None
-            servers.keep_key(Address.parse(played.url), "earlier")
+            assert server_key(Address.parse(played.url)).get()[0] is None
+            server_key(Address.parse(played.url)).store("earlier")
             assert connect(played.url, "large") is LoadState.FAILED
-            assert key(Address.parse(played.url))[0] == "earlier"  # it went with what failed
+            assert (
+                server_key(Address.parse(played.url)).get()[0] == "earlier"
+            )  # it went with what failed
             assert connect(played.url, "small") is LoadState.READY
             assert connect(played.url, "large") is LoadState.FAILED
             played.models = ()
             assert connect(played.url, "small") is LoadState.FAILED  # it is known from before
             assert [each["name"][:5] for each in backend.servers()["servers"]] == ["small"]
-            assert key(Address.parse(played.url))[0] == "secret"
+            assert server_key(Address.parse(played.url)).get()[0] == "secret"

@@ -27,6 +27,7 @@ from engine.api import (
 from engine.drafting import proposers
 from engine.errors import (
     ContextExceeded,
+    DownloadCancelled,
     ForetokenError,
     InvalidRequest,
     LoadCancelled,
@@ -39,7 +40,7 @@ from engine.events import (
     Started,
 )
 from engine.loading.catalog import Catalog
-from engine.loading.hub import DownloadCancelled, Progress
+from engine.loading.hub import DownloadProgress
 from engine.loading.specs import Pairing
 from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, PLAIN, Request, Speculation
@@ -129,7 +130,7 @@ class FakeEngine:
         self.seconds_to_load = 0.0
         self.capabilities = capabilities
         self.load_error: Exception | None = None
-        self.downloads: Iterable[Progress] = ()
+        self.downloads: Iterable[DownloadProgress] = ()
         self.stages: Iterable[LoadProgress] = ()
         self.runner_up = (" otherwise", 0.1)
         self.loaded: Loaded | None = None

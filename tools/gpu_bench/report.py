@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from engine.loading.planning.fit import human
+from engine.values.units import format_bytes
 from tools.gpu_bench import device
 from tools.gpu_bench.budget import LeftOut
 from tools.gpu_bench.expected import Check, checks
@@ -101,8 +101,8 @@ class Report:
                 (one.model, one.kind, f"{one.compared:,}", f"{one.different:,}") for one in self.bits
             ])),
             _section("Graphs", _table(_COLUMNS["graphs"], [
-                (one.model, one.kind, one.what, str(one.count), f"{one.seconds:.2f}", human(one.bytes),
-                 one.problem or "") for one in self.graphs
+                (one.model, one.kind, one.what, str(one.count), f"{one.seconds:.2f}",
+                 format_bytes(one.bytes), one.problem or "") for one in self.graphs
             ])),
             _section("Kernels", _table(_COLUMNS["kernels"], kernel_rows)),
             _section("Left out", "\n".join(f"- {one.part}: {one.reason}." for one in self.left_out)),
@@ -111,7 +111,7 @@ class Report:
 
     def _about(self) -> str:
         facts = self.facts
-        memory = f"{human(facts.memory)} of memory free, " if facts.memory else ""
+        memory = f"{format_bytes(facts.memory)} of memory free, " if facts.memory else ""
         capability = f"compute capability {facts.capability}, " if facts.capability else ""
         state = "" if self.finished else " **The run was not finished.**"
         return (

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from engine.errors import OutOfMemory
-from engine.loading.planning.fit import human
 from engine.machine import device_memory, devices
+from engine.values.units import format_bytes
 from tools.gpu_bench import device, engines, rivals, shapes
 from tools.gpu_bench.budget import Budget, LeftOut
 from tools.gpu_bench.clock import Clock
@@ -155,7 +155,7 @@ class Run:
         free = device_memory.gpu_free_bytes(devices.choose().device) if self.real else None
         if free is None or part.bytes <= free:
             return None
-        return f"it needs {human(part.bytes)} and {human(free)} are free on the GPU"
+        return f"it needs {format_bytes(part.bytes)} and {format_bytes(free)} are free on the GPU"
 
     def _do(self, name: str, work: Callable[[], None], estimate: float) -> bool:
         """Whether the device still answers afterwards."""

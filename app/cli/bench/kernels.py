@@ -12,7 +12,7 @@ from app import main, paths
 from app.cli import options
 from app.cli.loading import open_here
 from app.cli.text.output import progress, table
-from engine.loading.request import LoadRequest
+from engine.api import LoadRequest
 from engine.machine.threads import use as use_threads
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from app import main, paths
 from app.cli import options
 from app.cli.loading import open_here
 from app.cli.text.output import table
-from engine.loading.request import LoadRequest
+from engine.api import LoadRequest
 from engine.request import Request, Speculation
 from engine.values.limits import MAX_ROWS
 from engine.values.messages import Message

@@ -14,8 +14,8 @@ from app import main, paths
 from app.cli import options
 from app.cli.loading import open_here
 from app.cli.text.output import progress, table
+from engine.api import QUANTIZATIONS, LoadRequest
 from engine.errors import InvalidRequest
-from engine.loading.request import QUANTIZATIONS, LoadRequest
 
 if TYPE_CHECKING:
     from engine.bench.lossless import Divergence, Row

@@ -16,7 +16,7 @@ from app import paths
 from app.cli import options
 from app.cli.loading import Status, compile_before, fetched
 from app.cli.text.output import check_writable, progress, table
-from engine.loading.request import LoadRequest
+from engine.api import LoadRequest
 from engine.request import Speculation
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def real(
 
 def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
     """The same by what lies on disk, downloaded if it does not yet: what other engines can read too."""
-    from engine.loading.request import AUTO
+    from engine.api import AUTO
 
     found = fetched(load, data_dir, status)
     suits = found.pairing.target.quantization

@@ -16,8 +16,8 @@ from app import main, paths
 from app.cli import options
 from app.cli.loading import open_for_command
 from app.cli.text.output import check_writable, progress, table
+from engine.api import LoadRequest
 from engine.errors import InvalidRequest
-from engine.loading.request import LoadRequest
 from engine.request import PLAIN, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 

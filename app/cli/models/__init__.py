@@ -28,7 +28,7 @@ from app.cli.models.hub import download_repository, look_up, names_repository, t
 from app.cli.models.servers import connect, forget_server
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
-from engine.loading.request import LoadRequest
+from engine.api import LoadRequest
 
 if TYPE_CHECKING:
     from engine.loading.catalog import Catalog
@@ -157,16 +157,16 @@ def check(
 ) -> None:
     """Check a folder: what model it holds and whether it can be used."""
     from engine.loading.catalog import local_spec
-    from engine.loading.planning.fit import human
     from engine.loading.planning.forecast import by_sizes
     from engine.models.checkpoints.checkpoint import inspect
+    from engine.values.units import format_bytes
 
     found = inspect(path)
     room = by_sizes([local_spec(path)]).room
     print(f"{found.path}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
     print(
         f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
-        f"{found.context:,} tokens, {human(found.bytes)} of weights"
+        f"{found.context:,} tokens, {format_bytes(found.bytes)} of weights"
     )
     print("It has a chat template." if found.has_chat_template else "It has no chat template.")
     print(room.sentence)
@@ -238,8 +238,8 @@ def why(
 def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
     """One model as facts; ``fits`` None while its size is unknown."""
     from engine.loading import hub
-    from engine.loading.planning.fit import human
     from engine.loading.planning.forecast import by_sizes
+    from engine.values.units import format_bytes
 
     room = by_sizes([spec]) if spec.parameters else None
     return {
@@ -247,7 +247,7 @@ def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
         "name": spec.name,
         "parameters": spec.parameters,
         "bytes": spec.bytes,
-        "size": human(spec.bytes) if spec.bytes else "?",
+        "size": format_bytes(spec.bytes) if spec.bytes else "?",
         "licence": spec.licence,
         "gated": spec.gated,
         "on_disk": hub.locate(spec, downloaded) is not None,

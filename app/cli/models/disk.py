@@ -17,17 +17,19 @@ def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = 
     """List what the downloads take on the disk, big ones first."""
     from app.inventory import disk as downloads
     from engine.loading import hub
-    from engine.loading.planning.fit import human
+    from engine.values.units import format_bytes
 
     models = hub.models_folder(paths.data_folder(data_dir))
     kept = downloads.kept(models)
     rows = [
-        (one.name, human(one.bytes), "unfinished" if one.unfinished else "", str(one.path))
+        (one.name, format_bytes(one.bytes), "unfinished" if one.unfinished else "", str(one.path))
         for one in kept
     ]
     print(table(("model", "size", "", "path"), rows, frozenset({1})))
     total = sum(one.bytes for one in kept)
-    print(f"{human(total)} in {models}; {human(downloads.free_bytes(models))} are free.")
+    print(
+        f"{format_bytes(total)} in {models}; {format_bytes(downloads.free_bytes(models))} are free."
+    )
     if as_json:
         listed = [{"name": one.name, "path": str(one.path), "bytes": one.bytes} for one in kept]
         print(json.dumps({"folder": str(models), "kept": listed}, ensure_ascii=False))
@@ -41,7 +43,7 @@ def delete(
     """Delete a download, after asking. An app that has it loaded must be ended first: it is not asked."""
     from app.inventory import disk as downloads
     from engine.loading import hub
-    from engine.loading.planning.fit import human
+    from engine.values.units import format_bytes
 
     models = hub.models_folder(paths.data_folder(data_dir))
     kept = downloads.kept(models)
@@ -51,6 +53,6 @@ def delete(
         what = "names several downloads" if named else "is no download"
         raise InvalidRequest("model", f"{model} {what} in {models}. There are: {listed}.")
     one = named[0]
-    if not yes and not typer.confirm(f"Delete {one.name}, {human(one.bytes)}?"):
+    if not yes and not typer.confirm(f"Delete {one.name}, {format_bytes(one.bytes)}?"):
         return
-    print(f"Freed {human(downloads.delete(models, one.path, ()))}.")
+    print(f"Freed {format_bytes(downloads.delete(models, one.path, ()))}.")

@@ -25,12 +25,12 @@ def export_gguf(
     """Write a Llama model with its tokenizer to a GGUF file, for llama.cpp."""
     from app.cli.loading import Status
     from app.runtime import read_catalog
+    from engine.api import LoadRequest
     from engine.errors import InvalidRequest
     from engine.loading import hub
     from engine.loading.files import fetch
-    from engine.loading.planning.fit import human
-    from engine.loading.request import LoadRequest
     from engine.models.checkpoints.gguf.write import export
+    from engine.values.units import format_bytes
 
     data = paths.data_folder(data_dir)
     pairing = read_catalog(data).resolve(LoadRequest.parse(model))
@@ -41,6 +41,6 @@ def export_gguf(
         folder = fetch(spec, hub.models_folder(data), status.on_progress)
         status.say(f"Writing {output} ...")
         done = export(folder, output, kind)
-    print(f"{spec.name} is in {done.file} ({human(done.bytes)}).")
+    print(f"{spec.name} is in {done.file} ({format_bytes(done.bytes)}).")
     for note in done.notes:
         print(f"Note: {note}")

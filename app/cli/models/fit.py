@@ -27,10 +27,10 @@ def fit_command(
 ) -> None:
     """Reckon the memory of a pair: weights, KV caches and heads, before anything is loaded."""
     from app.runtime import read_catalog
+    from engine.api import LoadRequest
     from engine.loading import hub
-    from engine.loading.planning.fit import human
     from engine.loading.planning.forecast import forecast
-    from engine.loading.request import LoadRequest
+    from engine.values.units import format_bytes
 
     folder = paths.data_folder(data_dir)
     locate = partial(hub.locate, models=hub.models_folder(folder))
@@ -38,12 +38,12 @@ def fit_command(
     found = forecast(read_catalog(folder).resolve(request, locate), request, locate, context)
     room = found.room
     rows = [
-        (role, model.name, human(model.weights), human(model.kv))
+        (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
         for role, model in zip(found.roles, room.models, strict=True)
     ]
-    rows.append(("app and work", "", human(room.work), ""))
+    rows.append(("app and work", "", format_bytes(room.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
-    needed = human(room.needed)
+    needed = format_bytes(room.needed)
     print(f"With {found.context:,} tokens of context, in {found.held}: {needed} needed.")
     print(room.sentence)
     if as_json:

@@ -32,14 +32,14 @@ def found_models(data_dir: Path) -> list[FoundModel]:
 
 def print_found(found: list[FoundModel]) -> None:
     """A table of what can be run, and a line for everything else."""
-    from engine.loading.planning.fit import human
+    from engine.values.units import format_bytes
 
     rows = [
         (
             one.name,
             one.head or one.architecture,
             one.type,
-            human(one.bytes),
+            format_bytes(one.bytes),
             one.place,
             str(one.path),
         )
@@ -82,9 +82,9 @@ def drafts(
     from dataclasses import replace
 
     from app.runtime import read_catalog
+    from engine.api import LoadRequest
     from engine.loading import hub
     from engine.loading.discovery import drafts_among
-    from engine.loading.request import LoadRequest
 
     folder = paths.data_folder(data_dir)
     locate = partial(hub.locate, models=hub.models_folder(folder))

@@ -36,13 +36,13 @@ def look_up(
 ) -> None:
     """Say what of a repository can be downloaded: its models, their sizes, its licence."""
     from engine.loading import hub
-    from engine.loading.planning.fit import human
+    from engine.values.units import format_bytes
 
     found = hub.look_up(repository)
     gated = ", gated" if found.gated else ""
     print(f"{found.name} ({found.licence}{gated})")
     rows = [
-        (one.file or "-", hub.type_of(one) or "safetensors", human(one.bytes))
+        (one.file or "-", hub.type_of(one) or "safetensors", format_bytes(one.bytes))
         for one in found.choices
     ]
     if rows:
@@ -87,18 +87,18 @@ def token(
 
     It is asked for, or read from standard input; never an argument, which other programs could see.
     """
-    from engine.loading import hub
+    from engine.machine.secrets import SecretSource, hub_token
 
+    secret = hub_token()
     if forget:
-        print("Forgot the token." if hub.forget_token() else "No token was kept.")
+        print("Forgot the token." if secret.delete() else "No token was kept.")
         return
     asked = sys.stdin.isatty()
     text = typer.prompt("Access token", hide_input=True) if asked else sys.stdin.readline()
-    place = hub.keep_token(text)
-    if place is hub.KeptIn.KEYRING:
+    if secret.store(text) is SecretSource.KEYRING:
         print("The token is kept in this system's keyring.")
     else:
         print(
-            f"This system has no keyring, so the token is kept in {hub.token_file()}, which you alone "
+            f"This system has no keyring, so the token is kept in {secret.file}, which you alone "
             "can read."
         )

@@ -15,7 +15,7 @@ from app.cli.text.output import table
 from engine.errors import InvalidRequest, ModelError
 
 if TYPE_CHECKING:
-    from engine.loading.servers import Address
+    from engine.values.address import Address
 
 
 def connect(
@@ -40,7 +40,7 @@ def connect(
     """
     from app import servers
     from app.cli.loading import Status
-    from engine.loading.servers import Address
+    from engine.values.address import Address
 
     place = Address.parse(address)
     given = _asked_key() if key else ""
@@ -99,13 +99,13 @@ def _asked_key() -> str:
 
 
 def _keep_key(address: Address, key: str) -> None:
-    from app import servers
-    from engine.loading.secrets import KeptIn
+    from engine.machine.secrets import SecretSource, server_key
 
-    if servers.keep_key(address, key) is KeptIn.KEYRING:
+    secret = server_key(address)
+    if secret.store(key) is SecretSource.KEYRING:
         print("The key is kept in this system's keyring.")
     else:
         print(
-            f"This system has no keyring, so the key is kept in {servers.key_file(address)}, which you "
+            f"This system has no keyring, so the key is kept in {secret.file}, which you "
             "alone can read."
         )

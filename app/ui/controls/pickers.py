@@ -8,11 +8,11 @@ from app.diagnostics import devices_here
 from app.runtime import Runtime
 from app.ui.words import Words
 from app.ui.words.names import titles
+from engine.api import AS_STORED, AUTO, FP8
 from engine.errors import ForetokenError
 from engine.loading.drafts import judge_draft
-from engine.loading.planning.fit import human
-from engine.loading.request import AS_STORED, AUTO, FP8
 from engine.loading.specs import ModelSpec
+from engine.values.units import format_bytes
 
 Choice = tuple[str, str]
 """What is shown, and the id of a model or the name of a quantization."""
@@ -102,7 +102,7 @@ class Pickers:
         except ForetokenError:  # a folder that is gone; Load says so
             return Words.LOAD
         missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
-        return f"{Words.LOAD_DOWNLOAD}, {human(missing)}" if missing else Words.LOAD
+        return f"{Words.LOAD_DOWNLOAD}, {format_bytes(missing)}" if missing else Words.LOAD
 
     def shown(self) -> tuple[str | None, str]:
         """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
@@ -125,7 +125,7 @@ class Pickers:
         if self.runtime.locate(spec):
             place = self.runtime.found.place_of(spec)
             return name if place is None else Words.found(name, place)
-        return Words.away(name, human(spec.bytes) if spec.repository else None)
+        return Words.away(name, format_bytes(spec.bytes) if spec.repository else None)
 
     def kv_caches(self) -> list[Choice]:
         """How a KV cache can be held here; fp8 needs a GPU."""

@@ -6,11 +6,11 @@ from __future__ import annotations
 import re
 from typing import ClassVar
 
+from engine.api import AS_STORED
 from engine.events import Started
-from engine.loading.planning.fit import human
 from engine.loading.planning.forecast import Forecast
-from engine.loading.request import AS_STORED
 from engine.stats import Statistics, times
+from engine.values.units import format_bytes
 
 
 class Words:
@@ -299,7 +299,7 @@ class Words:
         """What a target's weights take, and in what: \"4.9 GB in 4 bits\"."""
         bits = Words.QUANTIZATIONS[found.held].split(" (")[0]
         held = "as stored" if found.held == AS_STORED else f"in {bits}"
-        return f"{human(found.room.models[0].weights)} {held}"
+        return f"{format_bytes(found.room.models[0].weights)} {held}"
 
     @staticmethod
     def loads_there(model: str, place: str, out: str) -> str:

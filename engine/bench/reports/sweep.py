@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from engine.bench.prompts import ALL
 from engine.bench.sweep import Result, Row, winners
-from engine.loading.planning.fit import human
 from engine.request import PLAIN, Control
 from engine.stats import times
+from engine.values.units import format_bytes
 
 HEAD = ("method", "depth", "tok/s", "speed-up", "slowest", "accepted", "length", "per position",
         "memory", "words")  # fmt: skip
@@ -28,7 +28,7 @@ def cells(row: Row) -> tuple[str, ...]:
         "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}",
         f"{row.mean_acceptance_length or 0:.2f}",
         " ".join(f"{share:.2f}"[-3:] if share < 1 else "1" for share in row.per_position) or "-",
-        "-" if row.memory_bytes is None else human(row.memory_bytes),
+        "-" if row.memory_bytes is None else format_bytes(row.memory_bytes),
         words,
     )
 

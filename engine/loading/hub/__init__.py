@@ -16,33 +16,25 @@ from engine.loading.hub.places import (
     locate,
     models_folder,
 )
-from engine.loading.hub.progress import DownloadCancelled, Progress
+from engine.loading.hub.progress import DownloadProgress
 from engine.loading.hub.remains import PARTIAL, arrived, discard
 from engine.loading.hub.repository import Repository, look_up, named_in, type_of
-from engine.loading.hub.tokens import forget_token, keep_token, token, token_file
-from engine.loading.secrets import KeptIn
 from engine.models.checkpoints.gguf.description import parts_named
 
 __all__ = [
     "FOLDER_VARIABLE",
     "PARTIAL",
-    "DownloadCancelled",
-    "KeptIn",
-    "Progress",
+    "DownloadProgress",
     "Repository",
     "arrived",
     "discard",
     "download",
     "endpoint",
     "folder_for",
-    "forget_token",
-    "keep_token",
     "locate",
     "look_up",
     "models_folder",
     "named_in",
     "parts_named",
-    "token",
-    "token_file",
     "type_of",
 ]

@@ -17,9 +17,9 @@ from huggingface_hub.errors import (
 
 from engine.errors import DownloadError, TokenNeeded
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
-from engine.loading.hub.tokens import token
-from engine.loading.planning.fit import human
 from engine.loading.specs import ModelSpec
+from engine.machine.secrets import hub_token
+from engine.values.units import format_bytes
 
 _LAYOUT = (
     '--include "*.json" --include "model*.safetensors" --include "tokenizer*" --include "*.jinja" '
@@ -89,7 +89,7 @@ def _not_found(repository: str, error: RepositoryNotFoundError) -> DownloadError
 
 def _gated(spec: ModelSpec, where: str) -> str:
     licence = "" if spec.licence == "unknown" else f" ({spec.licence})"
-    if token()[0] is None:
+    if hub_token().get()[0] is None:
         return (
             f"{spec.repository} is gated{licence}, and no access token is set. Accept its "
             f"licence at {where}, create a token at {endpoint()}/settings/tokens, then give it to "
@@ -139,7 +139,7 @@ def _offline(spec: ModelSpec, destination: Path) -> str:
     if not spec.file and "gguf" in str(spec.repository).lower():
         wanted = f'--include "{_USUAL}" '
     revision = "" if spec.revision == "main" else f" --revision {spec.revision}"
-    size = f" ({human(spec.bytes)})" if spec.bytes else ""
+    size = f" ({format_bytes(spec.bytes)})" if spec.bytes else ""
     return (
         f"{said} Or, on a machine with a network, run\n"
         f"  hf download {spec.repository}{revision} {wanted}--local-dir {destination.name}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.errors import DownloadError
 from engine.loading.hub.places import folder_for, locate
-from engine.loading.hub.progress import Progress
+from engine.loading.hub.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 
 
@@ -16,7 +16,7 @@ def download(
     spec: ModelSpec,
     models: Path | None,
     *,
-    on_progress: Callable[[Progress], None] = lambda progress: None,
+    on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Path:
     """Fetch what is missing of a model and return its folder, complete. Blocks.

@@ -6,18 +6,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from engine.errors import DownloadError
-
 _REPORT_S = 0.1
 _SPEED_WINDOW_S = 5.0
 
 
-class DownloadCancelled(DownloadError):
-    """The caller asked to stop. What has arrived is kept for the next try."""
-
-
 @dataclass(frozen=True, slots=True)
-class Progress:
+class DownloadProgress:
     """How far a model's download is. Bytes from an earlier try count; the speed is this try's.
 
     ``waiting`` says why nothing comes just now, and what follows; "" while it comes.
@@ -39,7 +33,7 @@ class Progress:
 class Meter:
     """Counts bytes and reports them, with the speed over the last seconds."""
 
-    def __init__(self, repository: str, on_progress: Callable[[Progress], None]) -> None:
+    def __init__(self, repository: str, on_progress: Callable[[DownloadProgress], None]) -> None:
         self._repository = repository
         self._on_progress = on_progress
         self._bytes = 0
@@ -75,7 +69,7 @@ class Meter:
         left = max(self._total - self._bytes, 0)
         eta = left / speed if speed > 0 else None
         self._on_progress(
-            Progress(
+            DownloadProgress(
                 self._repository,
                 file,
                 min(self._bytes, self._total),

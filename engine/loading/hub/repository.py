@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from engine.errors import InvalidRequest
 from engine.loading.hub.places import endpoint, folder_for
 from engine.loading.specs import ModelSpec
+from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
@@ -62,10 +63,9 @@ def look_up(text: str, models: Path = Path()) -> Repository:
 
     from engine.loading.hub.explain import explained
     from engine.loading.hub.patience import Patience
-    from engine.loading.hub.tokens import token
 
     spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
-    api = HfApi(endpoint=endpoint(), token=token()[0])
+    api = HfApi(endpoint=endpoint(), token=hub_token().get()[0])
     patience = Patience(lambda: None, lambda why: None)
     with explained(spec, folder_for(spec, models)):
         info = patience.ask(

@@ -22,18 +22,18 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
     hf_raise_for_status,
 )
 
-from engine.errors import DownloadError
+from engine.errors import DownloadCancelled, DownloadError
 from engine.files import read_json
 from engine.loading.hub import patience
 from engine.loading.hub.patience import Patience
 from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, locate, repository_of
-from engine.loading.hub.progress import DownloadCancelled, Meter, Progress
+from engine.loading.hub.progress import DownloadProgress, Meter
 from engine.loading.hub.remains import PARTIAL, flat
-from engine.loading.hub.tokens import token
-from engine.loading.planning.fit import human
 from engine.loading.specs import ModelSpec
+from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
+from engine.values.units import format_bytes
 
 _SMALL_FILES = (
     "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
@@ -61,7 +61,7 @@ class Transfer:
         self,
         spec: ModelSpec,
         destination: Path,
-        on_progress: Callable[[Progress], None],
+        on_progress: Callable[[DownloadProgress], None],
         cancelled: Callable[[], bool],
     ) -> None:
         self._repository = repository_of(spec)
@@ -71,7 +71,7 @@ class Transfer:
         self._cancelled = cancelled
         self._commit = spec.revision
         self._meter = Meter(self._repository, on_progress)
-        self._token, _ = token()
+        self._token, _ = hub_token().get()
         self._patience = Patience(
             self._stop_if_cancelled, lambda why: self._meter.wait(self._repository, why)
         )
@@ -147,9 +147,9 @@ class Transfer:
         free = shutil.disk_usage(self._destination).free
         if missing + _SPARE_SPACE > free:
             raise DownloadError(
-                f"{self._repository} needs {human(missing)} more on disk, {human(free)} are free at "
-                f"{self._destination}. Free some space, or set {FOLDER_VARIABLE} to a folder on "
-                "another disk."
+                f"{self._repository} needs {format_bytes(missing)} more on disk, {format_bytes(free)} "
+                f"are free at {self._destination}. Free some space, or set {FOLDER_VARIABLE} to a folder "
+                "on another disk."
             )
 
     def _is_there(self, file: _RemoteFile) -> bool:

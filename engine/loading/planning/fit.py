@@ -11,13 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import psutil
-
 from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
 from engine.loading.specs import ModelSpec
-from engine.machine import cgroups
+from engine.machine import memory
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.values.limits import MAX_ROWS
+from engine.values.units import format_bytes
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""
@@ -167,18 +166,6 @@ class MemoryFit:
     models: tuple[ModelMemory, ...] = ()
 
 
-def free_bytes() -> int:
-    """Memory that a process may take now without swapping, or without being ended by its container."""
-    available = int(psutil.virtual_memory().available)
-    left = cgroups.memory_left()
-    return available if left is None else min(available, left)
-
-
-def total_bytes() -> int:
-    """All memory of the machine."""
-    return int(psutil.virtual_memory().total)
-
-
 def fit(
     target: ModelSize,
     *drafting: ModelSize,
@@ -200,7 +187,7 @@ def fit(
     models = [target, *drafting]
     limit = min(target.context, LONGEST_CONTEXT)
     asked = min(context or limit, limit)
-    room = free_bytes() if free is None else free
+    room = memory.free_bytes() if free is None else free
     parts = tuple(
         ModelMemory(model.name, model.weight_bytes(dtype), _kv_bytes(model, asked, dtype))
         for model in models
@@ -234,16 +221,6 @@ def widest(kinds: Sequence[str], context: Callable[[str], int], least: int) -> s
     """Return the first of ``kinds``, from wide to narrow, in which ``least`` tokens of context fit; the
     first of all where they fit in none. This is what auto takes."""
     return next((kind for kind in kinds if context(kind) >= least), kinds[0])
-
-
-def human(count: int) -> str:
-    """Bytes for people, in decimal units: '1.5 GB'."""
-    size = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(size) < 999.5 or unit == "GB":
-            break
-        size /= 1000
-    return f"{size:.0f} {unit}" if unit in ("B", "kB") or size >= 99.95 else f"{size:.1f} {unit}"
 
 
 def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
@@ -296,8 +273,8 @@ def _sentence(
     verb = "needs" if len(models) == 1 else "need"
     place, programs = (" on the GPU", " that use the GPU") if gpu else ("", "")
     need = (
-        f"{names} {verb} {human(needed)} with a context of {asked:,} tokens; {human(free)} are free"
-        f"{place}."
+        f"{names} {verb} {format_bytes(needed)} with a context of {asked:,} tokens; "
+        f"{format_bytes(free)} are free{place}."
     )
     if needed <= free:
         return need
@@ -317,10 +294,11 @@ def _alternatives(others: Mapping[str, MemoryFit]) -> str:
     """What the first of ``others`` that fits would need; if none does, what the last would."""
     for kind, other in others.items():
         if other.fits:
-            return f" {kind} would need {human(other.needed)}."
+            return f" {kind} would need {format_bytes(other.needed)}."
     for kind, other in others.items():
         if other.context >= SHORTEST_CONTEXT:
             return f" {kind} would fit with a context of up to {other.context:,} tokens."
     return "".join(
-        f" Even {kind} would need {human(other.needed)}." for kind, other in [*others.items()][-1:]
+        f" Even {kind} would need {format_bytes(other.needed)}."
+        for kind, other in [*others.items()][-1:]
     )

@@ -13,11 +13,11 @@ from engine.errors import ModelError
 from engine.kernels.formats import AS_STORED, Q4
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.files import PairFiles
-from engine.loading.planning import fit as memory
+from engine.loading.planning import fit
 from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
-from engine.machine import processor
+from engine.machine import memory, processor
 
 TARGET, DRAFT = "target", "draft"
 SMALL = 100_000_000
@@ -83,7 +83,7 @@ def by_sizes(
             "are not here yet. Download it first."
         )
     target = specs[0]
-    longest = min(target.context, memory.LONGEST_CONTEXT)
+    longest = min(target.context, fit.LONGEST_CONTEXT)
     asked = min(context or longest, longest)
     chosen = quantization if quantization != AUTO else target.quantization
     kinds: tuple[str, ...] = (chosen,)
@@ -96,12 +96,12 @@ def by_sizes(
         ]
         for kind in kinds
     }
-    least = min(longest, memory.SHORTEST_CONTEXT)
+    least = min(longest, fit.SHORTEST_CONTEXT)
     free = memory.free_bytes() if free is None else free
-    rooms = {kind: memory.fit(*held, context=longest, free=free) for kind, held in sizes.items()}
-    held = memory.widest(kinds, lambda kind: rooms[kind].context, least)
+    rooms = {kind: fit.fit(*held, context=longest, free=free) for kind, held in sizes.items()}
+    held = fit.widest(kinds, lambda kind: rooms[kind].context, least)
     held = held if rooms[held].context else kinds[-1]
-    room = memory.fit(*sizes[held], context=asked, free=free, instead=sizes)
+    room = fit.fit(*sizes[held], context=asked, free=free, instead=sizes)
     return Forecast(room, (TARGET, DRAFT)[: len(specs)], asked, longest, held)
 
 
@@ -114,7 +114,7 @@ def _computed_in(spec: ModelSpec) -> str:
 
 def _held(spec: ModelSpec, kind: str) -> ModelSize:
     """The size of a model in ``kind``."""
-    size = ModelSize.of(spec, memory.DTYPES.get(kind, kind), memory.DTYPES[_computed_in(spec)])
+    size = ModelSize.of(spec, fit.DTYPES.get(kind, kind), fit.DTYPES[_computed_in(spec)])
     if kind not in (Q4, AS_STORED):
         return size
     blocks = spec.bytes if spec.is_gguf and kind == AS_STORED else _bytes_in_four_bits(spec)

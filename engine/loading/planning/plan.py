@@ -14,7 +14,7 @@ from engine.kernels.formats import AS_STORED, UNQUANTISED
 from engine.loading.files import PairFiles
 from engine.loading.loader import ModelPlan, plan_model
 from engine.loading.parallel import at_once
-from engine.loading.planning import fit as memory
+from engine.loading.planning import fit
 from engine.loading.planning.choices import (
     Backend,
     could_be_compiled,
@@ -28,7 +28,7 @@ from engine.loading.planning.pairing import Compatibility, caution, compare, voc
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
-from engine.machine import compilers, device_memory, devices
+from engine.machine import compilers, device_memory, devices, memory
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
 
@@ -55,7 +55,7 @@ class LoadPlan:
     products: LinearFactory
     sizes: PairSizes
     wanted: int
-    room: memory.MemoryFit
+    room: fit.MemoryFit
     notes: tuple[str, ...]
     waits_for_native: bool
     parallel: int = 1
@@ -119,7 +119,7 @@ class Survey:
     wanted: int
     free: int | None
 
-    def room(self, context: int | None = None) -> memory.MemoryFit:
+    def room(self, context: int | None = None) -> fit.MemoryFit:
         """What ``planned`` needs with so much context, by default what is wanted."""
         planned = self.planned
         return self.sizes.fit(
@@ -147,10 +147,10 @@ def survey(files: PairFiles, request: LoadRequest) -> Survey:
     products = LinearFactory.choose(suited.compute, place)
     sizes = PairSizes(target, draft, heads, products, place)
     asked = min(target.context, request.context or target.context)
-    wanted = min(asked, memory.LONGEST_CONTEXT)
+    wanted = min(asked, fit.LONGEST_CONTEXT)
     planned = suited
     if _auto(request, files.pairing.target) and place.device.type == "cpu":
-        planned = _that_fits(suited, sizes, wanted, min(wanted, memory.SHORTEST_CONTEXT))
+        planned = _that_fits(suited, sizes, wanted, min(wanted, fit.SHORTEST_CONTEXT))
         sizes = replace(sizes, products=LinearFactory.choose(planned.compute, place))
     return Survey(
         place=place,
@@ -181,7 +181,7 @@ def plan_loading(
     place, sizes, planned, suited = found.place, found.sizes, found.planned, found.suited
     target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
     asked, wanted, free = found.asked, found.wanted, found.free
-    most, least = wanted, min(wanted, memory.SHORTEST_CONTEXT)
+    most, least = wanted, min(wanted, fit.SHORTEST_CONTEXT)
     quantization, cached = planned.quantization, planned.kv_cache_dtype
     room = found.room()
     if earlier is not None:
@@ -259,7 +259,7 @@ def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> 
 
     target, place = suited.checkpoint, suited.place
     others = (kind for kind in quantizations(target, place) if kind not in UNQUANTISED)
-    kind = memory.widest((suited.quantization, *others), context, least)
+    kind = fit.widest((suited.quantization, *others), context, least)
     if kind == suited.quantization:
         return suited
     return plan_model(target, place, kind, kv_cache_dtype=suited.kv_cache_dtype)

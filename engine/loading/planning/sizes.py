@@ -9,7 +9,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
 from engine.kernels.formats import AS_STORED, Q4
 from engine.kernels.formats.block_formats import LAYOUTS
-from engine.loading.planning import fit as memory
+from engine.loading.planning import fit
 from engine.loading.planning.choices import (
     compute_dtype,
     draft_quantization,
@@ -17,6 +17,7 @@ from engine.loading.planning.choices import (
     packs,
     quantizations,
 )
+from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
@@ -37,11 +38,9 @@ class PairSizes:
     products: LinearFactory
     place: Device
 
-    def fit(
-        self, quantization: str, cached: str, context: int, free: int | None
-    ) -> memory.MemoryFit:
+    def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
         """What fits into ``free`` bytes; None asks the machine."""
-        return memory.fit(
+        return fit.fit(
             *self.models(quantization, cached),
             context=context,
             free=free,
@@ -63,7 +62,7 @@ class PairSizes:
             for name, size in zip(names, self.models(quantization, cached), strict=True)
         }
 
-    def models(self, quantization: str, cached: str) -> list[memory.ModelSize]:
+    def models(self, quantization: str, cached: str) -> list[ModelSize]:
         """Of the target, the draft if there is one, and every head."""
         draft = self.draft
         drafting = []
@@ -77,26 +76,26 @@ class PairSizes:
             self._size(self.target, quantization), aux_width=len(aux_layers) * self.target.hidden
         )
         if cached == FP8:
-            target = replace(target, cache=memory.FLOAT8)
+            target = replace(target, cache=fit.FLOAT8)
         return [target, *drafting, *map(self._head_size, self.heads)]
 
-    def _head_size(self, head: HeadPlan) -> memory.ModelSize:
+    def _head_size(self, head: HeadPlan) -> ModelSize:
         """A cache of its own is in float32."""
-        return memory.ModelSize(
+        return ModelSize(
             head.name,
             head.parameters,
             head.layers,
             head.kv_heads,
             head.head_dim,
             self.target.context,
-            weights=memory.DTYPES.get(self.products.kind, self.products.kind),
-            cache=memory.DTYPES["fp32"],
+            weights=fit.DTYPES.get(self.products.kind, self.products.kind),
+            cache=fit.DTYPES["fp32"],
         )
 
-    def _size(self, checkpoint: Checkpoint, quantization: str) -> memory.ModelSize:
-        cache = memory.DTYPES[compute_dtype(checkpoint, quantization, self.place)]
-        weights = quantization if quantization in memory.QUANTISED_WIDTHS else cache
-        size = memory.ModelSize.of(checkpoint, weights, cache)
+    def _size(self, checkpoint: Checkpoint, quantization: str) -> ModelSize:
+        cache = fit.DTYPES[compute_dtype(checkpoint, quantization, self.place)]
+        weights = quantization if quantization in fit.QUANTISED_WIDTHS else cache
+        size = ModelSize.of(checkpoint, weights, cache)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
             return replace(size, block_bytes=checkpoint.bytes, repeated=0)
         if quantization == Q4:
@@ -104,7 +103,7 @@ class PairSizes:
         return size if packs(checkpoint, self.place) else replace(size, repeated=0)
 
 
-def _rounded(size: memory.ModelSize, checkpoint: Checkpoint, format: str) -> memory.ModelSize:
+def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:
     """``size`` where all weights but the embedding's take no more than in ``format``."""
     layout = LAYOUTS[format]
     others = checkpoint.parameters - checkpoint.vocabulary * checkpoint.hidden

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from engine.loading import hub
-from engine.loading.hub import tokens
+from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.app.cli.conftest import Foretoken
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
@@ -28,7 +28,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServe
     with HubServer(hosted) as running:
         monkeypatch.setenv("HF_ENDPOINT", running.url)
         monkeypatch.setenv("FORETOKEN_MODELS", str(tmp_path / "models"))
-        monkeypatch.setenv(tokens.FILE_VARIABLE, str(tmp_path / "token"))
+        monkeypatch.setenv(HUB_TOKEN_FILE, str(tmp_path / "token"))
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         yield running

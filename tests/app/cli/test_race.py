@@ -10,8 +10,8 @@ import pytest
 from app.cli.race import speculation
 from engine.bench.race import Pair, Race
 from engine.errors import InvalidRequest
-from engine.loading.planning import fit as memory
 from engine.loading.request import LoadRequest
+from engine.machine import memory
 from engine.request import Control
 from engine.values.sampling import AcceptanceRule
 from tests.app.cli.conftest import Foretoken

@@ -13,9 +13,9 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.errors import ModelError
-from engine.loading import hub
-from engine.loading.hub import patience, tokens, transfer
+from engine.loading.hub import patience, transfer
 from engine.loading.watching import LoadProgress, Stage
+from engine.machine.secrets import HUB_TOKEN_FILE, hub_token
 from tests.app.ui.chatting import ask, open_pair
 from tests.app.ui.conftest import App
 from tests.support.checkpoints import write_random
@@ -42,7 +42,7 @@ def hosted(app: App) -> Iterator[HubServer]:
     with HubServer({}) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_ENDPOINT", server.url)
         patch.delenv("HF_TOKEN", raising=False)
-        patch.setenv(tokens.FILE_VARIABLE, str(app.data_dir / "own" / "token"))
+        patch.setenv(HUB_TOKEN_FILE, str(app.data_dir / "own" / "token"))
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         patch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(app.data_dir / "login"))
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(app.data_dir / "cache"))
@@ -448,7 +448,7 @@ def test_a_gated_model_asks_for_a_token_there_and_keeps_it(models, app, hosted):
     asking.get_by_label("Access token").fill(gated.token)
     asking.get_by_role("button", name="Keep it and try again").click()
     row(models, "Gemma 3 270M").get_by_role("button", name=re.compile("^Load")).wait_for()
-    kept = hub.token_file()
+    kept = hub_token().file
     assert kept.read_text() == gated.token
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     expect(models.locator(".disk")).to_contain_text("which you alone can read")

@@ -18,11 +18,10 @@ from engine.loading.planning.fit import (
     TOKEN_BYTES,
     ModelSize,
     fit,
-    free_bytes,
-    human,
-    total_bytes,
 )
+from engine.machine import memory
 from engine.models.checkpoints.checkpoint import inspect
+from engine.values.units import format_bytes
 from tests.support.folders import write_model
 from tests.support.places import ROOT
 
@@ -157,7 +156,7 @@ def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
 
 
 def test_the_machine_is_asked_when_nothing_is_given() -> None:
-    assert 0 < free_bytes() <= total_bytes()
+    assert 0 < memory.free_bytes() <= memory.total_bytes()
     assert fit(BIG).free > 0
 
 
@@ -167,7 +166,7 @@ def test_the_machine_is_asked_when_nothing_is_given() -> None:
      (141_107_412_992, "141 GB"), (999_960_000, "1.0 GB")],
 )  # fmt: skip
 def test_bytes_for_people(count: int, text: str) -> None:
-    assert human(count) == text
+    assert format_bytes(count) == text
 
 
 def test_features_count_for_every_token_in_the_caches_type() -> None:

@@ -10,7 +10,6 @@ from engine.errors import ModelError
 from engine.loading.catalog import load_catalog, local_spec
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.planning import choices
-from engine.loading.planning import fit as memory
 from engine.loading.planning import forecast as forecasts
 from engine.loading.planning.fit import LONGEST_CONTEXT
 from engine.loading.planning.forecast import by_sizes, forecast
@@ -95,7 +94,7 @@ def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
     files = PairFiles(Pairing(name="", target=spec), tmp_path, None)
     held = set()
     for free in range(300_500_000, 330_000_000, 1_500_000):
-        monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr("engine.machine.memory.free_bytes", lambda free=free: free)
         told, done = by_sizes([spec]), survey(files, request)
         room = done.room()
         if not told.room.context or not room.context:

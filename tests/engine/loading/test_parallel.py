@@ -9,9 +9,9 @@ from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.parallel import A_FEW
-from engine.loading.planning import fit
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
+from engine.machine import memory
 from tests.support.places import PIP
 
 
@@ -30,13 +30,13 @@ def test_caches_count_for_each_and_what_does_not_fit_is_said(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     room = planned().room
-    monkeypatch.setattr(fit, "free_bytes", lambda: room.needed + 2 * room.kv + room.kv // 2)
+    monkeypatch.setattr(memory, "free_bytes", lambda: room.needed + 2 * room.kv + room.kv // 2)
     plan = planned(parallel=8)
     assert plan.parallel == 3
     assert any("8 requests at once were asked for, and the caches of 3" in n for n in plan.notes)
     assert planned().parallel == 2  # unasked, half of what is free stays so
     assert not any("at once" in note for note in planned().notes)
-    monkeypatch.setattr(fit, "free_bytes", lambda: room.needed)
+    monkeypatch.setattr(memory, "free_bytes", lambda: room.needed)
     assert planned().parallel == 1
 
 

@@ -154,7 +154,7 @@ def test_auto_takes_fewer_bits_where_more_do_not_fit_and_says_so(
     cache = size.kv_bytes_per_token("float32") * found.context
     work = OVERHEAD + TOKEN_BYTES * found.vocabulary
     free = work + size.weight_bytes("float32") + cache
-    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: free)
+    monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: free)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder))
         assert loaded.quantization == held

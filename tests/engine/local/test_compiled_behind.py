@@ -191,7 +191,7 @@ def test_the_context_stays_or_the_model_does(
 ) -> None:
     """Planned anew, the context once shrank to what was free beside the first copy."""
     free = 10**12
-    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: free)
+    monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: free)
     with closing(LocalEngine()) as made:
         request = request_for(PIP / "target", quantization="fp32")
         made.load(request)

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.loading.planning import fit as memory
-from engine.machine import cgroups
+from engine.machine import cgroups, memory
 
 GIB = 2**30
 NO_LIMIT = 9_223_372_036_854_771_712

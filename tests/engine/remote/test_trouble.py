@@ -13,11 +13,12 @@ import pytest
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest, LoadCancelled, ModelError
 from engine.events import Counted, Emitted, Failed, Finished, FinishReason
-from engine.loading.servers import FOLDER_VARIABLE, Address, forget_key, keep_key, key, key_file
+from engine.machine.secrets import SERVER_KEY_FOLDER, server_key
 from engine.remote import trouble
 from engine.remote.engine import RemoteEngine, look_at
 from engine.remote.trouble import ServerTrouble
 from engine.request import Request, Speculation
+from engine.values.address import Address
 from engine.values.messages import Message
 from tests.engine.remote.conftest import Connect
 from tests.support.model_server import Played, playing, said, sse
@@ -86,17 +87,21 @@ def test_keys_are_asked_for_kept_and_sent(connect: Connect) -> None:
     with playing(Played(key="right", stream=sse(*said("Yes")))) as played:
         assert "asks for a key" in trouble_at(played.url)
         address = Address.parse(played.url)
-        keep_key(address, " wrong\n")
-        assert key_file(address).stat().st_mode & 0o777 == 0o600
+        server_key(address).store(" wrong\n")
+        assert server_key(address).file.stat().st_mode & 0o777 == 0o600
         assert "does not accept the key" in trouble_at(played.url)
-        keep_key(address, "right")
+        server_key(address).store("right")
         assert list(connect(played).generate(ASKED))[-1] == Finished(
             FinishReason.STOP, "", "Yes", None, Counted()
         )
         assert {each.key for each in played.asked[-2:]} == {"right"}
-        assert forget_key(address) and not forget_key(address) and key(address)[0] is None
+        assert (
+            server_key(address).delete()
+            and not server_key(address).delete()
+            and server_key(address).get()[0] is None
+        )
         with pytest.raises(InvalidRequest, match="no key"):
-            keep_key(address, "two words")
+            server_key(address).store("two words")
 
 
 @pytest.mark.parametrize(
@@ -231,5 +236,5 @@ def test_looking_changes_nothing() -> None:
 
 
 def test_the_folder_of_keys_can_be_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(FOLDER_VARIABLE, "/somewhere")
-    assert str(key_file(Address.parse("https://gpu:8000/v1"))).startswith("/somewhere/https")
+    monkeypatch.setenv(SERVER_KEY_FOLDER, "/somewhere")
+    assert str(server_key(Address.parse("https://gpu:8000/v1")).file).startswith("/somewhere/https")

@@ -30,14 +30,12 @@ from app.ui.words import Words
 from app.ui.words import pair as pair_words
 from app.ui.words.names import model_title, title
 from engine import trace
-from engine.api import NO_TEMPLATE, Loaded
+from engine.api import NO_TEMPLATE, DownloadProgress, Loaded, LoadProgress
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished, Started
 from engine.loading.catalog import EMBEDDED
-from engine.loading.hub import Progress
-from engine.loading.planning.fit import human
-from engine.loading.watching import LoadProgress
 from engine.reply import ReplyState
+from engine.values.units import format_bytes
 
 
 class ChatBackend:
@@ -94,7 +92,7 @@ class ChatBackend:
         """Whether a message waits for what is being opened. While that is downloaded, what is loaded
         answers."""
         status, loaded = self.runtime.loader.status, self.runtime.engine.loaded
-        downloading = isinstance(status.progress, Progress)
+        downloading = isinstance(status.progress, DownloadProgress)
         return status.state is LoadState.WORKING and not (downloading and loaded is not None)
 
     def cancel_loading(self, data: View | None = None) -> bool:
@@ -354,25 +352,25 @@ def _thought_s(message: StoredMessage) -> float | None:
     return seconds if isinstance(seconds, int | float) else None
 
 
-def show_progress(progress: Progress | LoadProgress | None) -> View | None:
+def show_progress(progress: DownloadProgress | LoadProgress | None) -> View | None:
     """How far a download or a load is, as the pages read it: ``share`` None where nobody knows."""
     if progress is None:
         return None
     if isinstance(progress, LoadProgress):
         return {
             "doing": STAGES[progress.stage],
-            "done": human(progress.bytes),
-            "total": human(progress.total),
+            "done": format_bytes(progress.bytes),
+            "total": format_bytes(progress.total),
             "share": progress.fraction,
             "speed": None,
             "eta": None,
         }
     return {
         "doing": None,
-        "done": human(progress.bytes),
-        "total": human(progress.total),
+        "done": format_bytes(progress.bytes),
+        "total": format_bytes(progress.total),
         "share": progress.fraction,
-        "speed": f"{human(int(progress.bytes_per_s))}/s",
+        "speed": f"{format_bytes(int(progress.bytes_per_s))}/s",
         "eta": None if progress.eta_s is None else Words.duration(progress.eta_s),
     }
 

@@ -9,9 +9,8 @@ from app.ui.controls.pickers import Choice, Pickers
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words.names import model_title
-from engine.api import Loaded
+from engine.api import AUTO, Loaded, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.request import AUTO, LoadRequest
 
 
 class PairBackend:

@@ -15,13 +15,13 @@ from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words.names import titles
+from engine.api import SEPARATOR, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, ModelError
 from engine.loading.drafts import DraftChoice, HeadChoice, break_even, judge_head
-from engine.loading.planning import fit as memory
-from engine.loading.planning.fit import human
 from engine.loading.planning.forecast import Forecast, forecast
-from engine.loading.request import SEPARATOR, LoadRequest
 from engine.loading.specs import ModelSpec
+from engine.machine import memory
+from engine.values.units import format_bytes
 
 
 class ModelsBackend:
@@ -68,7 +68,9 @@ class ModelsBackend:
                 }
                 for path in found.folders
             ],
-            "memory": Words.memory(human(memory.free_bytes()), human(memory.total_bytes())),
+            "memory": Words.memory(
+                format_bytes(memory.free_bytes()), format_bytes(memory.total_bytes())
+            ),
         }
 
     def _place(self, place: str) -> str:
@@ -108,7 +110,7 @@ class ModelsBackend:
             "reason": choice.reason,
             "across": choice.cross_vocabulary,
             "here": self.runtime.locate(draft) is not None,
-            "size": human(draft.bytes) if draft.bytes else "",
+            "size": format_bytes(draft.bytes) if draft.bytes else "",
             "downloads": [key_of(draft)] if draft.repository else [],
             **self._speed(target, draft),
             "break_even": least,
@@ -167,8 +169,8 @@ class ModelsBackend:
         return {
             "error": None,
             "parts": show_parts(found),
-            "needed": human(room.needed),
-            "free": human(room.free),
+            "needed": format_bytes(room.needed),
+            "free": format_bytes(room.free),
             "share": room.needed / max(room.needed, room.free, 1),
             "context": found.context,
             "longest": found.longest,
@@ -222,7 +224,7 @@ class ModelsBackend:
             return {"error": str(error)}
         found["error"] = None
         for entry in found["entries"]:
-            entry["size"] = human(entry["bytes"]) if entry["bytes"] else ""
+            entry["size"] = format_bytes(entry["bytes"]) if entry["bytes"] else ""
         return found
 
     def dropped(self, data: View) -> View:
@@ -278,7 +280,7 @@ def show_parts(found: Forecast) -> list[View]:
             "kind": kind,
             "role": role,
             "name": name,
-            "size": human(size),
+            "size": format_bytes(size),
             "share": size / whole,
         }
         for kind, role, name, size in parts

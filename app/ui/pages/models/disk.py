@@ -14,7 +14,8 @@ from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError
 from engine.loading import hub
-from engine.loading.planning.fit import human
+from engine.machine.secrets import SecretSource, hub_token
+from engine.values.units import format_bytes
 
 
 class DiskBackend:
@@ -27,23 +28,24 @@ class DiskBackend:
         """What the downloads take, each of which can be deleted."""
         models = self._runtime.models
         kept = disk.kept(models)
-        place = hub.token()[1]
+        token = hub_token()
+        place = token.get()[1]
         return {
             "folder": str(models),
-            "free": human(disk.free_bytes(models)),
-            "total": human(sum(one.bytes for one in kept)),
+            "free": format_bytes(disk.free_bytes(models)),
+            "total": format_bytes(sum(one.bytes for one in kept)),
             "kept": [
                 {
                     "path": str(one.path),
                     "name": one.name,
-                    "size": human(one.bytes),
+                    "size": format_bytes(one.bytes),
                     "unfinished": one.unfinished,
                     "in_use": bool(_uses(one, self._in_use())),
                 }
                 for one in kept
             ],
-            "token": Words.TOKEN_AT[place].format(file=hub.token_file()),
-            "own_token": place in (hub.KeptIn.KEYRING, hub.KeptIn.FILE),
+            "token": Words.TOKEN_AT[place].format(file=token.file),
+            "own_token": place in (SecretSource.KEYRING, SecretSource.FILE),
         }
 
     def delete(self, data: View) -> View:

@@ -14,10 +14,10 @@ from app.ui.words.names import model_title, title
 from engine.files import parse_json
 from engine.loading.discovery import FoundModel
 from engine.loading.drafts import MOST
-from engine.loading.planning import fit as memory
-from engine.loading.planning.fit import human
 from engine.loading.planning.forecast import Forecast, by_sizes
 from engine.loading.specs import ModelSpec, Pairing
+from engine.machine import memory
+from engine.values.units import format_bytes
 
 Models = tuple[str, str | None]
 """The ids of a target and of its draft."""
@@ -74,14 +74,14 @@ class Rows:
             "parameters": spec.parameters,
             "parameters_text": count(spec.parameters) if spec.parameters else "",
             "bytes": spec.bytes,
-            "size": human(spec.bytes) if spec.bytes else "",
+            "size": format_bytes(spec.bytes) if spec.bytes else "",
             "context": f"{spec.context:,}" if spec.context else "",
             "architecture": Words.architecture(found.architecture) if found else "",
             "type": found.type if found else "",
             "licence": "" if spec.licence == "unknown" else spec.licence,
             "gated": spec.gated,
             "here": here is not None,
-            "missing": human(sum(one.bytes for one in away)) if away else None,
+            "missing": format_bytes(sum(one.bytes for one in away)) if away else None,
             "broken": any(one.repository is None for one in away),
             "downloads": [key_of(spec)] if spec.repository else [],
             "fits": _fits(room),

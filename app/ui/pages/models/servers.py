@@ -10,7 +10,8 @@ from app.ui.pages.models.outcome import outcome
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.servers import Address
+from engine.machine.secrets import server_key
+from engine.values.address import Address
 
 
 class ServersBackend:
@@ -72,11 +73,11 @@ class ServersBackend:
         """The id of what is kept now. ``undo`` gets what takes it back, ``kept`` where the key is."""
         runtime = self._runtime
         address, key = _address(data), str(data.get("key") or "").strip()
-        undo.callback(servers.as_kept(address))
+        secret = server_key(address)
+        undo.callback(secret.snapshot())
         if key:
-            place = servers.keep_key(address, key)
-            file = servers.key_file(address)
-            kept.append(Words.SECRET_KEPT[place].format(what="key", file=file))
+            place = secret.store(key)
+            kept.append(Words.SECRET_KEPT[place].format(what="key", file=secret.file))
         known = {each.id for each in runtime.catalog.servers}
         identity = servers.keep(runtime.data_dir, address, str(data["model"]))
         runtime.read_catalog_again()

@@ -9,9 +9,10 @@ from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, TokenNeeded
 from engine.loading import hub
-from engine.loading.planning import fit as memory
-from engine.loading.planning.fit import human
 from engine.loading.specs import ModelSpec
+from engine.machine import memory
+from engine.machine.secrets import hub_token
+from engine.values.units import format_bytes
 
 
 class TransfersBackend:
@@ -40,9 +41,9 @@ class TransfersBackend:
                     "key": key_of(spec),
                     "name": spec.name,
                     "type": hub.type_of(spec) or Words.LAYOUT,
-                    "size": human(spec.bytes),
+                    "size": format_bytes(spec.bytes),
                     "fits": spec.bytes < free,
-                    "fit": Words.weights_alone(human(spec.bytes), human(free)),
+                    "fit": Words.weights_alone(format_bytes(spec.bytes), format_bytes(free)),
                     "path": str(self._runtime.locate(spec) or "") or None,
                 }
                 for spec in found.choices
@@ -94,11 +95,13 @@ class TransfersBackend:
             "name": one.spec.name,
             "source": one.spec.repository,
             "state": str(one.state),
-            "done": human(done),
+            "done": format_bytes(done),
             "arrived": bool(done),
-            "total": human(total) if total else "",
+            "total": format_bytes(total) if total else "",
             "share": min(done / total, 1.0) if total else None,
-            "speed": f"{human(int(progress.bytes_per_s))}/s" if progress and running else None,
+            "speed": f"{format_bytes(int(progress.bytes_per_s))}/s"
+            if progress and running
+            else None,
             "eta": None if eta is None else Words.duration(eta),
             "waiting": progress.waiting if progress and running else "",
             "error": one.message or None,
@@ -119,14 +122,15 @@ class TransfersBackend:
     def keep_token(self, data: View) -> View:
         """Keep an access token; where it is kept is said."""
         try:
-            place = hub.keep_token(str(data.get("token") or ""))
+            secret = hub_token()
+            place = secret.store(str(data.get("token") or ""))
         except ForetokenError as error:
             return {"error": str(error), "kept": None}
         return {
             "error": None,
-            "kept": Words.SECRET_KEPT[place].format(what="token", file=hub.token_file()),
+            "kept": Words.SECRET_KEPT[place].format(what="token", file=secret.file),
         }
 
     def forget_token(self, data: View | None = None) -> View:
         """Delete what was kept."""
-        return outcome(hub.forget_token)
+        return outcome(hub_token().delete)

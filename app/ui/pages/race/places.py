@@ -15,9 +15,9 @@ from engine.bench.reports import race as race_report
 from engine.errors import ModelError
 from engine.loading.drafts import offered
 from engine.loading.planning.forecast import forecast
-from engine.loading.servers import Address
 from engine.loading.specs import Pairing
 from engine.request import PLAIN
+from engine.values.address import Address
 from engine.values.sampling import AcceptanceRule
 
 _USUAL = {"name": USUAL}

@@ -12,9 +12,8 @@ from app.ui.words import Words
 from engine.bench import divergence
 from engine.bench.race import Pair, Race, Run, Side
 from engine.bench.reports import race as race_report
-from engine.errors import ForetokenError, LoadCancelled
+from engine.errors import DownloadCancelled, ForetokenError, LoadCancelled
 from engine.events import Event, Finished
-from engine.loading.hub import DownloadCancelled
 from engine.reply import ReplyState
 
 

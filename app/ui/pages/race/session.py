@@ -13,14 +13,20 @@ from app.ui.controls.resolver import Pair, resolve
 from app.ui.controls.settings import Settings
 from app.ui.rounds.view import View
 from app.ui.words.names import titles
-from engine.api import Engine, Loaded, LoadRequest, keeps_words, one_target
+from engine.api import (
+    DownloadProgress,
+    Engine,
+    Loaded,
+    LoadProgress,
+    LoadRequest,
+    keeps_words,
+    one_target,
+)
 from engine.bench.answering import Configuration
 from engine.bench.prompts import Prompt
 from engine.bench.race import Contest, Race
 from engine.bench.reports import race as race_report
 from engine.errors import LoadCancelled
-from engine.loading.hub import Progress
-from engine.loading.watching import LoadProgress
 from engine.request import PLAIN
 
 USUAL = ""
@@ -98,7 +104,7 @@ class OpeningWatcher:
         self.cancelled = False
         self._tell = tell
 
-    def on_progress(self, progress: Progress) -> None:
+    def on_progress(self, progress: DownloadProgress) -> None:
         done = progress.bytes / progress.total if progress.total else None
         self._tell({"t": "opening", "said": DOWNLOADING, "done": done})
 

@@ -18,12 +18,13 @@ from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words import pair as pair_words
 from app.web.switch import ApiSwitch
+from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest
 from engine.loading import hub
 from engine.loading.catalog import EMBEDDED
-from engine.loading.planning.fit import human
 from engine.loading.planning.forecast import forecast
-from engine.loading.request import LoadRequest
+from engine.machine.secrets import hub_token
+from engine.values.units import format_bytes
 
 START = "start"
 STATED = {
@@ -125,13 +126,13 @@ class SettingsBackend:
 
     def folders(self, data: View | None = None) -> View:
         """Folders with what they take, and what is free where models go."""
-        sizes = {name: human(self.data.bytes_in(name)) for name in self.data.folders}
+        sizes = {name: format_bytes(self.data.bytes_in(name)) for name in self.data.folders}
         return {
             "folders": [
                 {"name": name, "path": str(path), "size": sizes[name], "there": path.is_dir()}
                 for name, path in self.data.folders.items()
             ],
-            "free": human(disk.free_bytes(self.runtime.models)),
+            "free": format_bytes(disk.free_bytes(self.runtime.models)),
             "moved": {
                 "data": "--data-dir" if "data_dir" in self.runtime.fixed else None,
                 "models": hub.FOLDER_VARIABLE if self._models_moved() else None,
@@ -154,7 +155,9 @@ class SettingsBackend:
     def asked(self, data: View | None = None) -> View:
         """How much of what people asked is kept."""
         found = asdict(self.data.asked())
-        return {name: value if name == "chats" else human(value) for name, value in found.items()}
+        return {
+            name: value if name == "chats" else format_bytes(value) for name, value in found.items()
+        }
 
     def forget(self, data: View | None = None) -> View:
         """Forgets all of it for good. Raises ForetokenError."""
@@ -175,7 +178,7 @@ class SettingsBackend:
             self.data.folders,
             self.runtime.complaints.kept,
             chosen=self._plan(),
-            secrets=(self.switch.api_key, hub.token()[0]),
+            secrets=(self.switch.api_key, hub_token().get()[0]),
         )
         return {"text": text}
 

@@ -17,8 +17,8 @@ from app.ui.controls.pickers import Pickers
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words.names import titles
+from engine.api import LoadRequest
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.request import LoadRequest
 from engine.request import PLAIN
 
 DRAFT_MODEL = "draft"

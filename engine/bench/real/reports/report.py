@@ -12,9 +12,9 @@ from engine.bench.prompts import ALL
 from engine.bench.real.contest import Absence, Case, Method, Result
 from engine.bench.real.reports import summary
 from engine.bench.real.reports.summary import Cost, Lead, Quotients, Row, Spread
-from engine.loading.planning.fit import human
 from engine.machine import processor
 from engine.stats import times
+from engine.values.units import format_bytes
 
 HEAD = (
     "engine",
@@ -117,7 +117,7 @@ class Report:
                 cost.weights,
                 cost.what,
                 _range(cost.ready_s, 1),
-                "-" if cost.peak_bytes is None else human(cost.peak_bytes),
+                "-" if cost.peak_bytes is None else format_bytes(cost.peak_bytes),
                 _range(cost.prompt_tokens_per_s, 0),
             )
             for cost in self.costs

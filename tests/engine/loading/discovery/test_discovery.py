@@ -27,10 +27,10 @@ from engine.loading.discovery.llama_cpp import LLAMA_CPP
 from engine.loading.discovery.lm_studio import LM_STUDIO
 from engine.loading.discovery.ollama import OLLAMA
 from engine.loading.drafts import judge_draft
-from engine.loading.planning import fit
 from engine.loading.planning.forecast import by_sizes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import folder_of
+from engine.machine import memory
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import write_gguf
 from tests.support.places import ROOT
@@ -357,7 +357,7 @@ def test_no_draft_is_taken_for_which_there_is_no_room(
     alone = LoadRequest(target=str(tmp_path / "large"))
     needs = by_sizes([local_spec(tmp_path / "large")]).room.needed
     for free, draft in ((2 * needs, str(tmp_path / "small")), (needs + 1000, "")):
-        monkeypatch.setattr(fit, "free_bytes", lambda free=free: free)
+        monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
         assert settled(alone, tmp_path / "home").draft == draft
 
 

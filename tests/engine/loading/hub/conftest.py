@@ -11,6 +11,7 @@ from engine.errors import DownloadError
 from engine.loading import hub
 from engine.loading.hub import patience
 from engine.loading.specs import ModelSpec
+from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -53,7 +54,7 @@ def server(
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
         monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "token"))
         monkeypatch.delenv("HF_TOKEN", raising=False)
-        monkeypatch.setenv(hub.tokens.FILE_VARIABLE, str(tmp_path / "own" / "token"))
+        monkeypatch.setenv(HUB_TOKEN_FILE, str(tmp_path / "own" / "token"))
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         monkeypatch.setattr(patience, "BACKOFF_S", 0.01)
         yield running

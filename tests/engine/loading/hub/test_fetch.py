@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.loading import hub
-from engine.loading.hub import Progress
+from engine.loading.hub import DownloadProgress
 from engine.models.checkpoints.checkpoint import inspect
 from tests.engine.loading.hub.conftest import SMALL, SPEC, WEIGHTS
 from tests.support.folders import model_files
@@ -37,7 +37,7 @@ def test_sharded_weights_come_through_their_index(
 ) -> None:
     wanted = model_files(shards=3)
     repository.files = {**wanted, "model-00009-of-00009.safetensors": b"stray"}
-    reports: list[Progress] = []
+    reports: list[DownloadProgress] = []
     folder = hub.download(SPEC, models, on_progress=reports.append)
     assert reports[-1].bytes == reports[-1].total == sum(map(len, wanted.values()))
     assert inspect(folder).parameters == 32 * 8 + 64 + 8
@@ -64,7 +64,7 @@ def test_what_is_there_is_not_fetched_again(server: HubServer, models: Path) -> 
 def test_progress_counts_up_to_the_total(
     server: HubServer, files: dict[str, bytes], models: Path
 ) -> None:
-    reports: list[Progress] = []
+    reports: list[DownloadProgress] = []
     hub.download(SPEC, models, on_progress=reports.append)
     wanted = [
         name for name in files if name.endswith((".json", WEIGHTS)) and name != "consolidated"
@@ -86,7 +86,7 @@ def test_speed_and_remaining_time_are_told_on_the_way(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.pause_s = 0.03
-    reports: list[Progress] = []
+    reports: list[DownloadProgress] = []
     hub.download(SPEC, models, on_progress=reports.append)
     middle = [report for report in reports if 0 < report.bytes < report.total and report.eta_s]
     assert middle

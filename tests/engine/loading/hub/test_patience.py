@@ -7,8 +7,9 @@ from email.utils import format_datetime
 
 import pytest
 
+from engine.errors import DownloadCancelled
 from engine.loading import hub
-from engine.loading.hub import Progress, patience
+from engine.loading.hub import DownloadProgress, patience
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -19,7 +20,7 @@ def test_what_passes_is_waited_for_and_the_page_is_told(
 ) -> None:
     """Of the model's information and of files: 429 with and without a wait, and the hub's own errors."""
     repository.refusals[refused] = [(429, "0.2"), (503, None), (500, None), (429, None)]
-    told: list[Progress] = []
+    told: list[DownloadProgress] = []
     folder = hub.download(SPEC, models, on_progress=told.append)
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert not repository.refusals[refused]
@@ -49,8 +50,8 @@ def test_a_wait_of_minutes_is_told_instead(
 
 def test_a_wait_can_be_cancelled(server: HubServer, repository: HostedRepository, models) -> None:
     repository.refusals[WEIGHTS] = [(429, "250")]
-    with pytest.raises(hub.DownloadCancelled):
-        told: list[Progress] = []
+    with pytest.raises(DownloadCancelled):
+        told: list[DownloadProgress] = []
         hub.download(
             SPEC,
             models,

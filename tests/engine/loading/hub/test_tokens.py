@@ -11,7 +11,7 @@ import pytest
 
 from engine.errors import InvalidRequest, TokenNeeded
 from engine.loading import hub
-from engine.loading.hub import KeptIn
+from engine.machine.secrets import SecretSource, hub_token
 from tests.engine.loading.hub.conftest import SPEC, failure
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -22,38 +22,38 @@ def test_without_a_keyring_it_is_in_a_file_that_only_its_owner_reads(
     repository.gated = True
     with pytest.raises(TokenNeeded):
         hub.download(SPEC, models)
-    assert hub.keep_token(f" {repository.token}\n") is KeptIn.FILE
-    assert stat.S_IMODE(hub.token_file().stat().st_mode) == 0o600
+    assert hub_token().store(f" {repository.token}\n") is SecretSource.FILE
+    assert stat.S_IMODE(hub_token().file.stat().st_mode) == 0o600
     assert hub.download(SPEC, models)
-    assert hub.forget_token() and not hub.forget_token()
-    assert hub.token() == (None, KeptIn.NOWHERE)
+    assert hub_token().delete() and not hub_token().delete()
+    assert hub_token().get() == (None, SecretSource.NOWHERE)
 
 
 def test_with_a_keyring_there_is_no_file(
     server: HubServer, repository: HostedRepository, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.private = True
-    hub.keep_token("hf_old")  # before there was a keyring
+    hub_token().store("hf_old")  # before there was a keyring
     kept: dict[tuple[str, str], str] = {}
     ring = ModuleType("keyring")
     ring.get_password = lambda *place: kept.get(place)  # type: ignore[attr-defined]
     ring.set_password = lambda *given: kept.update({given[:2]: given[2]})  # type: ignore[attr-defined]
     ring.delete_password = lambda *place: kept.pop(place)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "keyring", ring)
-    assert hub.keep_token(repository.token) is KeptIn.KEYRING
-    assert not hub.token_file().exists()
-    assert hub.token() == (repository.token, KeptIn.KEYRING)
+    assert hub_token().store(repository.token) is SecretSource.KEYRING
+    assert not hub_token().file.exists()
+    assert hub_token().get() == (repository.token, SecretSource.KEYRING)
     assert hub.download(SPEC, models)
     monkeypatch.setenv("HF_TOKEN", "hf_environment")
-    assert hub.token() == ("hf_environment", KeptIn.ENVIRONMENT)
-    assert hub.forget_token() and not kept
+    assert hub_token().get() == ("hf_environment", SecretSource.ENVIRONMENT)
+    assert hub_token().delete() and not kept
 
 
 def test_what_is_no_token_is_refused(server: HubServer) -> None:
     for text in ("", "  ", "two words", "hf_ü"):
         with pytest.raises(InvalidRequest, match="no access token"):
-            hub.keep_token(text)
-    assert not hub.token_file().exists()
+            hub_token().store(text)
+    assert not hub_token().file.exists()
 
 
 def test_a_private_repository_asks_for_a_token_and_a_missing_one_does_not(

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.errors import DownloadCancelled
 from engine.loading import hub
-from engine.loading.hub import DownloadCancelled, Progress, patience, progress, transfer
+from engine.loading.hub import DownloadProgress, patience, progress, transfer
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
 from tests.support.places import ROOT
@@ -29,7 +30,7 @@ def test_a_broken_connection_is_continued_where_it_broke(
     server: HubServer, repository: HostedRepository, models: Path
 ) -> None:
     repository.breaks[WEIGHTS] = [5 * 4096, 3 * 4096]
-    reports: list[Progress] = []
+    reports: list[DownloadProgress] = []
     folder = hub.download(SPEC, models, on_progress=reports.append)
     ranges = [seen.range for seen in server.seen if seen.method == "GET/file"][-3:]
     assert ranges == [None, f"bytes={5 * 4096}-", f"bytes={8 * 4096}-"]
@@ -42,7 +43,7 @@ def cancel_in_the_weights(server: HubServer, repository: HostedRepository, model
     repository.pause_s = 0.02
     stop = threading.Event()
 
-    def on_progress(progress: Progress) -> None:
+    def on_progress(progress: DownloadProgress) -> None:
         if progress.file == WEIGHTS and progress.bytes > progress.total // 2:
             stop.set()
 
@@ -61,7 +62,7 @@ def test_cancelling_keeps_what_arrived_and_another_try_continues(
     assert 0 < had < len(repository.files[WEIGHTS])
     assert hub.locate(SPEC, models) is None
     server.seen.clear()
-    reports: list[Progress] = []
+    reports: list[DownloadProgress] = []
     folder = hub.download(SPEC, models, on_progress=reports.append)
     assert [seen.range for seen in server.seen if seen.method == "GET/file"] == [f"bytes={had}-"]
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
@@ -74,7 +75,7 @@ def test_a_server_that_ignores_range_starts_over(
 ) -> None:
     cancel_in_the_weights(server, repository, models)
     repository.ignore_range = True
-    reports: list[Progress] = []
+    reports: list[DownloadProgress] = []
     folder = hub.download(SPEC, models, on_progress=reports.append)
     assert (folder / WEIGHTS).read_bytes() == repository.files[WEIGHTS]
     assert reports[-1].bytes == reports[-1].total

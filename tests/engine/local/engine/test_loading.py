@@ -25,7 +25,7 @@ from engine.errors import (
 )
 from engine.events import Failed, FinishReason
 from engine.kernels.native.library import Library
-from engine.loading.hub import Progress
+from engine.loading.hub import DownloadProgress
 from engine.loading.watching import LoadProgress, Stage
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
@@ -121,10 +121,10 @@ def test_too_little_memory_is_told_before_anything_is_loaded_with_what_would_fit
     monkeypatch.setattr(
         "engine.loading.planning.fit.TOKEN_BYTES", 0
     )  # more here than what the formats differ by
-    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: 300_230_000)
+    monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: 300_230_000)
     with pytest.raises(OutOfMemory, match=r"300 MB are free.*bf16 would need 300 MB\."):
         engine.load(request_for(*pair, quantization="fp32"))
-    monkeypatch.setattr("engine.loading.planning.fit.free_bytes", lambda: 1000)
+    monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: 1000)
     with pytest.raises(OutOfMemory, match=r"Even nf4 would need 300 MB\."):
         engine.load(request_for(*pair, quantization="fp32"))
     assert engine.loaded == before
@@ -200,7 +200,7 @@ class Looking:
     def __init__(self, end: Stage | None = None) -> None:
         self.cancelled, self.seen, self._end = False, list[LoadProgress](), end
 
-    def on_progress(self, progress: Progress) -> None: ...
+    def on_progress(self, progress: DownloadProgress) -> None: ...
 
     def on_loading(self, progress: LoadProgress) -> None:
         self.seen.append(progress)

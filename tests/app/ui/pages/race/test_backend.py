@@ -19,7 +19,7 @@ from app.ui.rounds.measurements import Measurements
 from engine.api import LoadRequest
 from engine.bench.race import Side
 from engine.errors import CatalogError, InvalidRequest, NotLoaded
-from engine.loading.planning import fit as memory
+from engine.machine import memory
 from engine.request import PLAIN, Control
 from engine.values.sampling import AcceptanceRule
 from tests.app.ui.following import followed

@@ -10,7 +10,7 @@ from app.paths import catalog_file
 from engine.errors import CatalogError, IncompatiblePair, InvalidRequest
 from engine.loading.catalog import load_catalog
 from engine.loading.request import LoadRequest
-from engine.loading.servers import Address, is_address
+from engine.values.address import Address, is_address
 
 OFFICE = """servers:
   - id: office

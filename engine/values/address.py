@@ -1,24 +1,12 @@
-"""Addresses of servers, as people write them; and their keys. Torch-free, and never goes to the
-network."""
+"""Addresses of servers, as people write them."""
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-import platformdirs
-
 from engine.errors import InvalidRequest
-from engine.loading.secrets import KeptIn, Secret
-
-KEY_VARIABLE = "FORETOKEN_SERVER_KEY"
-"""Environment variable with the key for whatever server is asked; it goes before what is kept."""
-FOLDER_VARIABLE = "FORETOKEN_SERVER_KEYS"
-"""Environment variable that moves the folder of keys, where there is no keyring."""
 
 _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/+", re.IGNORECASE)
@@ -107,56 +95,6 @@ class Address:
     def is_open(self) -> bool:
         """Whether what is sent can be read on the way."""
         return self.root.startswith("http://") and not self.is_here
-
-
-def key(address: Address) -> tuple[str | None, KeptIn]:
-    """The key to send to a server, if any, and where it is kept."""
-    given = os.environ.get(KEY_VARIABLE, "").strip()
-    return (given, KeptIn.ENVIRONMENT) if given else _secret(address).get()
-
-
-def keep_key(address: Address, text: str) -> KeptIn:
-    """Keeps a key for every model of a server; where it is kept is returned.
-
-    Raises InvalidRequest for what can be no key, DiskError where it cannot be kept.
-    """
-    cleaned = text.strip()
-    if not cleaned or not cleaned.isascii() or any(map(str.isspace, cleaned)):
-        raise InvalidRequest(
-            "key", "That is no key: it is one word of plain letters. Copy it again."
-        )
-    return _secret(address).keep(cleaned)
-
-
-def forget_key(address: Address) -> bool:
-    """Deletes what ``keep_key`` kept; False where there was nothing."""
-    return _secret(address).forget()
-
-
-def as_kept(address: Address) -> Callable[[], None]:
-    """What makes the kept key of a server what it is now, whatever comes between; none, if none is."""
-    secret = _secret(address)
-    text, _ = secret.get()
-
-    def put_back() -> None:
-        if text:
-            secret.keep(text)
-        else:
-            secret.forget()
-
-    return put_back
-
-
-def key_file(address: Address) -> Path:
-    """The file that stands in for a keyring."""
-    moved = os.environ.get(FOLDER_VARIABLE)
-    usual = Path(platformdirs.user_config_dir("foretoken", appauthor=False)) / "server_keys"
-    folder = Path(moved).expanduser() if moved else usual
-    return folder / quote(address.root, safe="")
-
-
-def _secret(address: Address) -> Secret:
-    return Secret(f"server {address.root}", key_file(address))
 
 
 def _no_address(text: str, why: str) -> InvalidRequest:
