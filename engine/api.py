@@ -62,8 +62,8 @@ Listener = Callable[[Event], None]
 the engine nor the generation. If it raises, it is not called again."""
 
 CacheListener = Callable[[int, Sequence[int]], None]
-"""Called with a slot's number and the tokens that it holds, whenever these have changed. The rules of a
-``Listener`` apply."""
+"""Called with a slot's number and the content keys of the tokens that it holds (ids, see ``Prompt``),
+whenever these have changed. The rules of a ``Listener`` apply."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,7 @@ class _InRound(_Drafter):
             self.known = len(self.context.tokens) + min(depth - 1, len(accepted))
 
     def close(self) -> None:
-        self.draft.set_tokens(self.context.tokens[: min(self.known, len(self.context.tokens) - 1)])
+        self.draft.set_tokens(self.context.keys[: min(self.known, len(self.context.tokens) - 1)])
 
 
 class _OnHost(_Drafter):

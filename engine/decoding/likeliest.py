@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from engine.decoding.context import Context
-from engine.decoding.prefix import chunks
+from engine.decoding.prefix import PREFILL_CHUNK
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
+from engine.decoding.work import PrefillWork
 from engine.events import Tree
 from engine.noise import Stream, exponential
 from engine.values.sampling import AcceptanceRule
@@ -22,11 +23,12 @@ def likeliest(target: Target, sampler: Sampler, context: Context, count: int) ->
     Scores are log p where the likeliest token is taken, else log p - log E: the Gumbel form of
     ``noise.sample``'s race.
     """
-    known, pending = context.tokens[:-1], context.tokens[-1]
-    for chunk in chunks(known[target.reuse(known) :]):
-        target.extend(chunk)
-    adjusted = sampler.adjusted(target.verify(pending, Tree()), [()])
-    target.rewind(len(known))
+    target.reuse(context.keys[:-1])
+    prefill = PrefillWork(target, context)
+    while prefill.left:
+        prefill.read(PREFILL_CHUNK)
+    adjusted = sampler.adjusted(target.verify(context.tokens[-1], Tree()), [()])
+    target.rewind(target.length)
     p, position = sampler.probabilities(adjusted), len(context.tokens)
     found = sampler.rank(adjusted, p, position, Stream.CHOICE, count)
     chances: list[float] = p[0, found].tolist()

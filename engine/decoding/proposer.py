@@ -77,13 +77,13 @@ class RoundDraft(Protocol):
 
     @property
     def tokens(self) -> Sequence[int]:
-        """The tokens that the host knows to be in the state."""
+        """The content keys of the tokens that the host knows to be in the state (see ``Prompt``)."""
 
     def prepare(self, context: Context) -> Iterator[None]:
         """Prefill what the state lacks of the text; see ``Proposer``."""
 
-    def set_tokens(self, tokens: Sequence[int]) -> None:
-        """Note that rounds have left these tokens in the state."""
+    def set_tokens(self, keys: Sequence[int]) -> None:
+        """Note that rounds have left the tokens with these keys in the state."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,10 @@ from engine.values.limits import MAX_DEPTH
 
 
 class Target:
-    """A model, its state, and the tokens in that state. It is the ``Backbone`` that heads read."""
+    """A model and its state. It is the ``Backbone`` that heads read.
+
+    ``keys`` are the content keys of the state's tokens, see ``Prompt``.
+    """
 
     def __init__(
         self, model: Model, aux_layers: Sequence[AuxLayer] = (), *, captures: bool = True
@@ -43,7 +46,7 @@ class Target:
             if aux_layers
             else model.new_state(context)
         )
-        self.tokens: list[int] = []
+        self.keys: list[int] = []
         self._unverified: list[int] = []
         self._runner: tuple[RoundRunner, SequenceState | None] | None = None  # its draft's state
 
@@ -54,7 +57,7 @@ class Target:
     @property
     def length(self) -> int:
         """See ``Backbone``."""
-        return len(self.tokens)
+        return len(self.keys)
 
     def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
@@ -81,15 +84,15 @@ class Target:
         """See ``Backbone``."""
         return _with_hidden_states(self.model).logits(normed)
 
-    def reuse(self, tokens: Sequence[int]) -> int:
-        """Forget what differs from ``tokens``; return how many of them the state holds then."""
-        return self.rewind(common_prefix(self.tokens, tokens))
+    def reuse(self, keys: list[int]) -> int:
+        """Forget what differs from ``keys``; return how many of these tokens the state holds then."""
+        return self.rewind(common_prefix(self.keys, keys))
 
-    def extend(self, tokens: Sequence[int]) -> None:
-        """Prefill ``tokens`` behind the state; compute no logits."""
+    def extend(self, tokens: Sequence[int], keys: Sequence[int] | None = None) -> None:
+        """Prefill ``tokens`` behind the state; compute no logits. Without ``keys`` they are plain."""
         if tokens:
             self.model.forward(tokens, self.state, last=0)
-            self.tokens.extend(tokens)
+            self.keys.extend(tokens if keys is None else keys)
 
     @property
     def tree_nodes(self) -> int:
@@ -122,7 +125,7 @@ class Target:
     def commit(self, path: Sequence[int]) -> None:
         """Keep the pending token and the nodes on ``path``, forget the rest."""
         rows = [0, *(node + 1 for node in path)]
-        self.tokens.extend(self._unverified[row] for row in rows)
+        self.keys.extend(self._unverified[row] for row in rows)
         self.state.commit(rows)
         self._unverified = []
 
@@ -145,17 +148,17 @@ class Target:
 
     def advance(self, tokens: Sequence[int]) -> None:
         """Note that rounds on the device have appended ``tokens`` to the state."""
-        self.tokens.extend(tokens)
-        self.state.settle(len(self.tokens))
+        self.keys.extend(tokens)
+        self.state.settle(self.length)
 
     def copy_prefix(self, other: Target, length: int) -> None:
         """Take the first ``length`` tokens over from ``other``, as far as its state lets them be copied.
 
         ``other`` shares with this one all that this one holds.
         """
-        assert self.tokens == other.tokens[: self.length] and length <= other.length
+        assert self.keys == other.keys[: self.length] and length <= other.length
         length = self.state.copy_prefix(other.state, length)
-        self.tokens.extend(other.tokens[self.length : length])
+        self.keys.extend(other.keys[self.length : length])
 
     def save_checkpoint(self) -> None:
         """Make the tokens that are here reachable for other texts that begin with them."""
@@ -170,7 +173,7 @@ class Target:
         go back to so many. Return how many are left."""
         length = self.state.reachable(length)
         self.state.rewind(length)
-        del self.tokens[length:]
+        del self.keys[length:]
         self._unverified = []
         return length
 

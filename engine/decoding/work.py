@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import count
 
 from torch import Tensor
 
+from engine.decoding.context import Context
 from engine.decoding.target import Target
 from engine.events import Tree
 from engine.models.base import Entry
@@ -63,17 +64,18 @@ class VerifyWork(WorkItem):
 
 
 class PrefillWork(WorkItem):
-    """Prefill the rest of ``tokens``, some in each pass."""
+    """Prefill all of ``context`` but the pending token, some of it in each pass."""
 
     def __init__(
         self,
         target: Target,
-        tokens: Sequence[int],
-        lend: Callable[[Sequence[int]], None] | None = None,
+        context: Context,
+        copy_into: Callable[[list[int]], None] | None = None,
     ) -> None:
-        """``lend`` copies in the prefix of ``tokens`` that another slot has."""
+        """``copy_into`` copies the prefix of a text with these keys from another slot."""
         super().__init__()
-        self.target, self._tokens, self._lend = target, tokens, lend
+        self.target, self._copy_into = target, copy_into
+        self._tokens, self._keys = context.tokens[:-1], context.keys[:-1]
         self.computed = 0  # tokens that no slot had
 
     @property
@@ -82,29 +84,30 @@ class PrefillWork(WorkItem):
 
     def copy_prefix(self) -> None:
         """Copy what another slot has by now; that may be all there is to do."""
-        if self._lend is not None:
-            self._lend(self._tokens)
+        if self._copy_into is not None:
+            self._copy_into(self._keys)
         self.ready = not self.left
 
     def part(self, count: int) -> Entry:
         """Return at most the next ``count`` tokens as an entry of a batch."""
-        return Entry(self._next(count), self.target.state, final=True)
+        return Entry(self._tokens[self._next(count)], self.target.state, final=True)
 
     def take(self, part: Entry) -> None:
         """Note that a pass has computed the entry."""
-        self.target.tokens.extend(part.tokens)
+        self.target.keys.extend(self._keys[self._next(len(part.tokens))])
         self.computed += len(part.tokens)
         self.ready = True
 
     def read(self, count: int) -> None:
         """Prefill at most ``count`` tokens, for this request alone."""
-        tokens = self._next(count)
-        self.target.extend(tokens)
-        self.computed += len(tokens)
+        part = self._next(count)
+        self.target.extend(self._tokens[part], self._keys[part])
+        self.computed += part.stop - part.start
         self.ready = True
 
-    def _next(self, count: int) -> Sequence[int]:
-        return self._tokens[self.target.length : self.target.length + count]
+    def _next(self, count: int) -> slice:
+        start = self.target.length
+        return slice(start, min(start + count, len(self._tokens)))
 
 
 class YieldWork(WorkItem):

@@ -82,7 +82,7 @@ class Reader(Protocol):
 
 
 class _Draft:
-    """The model, its state, and the tokens in it: those of the text, then drafted, pending ones."""
+    """The model, its state, and the content keys of its tokens: the text's, then drafted ones."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -110,15 +110,22 @@ class _Draft:
         del self.tokens[length:]
         return length
 
-    def feed(self, tokens: Sequence[int], last: int = 1, *, final: bool = True) -> Tensor:
+    def feed(
+        self,
+        tokens: Sequence[int],
+        last: int = 1,
+        *,
+        keys: Sequence[int] | None = None,
+        final: bool = True,
+    ) -> Tensor:
         """Return the ``last`` ones' logits (last, vocabulary of the draft). ``final``: tokens of the
-        text, not drafted ones."""
+        text, not drafted ones. Without ``keys`` they are plain tokens."""
         known = self.known(tokens)
         if self.writing is not None and self.among is not None and last == 1:
             logits = self.writing.forward_among(known, self.state, self.among, final=final)
         else:
             logits = self.model.forward(known, self.state, last=last, final=final)
-        self.tokens.extend(tokens)
+        self.tokens.extend(tokens if keys is None else keys)
         return logits
 
     def known(self, tokens: Sequence[int]) -> list[int]:
@@ -135,6 +142,7 @@ class _Draft:
         draws: Draws | None = None,
         floor: float = 0.0,
         *,
+        keys: Sequence[int] | None = None,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
         """Feed ``new`` and write ``count`` tokens in one call, fewer where ``floor`` ends them."""
@@ -142,7 +150,7 @@ class _Draft:
         chosen, likely = self.writing.write_on(
             self.known(new), self.state, count, limit, draws, floor, self.among, final=final
         )
-        self.tokens += [*new, *chosen[:-1]]  # the last one is not fed
+        self.tokens += [*(new if keys is None else keys), *chosen[:-1]]  # the last one is not fed
         return chosen, likely
 
 
@@ -150,17 +158,18 @@ class SameVocabulary(_Draft):
     """The draft's tokens are the target's."""
 
     def begin(self, context: Context) -> None:
-        self.keep(common_prefix(self.tokens, context.tokens[:-1]))
+        self.keep(common_prefix(self.tokens, context.keys[:-1]))
         if self.kept is not None:
             self.kept.begin()
 
     def prepare(self, context: Context) -> Iterator[None]:
         if len(context.tokens) >= self.model.info.context:
             return  # nothing will be drafted
-        missing = context.tokens[len(self.tokens) : -1]
+        missing = range(len(self.tokens), len(context.tokens) - 1)
         for chunk in chunks(missing, beside_others=self.model.info.compiled):
             yield
-            self.feed(chunk, last=0)
+            part = slice(chunk[0], chunk[-1] + 1)
+            self.feed(context.tokens[part], last=0, keys=context.keys[part])
         self.state.save_checkpoint()
 
     def room(self, context: Context) -> int:
@@ -174,20 +183,23 @@ class SameVocabulary(_Draft):
     ) -> tuple[list[int], list[float] | None]:
         """What would be drawn from ``catch_up`` and ``write``, in one call."""
         self.look_at(context.tokens)
-        new = context.tokens[len(self.tokens) :]
-        return self.written_on(new, depth, limit, draws, floor)
+        new = slice(len(self.tokens), None)
+        return self.written_on(
+            context.tokens[new], depth, limit, draws, floor, keys=context.keys[new]
+        )
 
     def catch_up(self, context: Context) -> Tensor:
         self.look_at(context.tokens)
-        return self.feed(context.tokens[len(self.tokens) :])
+        new = slice(len(self.tokens), None)
+        return self.feed(context.tokens[new], keys=context.keys[new])
 
     def write(self, token: int) -> Tensor:
         return self.feed([token], final=False)
 
-    def set_tokens(self, tokens: Sequence[int]) -> None:
+    def set_tokens(self, keys: Sequence[int]) -> None:
         """See ``RoundDraft``."""
-        self.tokens = list(tokens)
-        self.state.settle(len(tokens))
+        self.tokens = list(keys)
+        self.state.settle(len(keys))
 
     def observe(self, accepted: int) -> None:
         # The last drafted token was never fed to the draft.

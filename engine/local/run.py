@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.decoding.loop import StoppingCriteria
 from engine.grammar.compiler import Compiled
 from engine.models.base import ModelInfo
 from engine.request import Request, Speculation
+from engine.values.prompt import Prompt
 from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``prompt`` are its tokens, ``begun`` those of the reply that stand already. ``seed`` is the one
-    asked for, or drawn where ``sampling`` has none.
+    """``begun``: tokens of the reply that stand already. ``seed`` is the one asked for, or drawn where
+    ``sampling`` has none.
 
     ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply;
     ``grammar`` is what it matches. ``logit_bias``, ``alternatives`` and ``predicted``: see ``Request``.
     """
 
-    prompt: tuple[int, ...]
+    prompt: Prompt
     sampling: Sampling
     rule: AcceptanceRule
     seed: int
@@ -37,26 +38,26 @@ class Run:
     begun: tuple[int, ...] = ()
 
     @property
-    def known(self) -> list[int]:
-        """All tokens but the pending one."""
-        return [*self.prompt, *self.begun][:-1]
+    def keys(self) -> list[int]:
+        """The content keys of all tokens but the pending one."""
+        return [*self.prompt.keys, *self.begun][:-1]
 
     @classmethod
     def resolve(
         cls,
         request: Request,
-        prompt: Sequence[int],
+        prompt: Prompt,
         model: ModelInfo,
         grammar: Compiled | None = None,
     ) -> Run:
         """Draws a seed where none is given."""
-        sampling, room = request.sampling, model.context - len(prompt)
+        sampling, room = request.sampling, model.context - len(prompt.tokens)
         limit = room
         if request.max_tokens is not None:
             limit = min(len(request.begun) + request.max_tokens, room)
         eos: Collection[int] = () if request.ignore_eos else model.eos
         return cls(
-            prompt=tuple(prompt),
+            prompt=prompt,
             sampling=sampling,
             rule=resolve_rule(request.speculation.acceptance, sampling.temperature),
             seed=secrets.randbits(53) if sampling.seed is None else sampling.seed,

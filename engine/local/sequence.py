@@ -67,7 +67,9 @@ class Sequence:
         """Run the request; publish Started, Prefilled, Emitted..., Finished. Raises as ``Session``."""
         run, target, learning = self.run, self.slot.target, self.shared.learning
         wanted, name = run.speculation, target.model.info.name
-        self.publish(Started(name, wanted.proposer, run.rule, run.prompt, run.seed, self.thinking))
+        self.publish(
+            Started(name, wanted.proposer, run.rule, run.prompt.tokens, run.seed, self.thinking)
+        )
         yield None
         context = Context(run.prompt)
         context.tokens.extend(run.begun)
@@ -82,7 +84,7 @@ class Sequence:
             yield from self._decode(context, proposer, sampler, constraint, controller, member)
         # Tokens that were not shown are forgotten. What a follow-up finds in the state must not depend on
         # the proposer, since a prompt's keys need not have the bits of a decoded token's.
-        target.reuse([*run.prompt, *self.processor.tokens][:-1])
+        target.reuse([*run.prompt.keys, *self.processor.tokens][:-1])
         self.publish(self.processor.finish(cancelled=self.cancelled()))
 
     def _begun(self, context: Context, sampler: Sampler) -> Proposer:
@@ -98,10 +100,10 @@ class Sequence:
         return proposer
 
     def _prefill(self, context: Context, proposer: Proposer, member: BatchMember | None) -> Steps:
-        lend = partial(self.shared.slots.lend, self.slot) if self.batched else None
+        copy_into = partial(self.shared.slots.copy_into, self.slot) if self.batched else None
         prepares = member is None or member.reads_at_once
         prefilled = yield from self.slot.prefill(
-            context, proposer, self.run.reuse_cache, self.cancelled, lend, prepares=prepares
+            context, proposer, self.run.reuse_cache, self.cancelled, copy_into, prepares=prepares
         )
         self.publish(prefilled)
         yield None

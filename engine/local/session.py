@@ -43,6 +43,7 @@ from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING, opens_thought
 from engine.tool_calls.lark import grammar_of_calls
 from engine.values.grammar import Grammar, GrammarKind
+from engine.values.prompt import Prompt
 from engine.values.tools import Tool
 
 _OPENING_TOKENS = 8
@@ -51,9 +52,9 @@ _OPENING_TOKENS = 8
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A request's prompt in tokens, and its grammar compiled."""
+    """A request's prompt, and its grammar compiled."""
 
-    tokens: list[int]
+    prompt: Prompt
     grammar: Compiled | None
 
 
@@ -132,7 +133,7 @@ class Session:
     def prepared(self, request: Request) -> Prepared:
         """Return what ``steps`` needs of a request, its grammar compiled on the caller's thread. Raises
         as ``prepare``."""
-        return Prepared(self.prepare(request), self._grammar_of(request))
+        return Prepared(Prompt.of(self.prepare(request)), self._grammar_of(request))
 
     def _encode(self, request: Request) -> list[int]:
         """Return the prompt's tokens. Those of the last prompt are kept for the next choice of n."""
@@ -204,7 +205,7 @@ class Session:
         if prepared is None:
             prepared = self.prepared(request)
         info = self.target.model.info
-        run = Run.resolve(request, prepared.tokens, info, prepared.grammar)
+        run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
         batched = batched and self.parallel > 1
         joined = self.learning.batch.joined() if batched else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._slots.taken(run) as slot, joined:
@@ -218,7 +219,7 @@ class Session:
                 publish,
                 cancelled,
                 batched,
-                self._begins_inside_thought(request, run.prompt),
+                self._begins_inside_thought(request, run.prompt.tokens),
             )
             yield from sequence.steps()
             kept(slot.target)
@@ -233,7 +234,7 @@ class Session:
         # A reply by a schema calls no tool.
         offered = [] if request.grammar is not None else [tool.name for tool in request.tools]
         processor = OutputProcessor(
-            self.codec, run.prompt, run.stop, run.ending, shown, calls, offered
+            self.codec, run.prompt.tokens, run.stop, run.ending, shown, calls, offered
         )
         processor.go_on(run.begun)
         return processor
@@ -258,7 +259,7 @@ class Session:
         """See ``Engine.likeliest``. Reuses no state: an error in it may be what is looked for."""
         info = self.target.model.info
         prepared = self.prepared(request)
-        run = Run.resolve(request, prepared.tokens, info, prepared.grammar)
+        run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
         context = Context(run.prompt)
         context.tokens.extend(reply)
         if len(context.tokens) + 1 > self.target.context:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
 from engine.decoding.context import Context
-from engine.decoding.prefix import chunks, common_prefix
+from engine.decoding.prefix import PREFILL_CHUNK, common_prefix
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
 from engine.decoding.work import PrefillWork, WorkItem, YieldWork
@@ -41,13 +41,9 @@ class Slot:
         """Free the slot after the request."""
         self.busy = False
 
-    def shares(self, tokens: Sequence[int]) -> int:
-        """Return the length of the prefix of ``tokens`` that the slot holds."""
-        held = self.target.tokens
-        # Compared as a whole first: that is quick, and what a follow-up finds.
-        if held == tokens[: len(held)]:
-            return len(held)
-        return common_prefix(held, tokens)
+    def shares(self, keys: list[int]) -> int:
+        """Return the length of the prefix of ``keys`` that the slot holds."""
+        return common_prefix(self.target.keys, keys)
 
     def proposer(self, wanted: Speculation) -> Proposer:
         """Return the proposer, the same one as for the last request that wanted it with these options."""
@@ -66,54 +62,37 @@ class Slot:
         proposer: Proposer,
         reuse: bool,
         cancelled: Callable[[], bool],
-        lend: Callable[[Sequence[int]], None] | None,
+        copy_into: Callable[[list[int]], None] | None,
         *,
         prepares: bool = True,
     ) -> Generator[WorkItem, None, Prefilled]:
         """Prefill all tokens but the pending one, in the target, and in the proposer if it ``prepares``.
 
-        Yields work items, between which other requests run. ``lend`` copies in the prefix that another
-        slot has; None if no other request can run: nothing is yielded then.
+        Yields work items, between which other requests run. ``copy_into``: see ``PrefillWork``; None if
+        no other request can run: nothing is yielded then.
         """
         started = perf_counter()
-        known = context.tokens[:-1]
         if not reuse:
             self.target.clear()
-        reused = self.target.reuse(known)
-        if lend is None:
-            self._read(known[reused:], cancelled)
-        else:
-            reused = yield from self._read_beside(known, lend if reuse else None, cancelled)
+        self.target.reuse(context.keys[:-1])
+        work = PrefillWork(self.target, context, copy_into if reuse else None)
+        while work.left and not cancelled():
+            if copy_into is None:
+                work.read(PREFILL_CHUNK)
+                continue
+            work.copy_prefix()
+            if not work.ready:
+                yield work
+                work.check()
         self.target.save_checkpoint()
         if prepares:
             for _ in proposer.prepare(context):
                 if cancelled():
                     break
-                if lend is not None:
+                if copy_into is not None:
                     yield YieldWork()
+        reused = self.target.length - work.computed
         return Prefilled(len(context.tokens), reused, perf_counter() - started)
-
-    def _read(self, tokens: Sequence[int], cancelled: Callable[[], bool]) -> None:
-        for chunk in chunks(tokens):
-            if cancelled():
-                break
-            self.target.extend(chunk)
-
-    def _read_beside(
-        self,
-        known: Sequence[int],
-        lend: Callable[[Sequence[int]], None] | None,
-        cancelled: Callable[[], bool],
-    ) -> Generator[WorkItem, None, int]:
-        """Prefill ``known`` by work items; return how many of its tokens needed no computing."""
-        reading = PrefillWork(self.target, known, lend)
-        while not cancelled():
-            reading.copy_prefix()
-            if reading.ready:
-                break
-            yield reading
-            reading.check()
-        return self.target.length - reading.computed
 
     def close(self) -> None:
         """Releases the proposers' memory."""

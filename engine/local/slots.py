@@ -31,27 +31,27 @@ class Slots:
     @contextmanager
     def taken(self, run: Run) -> Iterator[Slot]:
         """Reserve a slot for this run while it lasts."""
-        known = run.known
+        keys = run.keys
         # A run that reuses nothing is a measurement: it always gets the same slot.
         empty = not run.reuse_cache and not self.first.busy
-        slot = self.first if empty else self._choose(known)
+        slot = self.first if empty else self._choose(keys)
         slot.take()
-        self._tell(slot, known[: slot.shares(known)] if run.reuse_cache else ())
+        self._tell(slot, keys[: slot.shares(keys)] if run.reuse_cache else ())
         try:
             yield slot
         finally:
             slot.leave()
             self.tell(slot)
 
-    def lend(self, to: Slot, tokens: Sequence[int]) -> None:
-        """Copy to ``to``, which holds nothing else, the prefix of ``tokens`` that another slot has."""
+    def copy_into(self, to: Slot, keys: list[int]) -> None:
+        """Copy to ``to``, which holds nothing else, the prefix of ``keys`` that another slot has."""
         for slot in self._slots:
-            if slot is not to and (shared := slot.shares(tokens)) >= to.target.length + _WORTH:
+            if slot is not to and (shared := slot.shares(keys)) >= to.target.length + _WORTH:
                 to.target.copy_prefix(slot.target, shared)
 
     def tell(self, slot: Slot) -> None:
-        """Tell the listener which tokens ``slot`` holds now."""
-        self._tell(slot, slot.target.tokens)
+        """Tell the listener the keys of the tokens that ``slot`` holds now."""
+        self._tell(slot, slot.target.keys)
 
     def close(self) -> None:
         """Release the proposers' memory, and tell that no slot holds a token."""
@@ -59,17 +59,17 @@ class Slots:
             slot.close()
             self._tell(slot, ())
 
-    def _tell(self, slot: Slot, tokens: Sequence[int]) -> None:
+    def _tell(self, slot: Slot, keys: Sequence[int]) -> None:
         if self.listener is None:
             return
         try:
-            self.listener(self._slots.index(slot), tokens)
+            self.listener(self._slots.index(slot), keys)
         except Exception:  # replies go on whatever becomes of those who follow
             log.exception("the cache listener failed and is not called again")
             self.listener = None
 
-    def _choose(self, tokens: Sequence[int]) -> Slot:
-        """Return the free slot that shares the longest prefix with ``tokens``.
+    def _choose(self, keys: list[int]) -> Slot:
+        """Return the free slot that shares the longest prefix with ``keys``.
 
         If that is less than half of what the slot holds, the slot may be somebody's chat. Then return an
         unused slot, a new one, or the one used longest ago, in this order.
@@ -77,8 +77,8 @@ class Slots:
         free = [slot for slot in self._slots if not slot.busy]
         if self.most == 1 or not free:
             return self._slots[0] if self.most == 1 else self._made()
-        best = max(free, key=lambda slot: (slot.shares(tokens), -slot.used))
-        if 2 * best.shares(tokens) >= best.target.length > 0:
+        best = max(free, key=lambda slot: (slot.shares(keys), -slot.used))
+        if 2 * best.shares(keys) >= best.target.length > 0:
             return best
         unused = next((slot for slot in free if not slot.used), None)
         if unused is not None:

@@ -243,7 +243,7 @@ def _own_text(folder: Path, count: int) -> tuple[list[int], Tensor]:
     text = [0]
     for _ in range(min(count, target.context - 1)):
         logits = model.forward(text[-1:], target.state, last=1)
-        target.tokens.append(text[-1])
+        target.keys.append(text[-1])
         p = torch.softmax(logits[0], dim=-1)
         text.append(int(torch.multinomial(p, 1, generator=generator)))
     return text, target.aux_hidden_states(NORMED, 0, target.length)

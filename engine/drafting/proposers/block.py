@@ -53,24 +53,24 @@ class BlockProposer:
         self.options = options
         self.head, self.target = resources.head(BlockHead)
         self.drafts = executed(partial(BlockDraft, self.head), self.target)
-        self.text: list[int] = []  # the tokens whose keys and values are kept
+        self.text: list[int] = []  # content keys of the tokens whose keys and values are kept
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
-        del self.text[common_prefix(self.text, context.tokens[:-1]) :]
+        del self.text[common_prefix(self.text, context.keys[:-1]) :]
 
     def prepare(self, context: Context) -> Iterator[None]:
         for chunk in chunks(range(len(self.text), self.target.length)):
             yield
             self.drafts.read(chunk[0], chunk[-1] + 1)
-            self.text += context.tokens[chunk[0] : chunk[-1] + 1]
+            self.text += context.keys[chunk[0] : chunk[-1] + 1]
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
         if depth < 1 or read < 1:
             return NOTHING
         floors, known = floors_of(self.sampler, budget), len(self.text)
-        self.text += context.tokens[known:read]
+        self.text += context.keys[known:read]
         draft = self.drafts.begin(known, read, context.tokens[-1], depth)
         if draft.draws and self.sampler.reads:
             return self._written(draft, read + 1, depth, floors)

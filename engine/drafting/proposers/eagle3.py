@@ -37,7 +37,7 @@ class Eagle3Proposer:
         self.options = options
         self.head, self.target = resources.head(Eagle3Head)
         self.drafts = executed(partial(Eagle3Draft, self.head), self.target)
-        self.text: list[int] = []  # the tokens that the rows are made from: one more than rows
+        self.text: list[int] = []  # content keys that the rows are made from: one more than rows
 
     @property
     def rows(self) -> int:
@@ -46,7 +46,7 @@ class Eagle3Proposer:
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
-        del self.text[common_prefix(self.text, context.tokens) :]
+        del self.text[common_prefix(self.text, context.keys) :]
 
     def prepare(self, context: Context) -> Iterator[None]:
         # The last row waits for ``propose``, which reads what it puts out.
@@ -77,5 +77,5 @@ class Eagle3Proposer:
 
     def _behind(self, context: Context, start: int, end: int) -> list[int]:
         """The tokens that rows ``start`` .. ``end - 1`` name theirs behind; these rows count as made."""
-        self.text[:] = context.tokens[: end + 1]
+        self.text[:] = context.keys[: end + 1]
         return context.tokens[start + 1 : end + 1]

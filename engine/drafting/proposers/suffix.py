@@ -91,13 +91,13 @@ class SuffixProposer:
         )
         self.own = SuffixAutomaton(options.max_tree_depth)
         self.copy = Copy()
-        self._read: list[int] = []  # the part of the text that these hold
+        self._read: list[int] = []  # content keys of the part of the text that these hold
         self._prompt = 0  # tokens of it that were there before the reply
         self._found: list[tuple[SuffixAutomaton, Match]] = []  # the text's end in past replies
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.past.begin(context)
-        if common_prefix(self._read, context.tokens) < len(self._read):
+        if common_prefix(self._read, context.keys) < len(self._read):
             self.own = SuffixAutomaton(self.options.max_tree_depth)
             self.copy = Copy()
             self._read = []
@@ -113,14 +113,14 @@ class SuffixProposer:
         for chunk in chunks(range(len(self._read), len(context.tokens))):
             yield
             # A round since then may have read it.
-            self._take_in(context.tokens[len(self._read) : chunk[-1] + 1])
+            self._take_in(context, chunk[-1] + 1)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         return as_proposal(self.recall(context, budget.depth))
 
     def recall(self, context: Context, depth: int) -> Continuation:
         """Reads what is new in the text; what most likely follows it, ``depth`` tokens at most."""
-        self._take_in(context.tokens[len(self._read) :])
+        self._take_in(context, len(context.tokens))
         copied = self.copy.draft(depth)
         # Counted as sure, as a match is that only ever went on in one way.
         best = Continuation(copied, float(len(copied)))
@@ -135,14 +135,15 @@ class SuffixProposer:
         self.past.close()
         self._read, self._found = [], []
 
-    def _take_in(self, new: Sequence[int]) -> None:
-        """The text went on with ``new``."""
+    def _take_in(self, context: Context, end: int) -> None:
+        """Read the text on up to its first ``end`` tokens."""
+        new = context.tokens[len(self._read) : end]
         if self.options.edits:
             source = max(self._prompt - len(self._read), 0)
             self.copy.read(new[:source])
             self.copy.extend(new[source:])
         self.own.extend(new)
-        self._read += new
+        self._read += context.keys[len(self._read) : end]
         self._follow(new)
 
     def _likeliest(self, automaton: SuffixAutomaton, match: Match, depth: int) -> Continuation:

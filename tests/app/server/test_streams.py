@@ -168,7 +168,7 @@ def test_a_failure_inside_a_stream_is_an_error_object(
     real = session.target.verify
 
     def breaks(pending: int, tree: object) -> object:
-        if len(session.target.tokens) > 12:
+        if len(session.target.keys) > 12:
             raise RuntimeError("a broken kernel")
         return real(pending, tree)
 

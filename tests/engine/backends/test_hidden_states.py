@@ -149,10 +149,10 @@ def test_after_any_rounds_features_are_those_of_a_fresh_run(
         pending, *drafted = tokens(depth + 1, seed)
         target.verify(pending, Tree.chain(drafted))
         target.commit(range(min(stand, depth)))
-    target.reuse(target.tokens[:-1])  # a follow-up computes the last token again
+    target.reuse(target.keys[:-1])  # a follow-up computes the last token again
     target.extend(tokens(3, 9))
     fresh = Target(model, TAPS)
-    fresh.extend(target.tokens)
+    fresh.extend(target.keys)
     for aux_layer in TAPS:
         found, expected = (
             each.aux_hidden_states(aux_layer, 0, each.length) for each in (target, fresh)

@@ -101,10 +101,10 @@ class Counted(SameVocabulary):
         super().__init__(TableModel(lambda tokens: [0.0] * VOCABULARY, VOCABULARY, context=context))
         self.device = device
 
-    def set_tokens(self, tokens: Sequence[int]) -> None:
-        self.state.tokens[:] = tokens  # type: ignore[attr-defined]
-        super().set_tokens(tokens)
-        self.device.valid = len(tokens)
+    def set_tokens(self, keys: Sequence[int]) -> None:
+        self.state.tokens[:] = keys  # type: ignore[attr-defined]
+        super().set_tokens(keys)
+        self.device.valid = len(keys)
 
     def prepare(self, context: Context) -> Any:
         yield from super().prepare(context)
@@ -138,7 +138,7 @@ class There(Target):
         return self.device
 
     def advance(self, tokens: Sequence[int]) -> None:
-        self.state.tokens[:] = [*self.tokens, *tokens]  # type: ignore[attr-defined]
+        self.state.tokens[:] = [*self.keys, *tokens]  # type: ignore[attr-defined]
         super().advance(tokens)
 
 
@@ -211,7 +211,7 @@ def test_rounds_say_the_text_and_no_more(
         expected = expected[: expected.index(EOS) + 1]
     assert said == (expected if stop_after is None else expected[: len(said)])
     assert context.tokens == [*text[:prompt], *said]
-    assert target.tokens == context.tokens[:-1] and target.state.length == target.length
+    assert target.keys == context.tokens[:-1] and target.state.length == target.length
     assert all(round.emitted == len(round.tokens) for round in rounds[:-1])
     assert device.launched - len(rounds) <= (0 if who == "host" else 1)
     assert controller.seen in (len(rounds), len(rounds) - 1)  # closed before or behind the last

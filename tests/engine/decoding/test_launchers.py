@@ -127,8 +127,8 @@ class Pair:
             assert round.budget.needed == ()
             if stop_after == len(rounds):
                 loop.close()
-        assert target.tokens == context.tokens[:-1]
-        assert target.state.tokens == target.tokens  # type: ignore[attr-defined]
+        assert target.keys == context.tokens[:-1]
+        assert target.state.tokens == target.keys  # type: ignore[attr-defined]
         if target.runs_rounds:
             runner = target.round_runner(None)
             assert isinstance(runner, TableRounds)

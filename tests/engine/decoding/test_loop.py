@@ -243,7 +243,7 @@ def test_no_tree_whatsoever_changes_the_output(
     alone = generate("none", sampling=sampling, limit=limit, eos=eos)
     drafted = generate(scripted, depth=15, sampling=sampling, limit=limit, eos=eos)
     assert drafted.output == alone.output
-    assert drafted.target.state.length == len(drafted.target.tokens)
+    assert drafted.target.state.length == len(drafted.target.keys)
 
 
 @pytest.mark.parametrize("wrong", range(4))
@@ -284,8 +284,8 @@ def test_between_two_rounds_cache_and_context_agree(
     stop_after: int, depth: int, wrong: bool
 ) -> None:
     run = generate(Scripted(contrary if wrong else oracle), depth=depth, stop_after=stop_after)
-    assert run.target.tokens == run.context.tokens[:-1]
-    assert run.target.state.length == len(run.target.tokens)
+    assert run.target.keys == run.context.tokens[:-1]
+    assert run.target.state.length == len(run.target.keys)
 
 
 def test_rounds_joined_are_the_output() -> None:

@@ -65,5 +65,5 @@ def test_a_reply_that_fails_leaves_the_session_whole(
         session.target._runner = None
         with pytest.raises(expected):
             list(session.run(request, lambda: False))
-    assert len(session.target.tokens) == session.target.state.length
+    assert len(session.target.keys) == session.target.state.length
     assert list(session.run(request, lambda: False))[-1] == whole

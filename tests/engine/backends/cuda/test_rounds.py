@@ -159,7 +159,7 @@ def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
     """Rounds that ran ahead left more in the caches; none of it counts."""
     _, first = run(session, draft(2), max_tokens=3)
     text = [*PROMPT, *first.token_ids]
-    assert session.target.tokens == text[:-1]
+    assert session.target.keys == text[:-1]
     assert session.target.state.length == len(text) - 1
     longer: Sequence[int] = (*text, 11, 12)
     follow = {"token_ids": longer, "reuse_cache": True, "max_tokens": 2}

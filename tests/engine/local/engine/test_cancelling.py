@@ -56,7 +56,7 @@ def test_a_long_prefill_is_left_at_its_next_part(
     assert finished(generation).reason is FinishReason.CANCELLED
     gate.open()
     assert engine._pair.session is not None
-    assert len(engine._pair.session.target.tokens) <= 3 * 32
+    assert len(engine._pair.session.target.keys) <= 3 * 32
     assert finished(engine.generate(asked())).reason is FinishReason.LENGTH
 
 

@@ -123,7 +123,7 @@ def test_logits_in_a_shared_pass_are_those_of_a_pass_alone(together: Session) ->
         nonlocal compared
         original(self, logits, began)
         if compared < 30 and self.tree.is_chain:
-            text = [*self.target.tokens, self.pending, *self.tree.tokens]
+            text = [*self.target.keys, self.pending, *self.tree.tokens]
             fresh = model.new_state(len(text))
             assert torch.equal(logits, model.forward(text, fresh, last=self.rows))
             compared += 1

@@ -65,7 +65,7 @@ def test_the_drafts_prefill_is_left_between_two_parts(fake: tuple[Session, Table
     prompt = (9,) * (3 * PREFILL_CHUNK)
     _, finished = answered(session, asked(prompt), after(4))
     assert finished.reason is FinishReason.CANCELLED
-    assert session.target.tokens == list(prompt[:-1])
+    assert session.target.keys == list(prompt[:-1])
     assert session.resources.draft.fed == PREFILL_CHUNK  # type: ignore[union-attr]
     assert answered(session, asked(prompt))[1].reason is FinishReason.LENGTH
 

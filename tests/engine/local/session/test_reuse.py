@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.drafting import proposers
 from engine.events import FinishReason
-from engine.local.session import Session
+from engine.local.session import Prepared, Session
 from engine.models.sequence_state import KVCache
 from engine.request import Request, Speculation
+from engine.values.prompt import OpaquePart, Prompt, TokenPart
 from tests.engine.local.session.conftest import (
     PROMPT,
     after,
@@ -129,3 +133,60 @@ def test_a_round_that_fails_inside_does_not_spoil_the_next_reply(
         with pytest.raises(ZeroDivisionError):
             list(session.run(asked(), never))
     assert answered(session, asked())[1].token_ids == fresh_reply(pair, asked())
+
+
+@pytest.mark.parametrize("proposer", ("none", "draft", "eagle3", "block", "suffix", "best"))
+@pytest.mark.parametrize(("start", "length"), ((0, 30), (12, 1), (12, 9), (29, 1)))
+def test_equal_placeholders_share_a_state_only_if_their_contents_are_equal(
+    session: Session,
+    pair: tuple[Path, Path],
+    pair_heads: tuple[Path, ...],
+    proposer: str,
+    start: int,
+    length: int,
+) -> None:
+    """Otherwise a second image would find the first one's keys and values."""
+
+    def prompt(image: bytes) -> Prompt:
+        opaque = OpaquePart(PROMPT[start : start + length], sha256(image).digest())
+        return Prompt((TokenPart(PROMPT[:start]), opaque, TokenPart(PROMPT[start + length :])))
+
+    request = asked(proposer=proposer)
+    answers = []
+    for image, reused in ((b"cat", 0), (b"cat", len(PROMPT) - 1), (b"dog", start), (b"cat", start)):
+        events = list(session.run(request, never, Prepared(prompt(image), None)))
+        assert prefilled(events).reused == min(reused, len(PROMPT) - 1), image
+        answers.append(events[-1].token_ids)  # type: ignore[union-attr]
+        if proposer in ("draft", "best"):
+            slot = session._slots.first.proposer(request.speculation)
+            draft = getattr(slot, "members", {}).get("draft", slot)
+            assert draft.reader.tokens[: len(PROMPT) - 1] == list(prompt(image).keys[:-1])
+    # The random model reads placeholders as tokens, so its words are the same.
+    assert set(answers) == {fresh_reply(pair, request, pair_heads)}
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.builds(TokenPart, st.lists(st.integers(0, 2), max_size=3).map(tuple)),
+            st.builds(
+                OpaquePart,
+                st.lists(st.just(0), max_size=3).map(tuple),
+                st.sampled_from((b"\0", b"\0\0", b"a")),
+            ),
+        ),
+        max_size=4,
+    )
+)
+def test_equal_keys_mean_equal_contents(parts: list[TokenPart | OpaquePart]) -> None:
+    """A token has one key, its id; every place of every content has its own, which is no id."""
+    prompt = Prompt(tuple(parts))
+    contents = [
+        token if isinstance(part, TokenPart) else (part.content_hash, place)
+        for part in parts
+        for place, token in enumerate(part.tokens)
+    ]
+    assert len(contents) == len(prompt.keys) == len(prompt.tokens)
+    for content, key in zip(contents, prompt.keys, strict=True):
+        assert (key == content) if isinstance(content, int) else key < 0
+        assert [key == other for other in prompt.keys] == [content == c for c in contents]

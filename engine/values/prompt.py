@@ -1,0 +1,58 @@
+"""A prompt: parts of tokens, and parts that a model reads as something else, such as an image.
+
+Caches of a prompt's prefix compare *keys*, one for each position: of a token its id, of any other content
+its hash. So two images never share a state because their placeholders are the same token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import chain
+
+
+@dataclass(frozen=True, slots=True)
+class TokenPart:
+    """Plain tokens, which are their own keys."""
+
+    tokens: tuple[int, ...]
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        return self.tokens
+
+
+@dataclass(frozen=True, slots=True)
+class OpaquePart:
+    """Content that is no text: its placeholders, and the hash of its bytes."""
+
+    tokens: tuple[int, ...]
+    content_hash: bytes
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """Negative numbers, so that none is a token's: the hash, and the place within the part."""
+        content = int.from_bytes(b"\1" + self.content_hash, "big") << 32
+        return tuple(-(content + place) for place in range(len(self.tokens)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The parts of a prompt, in order."""
+
+    parts: tuple[TokenPart | OpaquePart, ...]
+
+    @classmethod
+    def of(cls, tokens: Iterable[int]) -> Prompt:
+        """Return a prompt of plain tokens."""
+        return cls((TokenPart(tuple(tokens)),))
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The ids of all positions, placeholders among them."""
+        return tuple(chain.from_iterable(part.tokens for part in self.parts))
+
+    @property
+    def keys(self) -> tuple[int, ...]:
+        """The content key of each position."""
+        return tuple(chain.from_iterable(part.keys for part in self.parts))
