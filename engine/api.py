@@ -32,7 +32,6 @@ __all__ = [
     "QUANTIZATIONS",
     "SEPARATOR",
     "CacheListener",
-    "Candidate",
     "Capabilities",
     "DownloadProgress",
     "Engine",
@@ -44,6 +43,7 @@ __all__ = [
     "OptionInfo",
     "ProposerInfo",
     "Stage",
+    "TopToken",
     "Unavailable",
     "Watcher",
     "check_drafting",
@@ -107,7 +107,7 @@ class Capabilities:
     """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
 
     ``preferred`` drafts where nobody chose. ``controllers`` may decide how far. ``sampling`` are the
-    fields of ``Sampling`` that it has; ``logit_bias`` and ``alternatives``: whether it has these of
+    fields of ``Sampling`` that it has; ``logit_bias`` and ``top_logprobs``: whether it has these of
     ``Request``; ``grammars``: whether replies can be held to one; ``calls``: how they write calls of
     tools, None where they can be offered none. ``parallel``: how many requests run at once. ``rounds``:
     whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known; ``tokens``:
@@ -123,7 +123,7 @@ class Capabilities:
     probabilities: bool = True
     tokens: bool = True
     logit_bias: bool = True
-    alternatives: bool = True
+    top_logprobs: bool = True
     grammars: bool = False
     calls: CallStyle | None = None
     parallel: int = 1
@@ -152,7 +152,7 @@ def check_offered(request: Request, capabilities: Capabilities) -> None:
                 f"{each.name} is {value}, but what is loaded has no such setting. Leave it out"
                 f"{'' if each.default is None else f', or at {each.default}'}.",
             )
-    for name in ("logit_bias", "alternatives"):
+    for name in ("logit_bias", "top_logprobs"):
         if getattr(request, name) and not getattr(capabilities, name):
             raise InvalidRequest(
                 name,
@@ -268,7 +268,7 @@ def slug(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class TopToken:
     """A token that may come next. ``p``: its probability after temperature and truncation.
 
     ``score`` is what the choice is made by, the highest one wins: log p, and at a temperature the noise
@@ -383,9 +383,9 @@ class Engine(Protocol):
     def generate(self, request: Request) -> Generation:
         """Queue a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
 
-    def likeliest(
+    def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[TopToken, ...]:
         """Return the target's top tokens after the tokens ``reply`` of an answer, best first.
 
         They are computed without speculation or reuse, after the requests that wait. Blocks. ``request``

@@ -144,9 +144,9 @@ class Round:
     ``emitted`` says how many of ``tokens`` reached the output: fewer only in the last round, when an
     end-of-sequence token, a stop string or the token limit cuts it.
 
-    ``likeliest``: the target's likeliest tokens in the place of ``next_token``, with their
-    probabilities, the likeliest first; none where nobody told. ``alternatives``: the same for each of
-    ``tokens``, as many as were asked for, until the narrator has put them into words.
+    ``top_tokens``: the target's likeliest tokens in the place of ``next_token`` with their
+    probabilities, best first; empty if unknown. ``top_logprobs``: the same for each of ``tokens``, as
+    many as were requested, until ``OutputProcessor`` moves them to the ``Token``.
     """
 
     index: int
@@ -161,8 +161,8 @@ class Round:
     next_p: float | None
     timing: Timing
     emitted: int
-    likeliest: tuple[tuple[int, float], ...] = ()
-    alternatives: tuple[tuple[tuple[int, float], ...], ...] = ()
+    top_tokens: tuple[tuple[int, float], ...] = ()
+    top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -171,8 +171,8 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Alternative:
-    """A token that might have stood in a place, and the target's probability of it there."""
+class TopLogprob:
+    """One of the likeliest tokens at a position, and the target's probability of it there."""
 
     id: int
     text: str
@@ -185,7 +185,7 @@ class Token:
 
     ``start``: where ``text`` begins among the texts of all tokens, joined, in Unicode characters, as
     Python counts them. The reply is where these texts begin: a stop string and what follows it are
-    left out. ``origin`` and ``p`` are None where the engine does not tell them. ``alternatives``: the
+    left out. ``origin`` and ``p`` are None where the engine does not tell them. ``top_logprobs``: the
     target's likeliest tokens in its place, itself perhaps among them, where a request asks for them.
     """
 
@@ -194,7 +194,7 @@ class Token:
     start: int
     origin: Origin | None = None
     p: float | None = None
-    alternatives: tuple[Alternative, ...] = ()
+    top_logprobs: tuple[TopLogprob, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +237,7 @@ class Emitted:
     beginning, and the texts of all events, joined, are the reply, but for the last one's ``tail``.
     ``tokens`` are what was emitted, in order; None where the engine tells no tokens, then in all of
     a reply's events. ``drafted`` are the texts of all nodes of the round's tree, kept or not, and
-    ``next_text`` that of its ``next_token``, ``likeliest`` those of the round's ``likeliest``; without a
+    ``next_text`` that of its ``next_token``, ``top_texts`` those of the round's ``top_tokens``; without a
     round there are none.
     ``at``: seconds since the request was taken up, from an engine that shows no rounds; None where
     nobody measured. A round has its own ``timing``.
@@ -248,7 +248,7 @@ class Emitted:
     round: Round | None = None
     drafted: tuple[str, ...] = ()
     next_text: str = ""
-    likeliest: tuple[str, ...] = ()
+    top_texts: tuple[str, ...] = ()
     at: float | None = None
 
 

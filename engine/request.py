@@ -25,8 +25,8 @@ MAX_STOPS, LONGEST_STOP = 64, 1024
 MAX_BIASES, MAX_BIAS = 1024, 100
 """Most tokens with a bias of their own; and how large one may be, as OpenAI has it."""
 
-MAX_ALTERNATIVES = 20
-"""Most likeliest tokens told for each place, as OpenAI has it."""
+MAX_TOP_LOGPROBS = 20
+"""Most top tokens returned for each position, as in OpenAI's API."""
 
 PREDICTED = "predicted"
 """By what name rounds go that drafted from ``Request.predicted``."""
@@ -114,7 +114,7 @@ class Request:
     ``alone``: nothing else runs meanwhile (races and benchmarks, which are measured).
     ``ignore_eos`` decodes on to ``max_tokens`` (benchmarks).
     ``logit_bias``: what is added to the target's logits of some tokens, before penalties.
-    ``alternatives``: how many of the likeliest tokens are told in the place of each token of the reply.
+    ``top_logprobs``: how many top tokens are returned for each token of the reply.
     ``predicted``: text that the reply will likely follow, drafted from before the proposer drafts; it
     changes no words. OpenAI's Predicted Outputs.
     ``grammar``: what the reply must match; one that ``max_tokens`` cuts is the beginning of such a text.
@@ -135,7 +135,7 @@ class Request:
     ignore_eos: bool = False
     predicted: str = ""
     logit_bias: tuple[tuple[int, float], ...] = ()
-    alternatives: int = 0
+    top_logprobs: int = 0
     grammar: Grammar | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
@@ -173,9 +173,9 @@ class Request:
                 f"is {bias} for token {token}; it must be {-MAX_BIAS} to {MAX_BIAS}.",
             )
         require(
-            0 <= self.alternatives <= MAX_ALTERNATIVES,
-            "alternatives",
-            f"is {self.alternatives}; it must be 0 to {MAX_ALTERNATIVES}.",
+            0 <= self.top_logprobs <= MAX_TOP_LOGPROBS,
+            "top_logprobs",
+            f"is {self.top_logprobs}; it must be 0 to {MAX_TOP_LOGPROBS}.",
         )
         require(
             bool(self.messages) or not self.tools,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.api import Candidate, Engine, Generation, Loaded, LoadRequest, Watcher
+from engine.api import Engine, Generation, Loaded, LoadRequest, TopToken, Watcher
 from engine.loading.catalog import Catalog
 from engine.local.engine import LocalEngine
 from engine.request import Request
@@ -62,11 +62,11 @@ class SwitchingEngine:
         """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
         return self._active.generate(request)
 
-    def likeliest(
+    def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
-    ) -> tuple[Candidate, ...]:
-        """See ``Engine.likeliest``."""
-        return self._active.likeliest(request, reply, count)
+    ) -> tuple[TopToken, ...]:
+        """See ``Engine.top_tokens``."""
+        return self._active.top_tokens(request, reply, count)
 
     def close(self) -> None:
         """Cancels everything, frees the models' memory and lets go of the server."""

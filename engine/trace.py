@@ -1,13 +1,10 @@
-"""The one form of events outside of memory: each a JSON object, with the version of that form.
+"""The codec of events: each is a JSON object that names the version of its form.
 
-Traces in files, traces of kept replies and scripts of tests are lines of it; what the pages read is a
-projection of the same events (app/ui/rounds/view.py). A form that was once written can be read for ever:
-every version has a function that makes the next one's object of it. Offsets count Unicode characters.
-
-    3    {"v": 3, "type": ..., and the event's fields}; a token's alternatives, that a reply begins inside
-         a thought, and what an engine elsewhere counted or said of a failure, only where there are any
-    2    nothing of a round's likeliest tokens, nor of what a plain round takes
-    1    no "v"; tokens without places, drafted tokens with what their round says of them too
+Trace files, the traces of stored replies, server-sent events and scripts of tests are lines of it. What
+the pages read is a projection of the same events (app/ui/rounds/view.py). Offsets count Unicode
+characters. An object is {"v": VERSION, "type": ..., and the event's fields}. Empty fields that few events
+fill are left out: a token's top_logprobs, that a reply begins inside a thought, and what an engine
+elsewhere counted or reported of a failure.
 """
 
 from __future__ import annotations
@@ -22,7 +19,7 @@ from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.files import parse_json
 
-VERSION = 3
+VERSION = 4
 
 Json = dict[str, Any]
 
@@ -41,7 +38,7 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in dataclasses.fields(kind))
     for kind in (
         *_KINDS.values(),
-        events.Alternative,
+        events.TopLogprob,
         events.Token,
         events.Round,
         events.Tree,
@@ -54,7 +51,7 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
 
 
 def to_json(event: Event) -> Json:
-    """A JSON-able object of version ``VERSION``; ``type`` says which event it is."""
+    """Return a JSON-able object; its ``type`` names the event."""
     value = {"v": VERSION, "type": type(event).__name__.lower(), **_shallow(event)}
     if isinstance(event, events.Emitted):
         if event.tokens is not None:
@@ -64,7 +61,7 @@ def to_json(event: Event) -> Json:
     if isinstance(event, events.Started) and not event.thinking:
         del value["thinking"]
     if isinstance(event, events.Failed):  # few say more than why
-        value = {key: said for key, said in value.items() if said not in (None, False)}
+        value = {key: field for key, field in value.items() if field not in (None, False)}
     if isinstance(event, events.Finished):
         counted = value.pop("counted")
         if counted is not None:  # most engines show what there is to count
@@ -73,22 +70,18 @@ def to_json(event: Event) -> Json:
 
 
 def to_line(event: Event) -> str:
-    """``to_json`` as text without a line break."""
+    """Return ``to_json`` as text without a line break."""
     return json.dumps(to_json(event), ensure_ascii=False, separators=(",", ":"))
 
 
 def write(stream: IO[str], trace: Iterable[Event]) -> None:
-    """One event a line."""
+    """Write one event a line."""
     for event in trace:
         stream.write(to_line(event) + "\n")
 
 
 def read(lines: Iterable[str]) -> Iterator[Event]:
-    """The events of a trace, of whatever version; blank lines are skipped.
-
-    Raises InvalidRequest with the line's number for what is no event, or of a version yet to come.
-    """
-    reader = Reader()
+    """Yield the events of a trace, without blank lines. Raises InvalidRequest with the line's number."""
     for number, line in enumerate(lines, start=1):
         if line.strip():
             try:
@@ -98,57 +91,31 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
                     "trace",
                     f"line {number} of the trace is no JSON: {error}. It may be cut off.",
                 ) from error
-            yield reader.event(value, f"Line {number} of the trace")
+            yield from_json(value, f"Line {number} of the trace")
 
 
-class Reader:
-    """Objects of any version in, events out, in the order in which they were written."""
+def from_json(value: Any, place: str = "This") -> Event:
+    """Return the event that ``to_json`` made ``value`` of.
 
-    def __init__(self) -> None:
-        self._end = 0  # characters of all tokens so far; version 1 does not tell where they stand
-
-    def event(self, value: Any, place: str = "This") -> Event:
-        """The event that ``value`` tells. Raises InvalidRequest, which names ``place``."""
-        try:
-            fields = dict(value)
-            version = fields.pop("v", 1)
-            if isinstance(version, int) and version > VERSION:
-                raise InvalidRequest(
-                    "trace",
-                    f"{place} was written by a newer version of Foretoken (form {version}; this one "
-                    f"reads up to {VERSION}). Update Foretoken to open it.",
-                )
-            if version not in range(1, VERSION + 1):
-                raise ValueError(f"version {version}")
-            if version <= 1:
-                self._upgrade_1(fields)
-            if version <= 2:
-                _upgrade_2(fields)
-            return _event(fields)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            raise InvalidRequest("trace", f"{place} is no event of a trace: {error!r}.") from error
-
-    def _upgrade_1(self, fields: Json) -> None:
-        """Makes an object of version 1 one of version 2."""
-        if fields["type"] in ("queued", "started"):
-            self._end = 0
-        if fields["type"] != "emitted":
-            return
-        tokens = []
-        for piece in fields.pop("pieces"):
-            token = dict(piece)
-            tokens.append({"id": token.pop("token"), "start": self._end, **token})
-            self._end += len(token["text"])
-        fields["tokens"] = tokens
-        fields["drafted"] = [drafted["text"] for drafted in fields["drafted"]]
-
-
-def _upgrade_2(fields: Json) -> None:
-    """Makes an object of version 2 one of version 3."""
-    if fields["type"] == "emitted":
-        fields["likeliest"] = ()
-        if fields["round"] is not None:
-            fields["round"] = {**fields["round"], "likeliest": ()}
+    Raises InvalidRequest, which names ``place``, for anything else and for other versions.
+    """
+    try:
+        fields = dict(value)
+        version = fields.pop("v", 1)
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"version {version}")
+        if version != VERSION:
+            age, remedy = "an older", "Only that version opens it."
+            if version > VERSION:
+                age, remedy = "a newer", "Update Foretoken to open it."
+            raise InvalidRequest(
+                "trace",
+                f"{place} was written by {age} version of Foretoken (form {version}; this one reads form "
+                f"{VERSION}). {remedy}",
+            )
+        return _event(fields)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        raise InvalidRequest("trace", f"{place} is no event of a trace: {error!r}.") from error
 
 
 def _shallow(value: Any) -> Json:
@@ -157,9 +124,9 @@ def _shallow(value: Any) -> Json:
 
 def _token_to_json(token: events.Token) -> Json:
     value = _shallow(token)
-    alternatives = value.pop("alternatives")
-    if alternatives:  # most replies were asked for none
-        value["alternatives"] = [_shallow(each) for each in alternatives]
+    top_logprobs = value.pop("top_logprobs")
+    if top_logprobs:  # most replies were asked for none
+        value["top_logprobs"] = [_shallow(each) for each in top_logprobs]
     return value
 
 
@@ -168,7 +135,7 @@ def _round_to_json(round: events.Round) -> Json:
     if round.budget.decision is not None:
         budget["decision"] = _shallow(round.budget.decision)
     fields = _shallow(round)
-    del fields["alternatives"]  # they are the tokens'
+    del fields["top_logprobs"]  # they are the tokens'
     return {
         **fields,
         "budget": budget,
@@ -208,19 +175,19 @@ def _emitted(fields: Json) -> events.Emitted:
         fields["tokens"] = tuple(map(_token, fields["tokens"]))
     if fields["round"] is not None:
         fields["round"] = _round(dict(fields["round"]))
-    for name in ("drafted", "likeliest"):
+    for name in ("drafted", "top_texts"):
         fields[name] = tuple(fields[name])
     return events.Emitted(**fields)
 
 
 def _token(fields: Json) -> events.Token:
     origin = fields["origin"]
-    alternatives = tuple(events.Alternative(**each) for each in fields.get("alternatives", ()))
+    top_logprobs = tuple(events.TopLogprob(**each) for each in fields.get("top_logprobs", ()))
     return events.Token(
         **{
             **fields,
             "origin": None if origin is None else events.Origin(origin),
-            "alternatives": alternatives,
+            "top_logprobs": top_logprobs,
         }
     )
 
@@ -233,12 +200,12 @@ def _round(fields: Json) -> events.Round:
     fields["origin"] = events.Origin(fields["origin"])
     for name in ("accepted_path", "p", "q"):
         fields[name] = tuple(fields[name])
-    fields["likeliest"] = tuple((token, p) for token, p in fields["likeliest"])
+    fields["top_tokens"] = tuple((token, p) for token, p in fields["top_tokens"])
     return events.Round(**fields)
 
 
 def _budget(fields: Json) -> events.Budget:
-    if fields.get("decision") is not None:  # the oldest traces have none
+    if fields["decision"] is not None:
         fields["decision"] = events.Decision(**fields["decision"])
-    fields["needed"] = tuple(fields.get("needed", ()))
+    fields["needed"] = tuple(fields["needed"])
     return events.Budget(**fields)

@@ -30,7 +30,7 @@ _INSTANCE = re.compile(r"foretoken-[0-9a-f]{16}")
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
 _FLAGS = (
-    "rounds", "probabilities", "tokens", "logit_bias", "alternatives", "grammars",
+    "rounds", "probabilities", "tokens", "logit_bias", "top_logprobs", "grammars",
 )  # fmt: skip
 
 

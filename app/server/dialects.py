@@ -149,7 +149,7 @@ def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:
     return [
         {
             **_entry(token.text, token.p),
-            "top_logprobs": [_entry(other.text, other.p) for other in token.alternatives],
+            "top_logprobs": [_entry(other.text, other.p) for other in token.top_logprobs],
         }
         for token in tokens
     ]
@@ -165,9 +165,9 @@ def _told(token: Token) -> dict[str, float | None]:
     Of several with the same text, as bytes of unfinished characters have, the likeliest.
     """
     told: dict[str, float | None] = {}
-    for other in token.alternatives:
+    for other in token.top_logprobs:
         told.setdefault(other.text, logprob(other.p))
-    if token.id not in {other.id for other in token.alternatives}:
+    if token.id not in {other.id for other in token.top_logprobs}:
         told.setdefault(token.text, logprob(token.p))
     return told
 

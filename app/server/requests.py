@@ -116,7 +116,7 @@ def format_of(body: GenerationBody) -> ResponseFormatBody | None:
 def named_as_in(body: GenerationBody) -> Iterator[None]:
     """Errors of the engine name the field as the client spelt it."""
     names = {"options": "speculation.options", "predicted": "prediction"}
-    names["alternatives"] = "logprobs" if isinstance(body, CompletionBody) else "top_logprobs"
+    names["top_logprobs"] = "logprobs" if isinstance(body, CompletionBody) else "top_logprobs"
     if body.speculation is not None:
         names |= {name: f"speculation.{name}" for name in body.speculation.model_fields_set}
     elif body.speculative is not None:
@@ -148,7 +148,7 @@ def named_as_in(body: GenerationBody) -> Iterator[None]:
 
 
 def _common(
-    body: GenerationBody, pair: Drafting, limit: int | None, alternatives: int | None
+    body: GenerationBody, pair: Drafting, limit: int | None, top_logprobs: int | None
 ) -> dict[str, Any]:
     predicted = _predicted(body)
     return {
@@ -156,7 +156,7 @@ def _common(
         "speculation": _speculation(body, pair, bool(predicted)),
         "predicted": predicted,
         "logit_bias": _logit_bias(body),
-        "alternatives": alternatives or 0,
+        "top_logprobs": top_logprobs or 0,
         "max_tokens": None if limit == _ANY else limit,
         "stop": tuple(body.stop or ()),
         "ignore_eos": bool(body.ignore_eos),

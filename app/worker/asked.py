@@ -43,7 +43,7 @@ _GUIDED = ("json", "regex", "choice", "grammar")
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """``logprobs``: how many alternatives are told beside each token's own, None for not even that.
+    """``logprobs``: how many top tokens are told beside each token's own, None for not even that.
 
     ``worded``: whether the engine's own text goes with the tokens. Where not, the frontend decodes them:
     it is asked for special tokens or stop strings in the text, which replies here never hold.
@@ -77,7 +77,7 @@ def asked_of(
         max_tokens=stops.get("max_tokens"),
         stop=tuple(stops.get("stop") or ()),
         ignore_eos=bool(stops.get("ignore_eos")),
-        alternatives=logprobs or 0,
+        top_logprobs=logprobs or 0,
         grammar=_grammar(sampling.get("guided_decoding")),
     )
     worded = output.get("skip_special_tokens") is not False

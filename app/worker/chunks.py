@@ -43,7 +43,7 @@ class Chunks:
         if self._asked.logprobs is not None:
             chunk["log_probs"] = [logprob(token.p) for token in tokens]
             if self._asked.logprobs:
-                chunk["top_logprobs"] = [_likeliest(token) for token in tokens]
+                chunk["top_logprobs"] = [_top_tokens(token) for token in tokens]
         return chunk
 
     def _finished(self, event: Finished) -> Chunk:
@@ -66,8 +66,8 @@ class Chunks:
         return {"token_ids": list(tokens), "index": 0, **worded}
 
 
-def _likeliest(token: Token) -> list[dict[str, Any]]:
-    """The alternatives in a token's place, the likeliest first."""
+def _top_tokens(token: Token) -> list[dict[str, Any]]:
+    """The top tokens in a token's place, the likeliest first."""
     return [
         {
             "rank": rank,
@@ -76,5 +76,5 @@ def _likeliest(token: Token) -> list[dict[str, Any]]:
             "logprob": logprob(other.p),
             "bytes": list(other.text.encode()),
         }
-        for rank, other in enumerate(token.alternatives, start=1)
+        for rank, other in enumerate(token.top_logprobs, start=1)
     ]

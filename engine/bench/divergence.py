@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.api import Candidate, Engine
+from engine.api import Engine, TopToken
 from engine.bench.answering import Answer
 from engine.bench.race import Race
 
@@ -38,7 +38,7 @@ class Divergence:
     position: int
     base: str | None
     rival: str | None
-    candidates: tuple[Candidate, ...]
+    candidates: tuple[TopToken, ...]
     cause: Cause
 
     @property
@@ -70,7 +70,7 @@ def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:
     if place is None:
         return None
     turn, position = place
-    candidates = engine.likeliest(base.requests[turn], base.tokens[turn][:position], 2)
+    candidates = engine.top_tokens(base.requests[turn], base.tokens[turn][:position], 2)
     ids = [_token(answer.tokens[turn], position) for answer in (base, rival)]
     return Divergence(
         turn=turn,
@@ -102,7 +102,7 @@ def first_difference(
     return None
 
 
-def _cause(ids: Sequence[int | None], candidates: Sequence[Candidate]) -> Cause:
+def _cause(ids: Sequence[int | None], candidates: Sequence[TopToken]) -> Cause:
     """A tie only where both replies hold one of the two likeliest each; an end has no id here."""
     first, second = candidates
     close = first.score - second.score <= TIE
@@ -114,7 +114,7 @@ def _token(tokens: Sequence[int], position: int) -> int | None:
     return tokens[position] if position < len(tokens) else None
 
 
-def _text(answer: Answer, turn: int, position: int, candidates: Sequence[Candidate]) -> str | None:
+def _text(answer: Answer, turn: int, position: int, candidates: Sequence[TopToken]) -> str | None:
     """A token as views show it: a reply's own pieces are empty inside a character, and at its end."""
     token = _token(answer.tokens[turn], position)
     known = next((one.text for one in candidates if one.id == token), None)

@@ -133,8 +133,8 @@ class RoundLoop:
             next_p=output.next_p,
             timing=timing,
             emitted=emitted,
-            likeliest=output.likeliest,
-            alternatives=output.alternatives,
+            top_tokens=output.top_tokens,
+            top_logprobs=output.top_logprobs,
         )
         self._controller.observe(round)
         self._index += 1

@@ -80,7 +80,7 @@ class Sampler:
         return not self.rule.weighs_q or self.sampling.seed is None
 
     @property
-    def takes_likeliest(self) -> bool:
+    def takes_argmax(self) -> bool:
         """Whether every token is the argmax of the raw logits."""
         return self.rule is AcceptanceRule.GREEDY and self._as_it_is
 
@@ -161,7 +161,7 @@ class Sampler:
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 
-    def likeliest(self, p: Tensor, count: int) -> tuple[tuple[int, float], ...]:
+    def top_tokens(self, p: Tensor, count: int) -> tuple[tuple[int, float], ...]:
         """The first ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0.
 
         Nothing on a device, which would have to be waited for once more.

@@ -18,26 +18,25 @@ from engine.events import Tree
 from engine.noise import Stream, uniform
 from engine.values.sampling import AcceptanceRule
 
-LIKELIEST = 3
+SHOWN_TOP_TOKENS = 3
 """Top tokens that are shown at the position of the target's own token."""
 
-
-Likely = tuple[tuple[int, float], ...]
-"""Tokens with their probabilities, the likeliest first."""
+TopTokens = tuple[tuple[int, float], ...]
+"""Tokens with their probabilities, best first."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifierOutput:
     """What is accepted, with the target's probabilities of what was drafted and of its own token.
 
-    ``likeliest`` and ``alternatives``: see ``Round``.
+    ``top_tokens`` and ``top_logprobs``: see ``Round``.
     """
 
     acceptance: Acceptance
     p: tuple[float | None, ...]
     next_p: float
-    likeliest: Likely = ()
-    alternatives: tuple[Likely, ...] = ()
+    top_tokens: TopTokens = ()
+    top_logprobs: tuple[TopTokens, ...] = ()
 
 
 _WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
@@ -52,15 +51,15 @@ _FOLLOWING = frozenset({AcceptanceRule.GREEDY, AcceptanceRule.COUPLED})
 class Verifier:
     """Applies the request's rule to each round."""
 
-    def __init__(self, sampler: Sampler, alternatives: int = 0) -> None:
-        """``alternatives``: how many of the likeliest tokens are told for each token.
+    def __init__(self, sampler: Sampler, top_logprobs: int = 0) -> None:
+        """``top_logprobs``: how many top tokens are returned for each token.
 
         Raises ValueError for a rule that it does not have, as ``auto``, which must be resolved.
         """
         rule = sampler.rule
         if rule not in _FOLLOWING and rule not in _WEIGHING:
             raise ValueError(f"there is no acceptance rule {rule!r}")
-        self.sampler, self.alternatives = sampler, alternatives
+        self.sampler, self.top_logprobs = sampler, top_logprobs
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> VerifierOutput:
         """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
@@ -80,17 +79,17 @@ class Verifier:
         else:
             acceptance = self._weigh(p, proposal, position)
 
-        def likeliest(row: int, count: int) -> Likely:
-            return self.sampler.likeliest(p[row], count)
+        def top_tokens(row: int, count: int) -> TopTokens:
+            return self.sampler.top_tokens(p[row], count)
 
-        return self._output(acceptance, partial(_read_off, p), tree, likeliest, paths)
+        return self._output(acceptance, partial(_read_off, p), tree, top_tokens, paths)
 
     def _output(
         self,
         acceptance: Acceptance,
         probabilities: Callable[[Iterable[tuple[int, int]]], list[float]],
         tree: Tree,
-        likeliest: Callable[[int, int], Likely],
+        top_tokens: Callable[[int, int], TopTokens],
         paths: Sequence[Sequence[int]],
     ) -> VerifierOutput:
         """Keep the probabilities of the rows that accepted nodes reach. Raises
@@ -112,8 +111,8 @@ class Verifier:
             acceptance,
             tuple(value if parent in reached else None for parent, value in kept),
             next_p,
-            likeliest(rows[-1], LIKELIEST),
-            tuple(likeliest(row, self.alternatives) for row in rows) if self.alternatives else (),
+            top_tokens(rows[-1], SHOWN_TOP_TOKENS),
+            tuple(top_tokens(row, self.top_logprobs) for row in rows) if self.top_logprobs else (),
         )
 
     def _weigh(self, p: Tensor, proposal: DraftProposal, position: int) -> Acceptance:

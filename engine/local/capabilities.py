@@ -27,7 +27,7 @@ def capabilities(
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
         logit_bias=judged_here,
-        alternatives=judged_here,
+        top_logprobs=judged_here,
         grammars=True,
         calls=calls,
         parallel=parallel,

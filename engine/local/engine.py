@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 from engine.api import (
     CacheListener,
-    Candidate,
     Generation,
     Loaded,
     LoadRequest,
+    TopToken,
     Watcher,
     check_offered,
 )
@@ -129,13 +129,13 @@ class LocalEngine:
             request, lambda generation, publish: self._answer(asked, generation, publish)
         )
 
-    def likeliest(
+    def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
-    ) -> tuple[Candidate, ...]:
-        """See ``Engine.likeliest``."""
+    ) -> tuple[TopToken, ...]:
+        """See ``Engine.top_tokens``."""
 
-        def work() -> tuple[Candidate, ...]:
-            return self._need_pair().session.likeliest(request, reply, count)
+        def work() -> tuple[TopToken, ...]:
+            return self._need_pair().session.top_tokens(request, reply, count)
 
         return self._scheduler.call(
             lambda: device_memory.within_memory(work, self._ran_out_replying)

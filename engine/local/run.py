@@ -20,7 +20,7 @@ class Run:
     ``sampling`` has none.
 
     ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply;
-    ``grammar`` is what it matches. ``logit_bias``, ``alternatives`` and ``predicted``: see ``Request``.
+    ``grammar`` is what it matches. ``logit_bias``, ``top_logprobs`` and ``predicted``: see ``Request``.
     """
 
     prompt: Prompt
@@ -33,7 +33,7 @@ class Run:
     reuse_cache: bool
     predicted: str
     logit_bias: tuple[tuple[int, float], ...]
-    alternatives: int
+    top_logprobs: int
     grammar: Compiled | None
     begun: tuple[int, ...] = ()
 
@@ -67,7 +67,7 @@ class Run:
             reuse_cache=request.reuse_cache,
             predicted=request.predicted,
             logit_bias=request.logit_bias,
-            alternatives=request.alternatives,
+            top_logprobs=request.top_logprobs,
             grammar=grammar,
             begun=request.begun,
         )

@@ -150,7 +150,7 @@ class Sequence:
         target = self.slot.target
         if target.runs_rounds:
             return DeviceLauncher(context, target, proposer, sampler, constraint)
-        verifier = Verifier(sampler, self.run.alternatives)
+        verifier = Verifier(sampler, self.run.top_logprobs)
         return HostLauncher(context, target, proposer, verifier, shares=self.batched)
 
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import torch
 
-from engine.api import CacheListener, Candidate
+from engine.api import CacheListener, TopToken
 from engine.backends.native import build
 from engine.decoding.context import Context
-from engine.decoding.likeliest import likeliest
 from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.text.output_processor import OutputProcessor
+from engine.decoding.top_tokens import top_tokens
 from engine.decoding.work import WorkItem
 from engine.drafting import proposers
 from engine.drafting.controllers.kept_times import KeptTimes
@@ -253,10 +253,10 @@ class Session:
         assert self._batcher is not None
         self._batcher.serve(waits)
 
-    def likeliest(
+    def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
-    ) -> tuple[Candidate, ...]:
-        """See ``Engine.likeliest``. Reuses no state: an error in it may be what is looked for."""
+    ) -> tuple[TopToken, ...]:
+        """See ``Engine.top_tokens``. Reuses no state: an error in it may be what is looked for."""
         info = self.target.model.info
         prepared = self.prepared(request)
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
@@ -268,10 +268,10 @@ class Session:
         sampler = sampler_of(run, context, constraint, info.vocabulary, native=self.native)
         with device_errors(torch.device(info.device)):
             self.target.clear()
-            found = likeliest(self.target, sampler, context, count)
+            found = top_tokens(self.target, sampler, context, count)
             self._slots.tell(self._slots.first)
         return tuple(
-            Candidate(token, self.codec.token_text(token), p, score) for token, p, score in found
+            TopToken(token, self.codec.token_text(token), p, score) for token, p, score in found
         )
 
     def follow_caches(self, listener: CacheListener) -> None:

@@ -146,9 +146,9 @@ def _for_foretoken(request: Request) -> Json:
     }
     if request.predicted:
         body["prediction"] = {"type": "content", "content": request.predicted}
-    if request.alternatives:
-        asked = {"logprobs": True, "top_logprobs": request.alternatives}
-        body |= asked if request.messages else {"logprobs": request.alternatives}
+    if request.top_logprobs:
+        asked = {"logprobs": True, "top_logprobs": request.top_logprobs}
+        body |= asked if request.messages else {"logprobs": request.top_logprobs}
     if request.grammar is not None:
         body |= _own_grammar(request)
     return body

@@ -74,21 +74,21 @@ class ForetokenEvents:
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         stream = await opened(self._client.openai, self._model, body_of(request, Kind.FORETOKEN))
-        reader, ended = trace.Reader(), False
+        ended = False
         async with aclosing(_objects(stream)) as chunks:
             async for chunk in chunks:
                 # What follows the end says the same in other words.
                 if "event" in chunk and not ended:
-                    event = self._read(reader, chunk["event"])
+                    event = self._read(chunk["event"])
                     ended = isinstance(event, Finished | Failed)
                     yield event
         if not ended:
             _refuse_other_types(self._client, stream)
             raise broke_off(self._client.address)
 
-    def _read(self, reader: trace.Reader, told: Any) -> Event:
+    def _read(self, value: Any) -> Event:
         try:
-            event = reader.event(told, f"What {self._client.address.place} sent")
+            event = trace.from_json(value, f"What {self._client.address.place} sent")
         except InvalidRequest as error:
             raise speaks_otherwise(self._client.address, str(error), begun=True) from error
         if isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:

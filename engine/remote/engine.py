@@ -15,10 +15,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from engine.api import (
-    Candidate,
     Generation,
     Loaded,
     LoadRequest,
+    TopToken,
     Watcher,
     check_drafting,
     check_offered,
@@ -139,9 +139,9 @@ class RemoteEngine:
             self._replies.add(reply)
         return reply.start()
 
-    def likeliest(
+    def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[TopToken, ...]:
         """Servers are not asked that. Raises NotLoaded or InvalidRequest."""
         if self._connected is None:
             raise NotLoaded("No model is loaded, so there is nothing to ask.")

@@ -36,7 +36,7 @@ def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
         probabilities=False,
         tokens=False,
         logit_bias=traits.logit_bias,
-        alternatives=False,
+        top_logprobs=False,
         grammars=bool(traits.grammars),
         calls=CALLS if traits.tools else None,
     )

@@ -238,7 +238,7 @@ CHAT: dict[str, Any] = {"prompt": None, "messages": (Message("user", "Hello"),)}
         ("seed", {"sampling": Sampling(seed=0)}, AcceptanceRule.AUTO),
         ("acceptance", {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.BLOCK),
         ("logit_bias", {"logit_bias": ((5, -100.0),)}, AcceptanceRule.AUTO),
-        ("alternatives", {"alternatives": 3}, AcceptanceRule.AUTO),
+        ("top_logprobs", {"top_logprobs": 3}, AcceptanceRule.AUTO),
         ("grammar", {"grammar": Grammar(GrammarKind.REGEX, "a+")} | ENDING, AcceptanceRule.AUTO),
         ("tools", {"tools": (Tool("f"),)} | ENDING | CHAT, AcceptanceRule.AUTO),
         (None, {"sampling": Sampling(temperature=0.7)}, AcceptanceRule.AUTO),
@@ -258,7 +258,7 @@ def test_sampling_and_rules_that_are_not_offered_are_refused(
         rules=(AcceptanceRule.GREEDY,),
         sampling=frozenset({"temperature"}),
         logit_bias=False,
-        alternatives=False,
+        top_logprobs=False,
         grammars=False,
         calls=None,
     )
@@ -344,7 +344,7 @@ def test_the_fakes_proposers_have_the_options_of_the_real_ones() -> None:
 
 LESS = (("rounds",), ("probabilities",), ("tokens", "rounds"))
 """What an engine may not tell."""
-LACKING = {"logit_bias", "alternatives", "grammars"}
+LACKING = {"logit_bias", "top_logprobs", "grammars"}
 """What it may not have: see ``test_sampling_and_rules_that_are_not_offered_are_refused``."""
 
 

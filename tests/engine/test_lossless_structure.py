@@ -164,5 +164,5 @@ def masked_p(
 
 def test_what_would_come_next_is_masked_too() -> None:
     request = Request(messages=(Message("user", PROMPTS[2]),), grammar=RECORD, max_tokens=4)
-    (best, *others) = embedded().likeliest(request, (), 3)
+    (best, *others) = embedded().top_tokens(request, (), 3)
     assert (best.p == pytest.approx(1) and not others) or all(each.p == 0 for each in others)

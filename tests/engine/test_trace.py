@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from engine import trace
 from engine.errors import InvalidRequest
 from engine.events import (
-    Alternative,
     Budget,
     Counted,
     Decision,
@@ -29,6 +28,7 @@ from engine.events import (
     Started,
     Timing,
     Token,
+    TopLogprob,
     Tree,
 )
 
@@ -67,7 +67,7 @@ rounds = st.builds(
     next_p=chances,
     timing=st.builds(Timing, draft_s=seconds, verify_s=seconds, total_s=seconds),
     emitted=counts,
-    likeliest=st.lists(st.tuples(counts, st.floats(0, 1)), max_size=3).map(tuple),
+    top_tokens=st.lists(st.tuples(counts, st.floats(0, 1)), max_size=3).map(tuple),
 )
 tokens = st.builds(
     Token,
@@ -76,8 +76,8 @@ tokens = st.builds(
     start=counts,
     origin=st.none() | origins,
     p=chances,
-    alternatives=st.lists(
-        st.builds(Alternative, id=counts, text=st.text(), p=st.floats(0, 1)), max_size=2
+    top_logprobs=st.lists(
+        st.builds(TopLogprob, id=counts, text=st.text(), p=st.floats(0, 1)), max_size=2
     ).map(tuple),
 )
 counted = st.builds(
@@ -98,7 +98,7 @@ events: st.SearchStrategy[Event] = st.one_of(
         round=st.none() | rounds,
         drafted=st.lists(st.text(), max_size=3).map(tuple),
         next_text=st.text(),
-        likeliest=st.lists(st.text(), max_size=3).map(tuple),
+        top_texts=st.lists(st.text(), max_size=3).map(tuple),
         at=st.none() | seconds,
     ),
     st.builds(
@@ -121,24 +121,23 @@ def test_events_survive_the_way_to_json_lines_and_back(kept: list[Event]) -> Non
 
 
 def test_every_event_says_its_type() -> None:
-    assert trace.to_json(Queued(2)) == {"v": 3, "type": "queued", "ahead": 2}
-    assert trace.to_json(Failed("no")) == {"v": 3, "type": "failed", "message": "no"}
+    assert trace.to_json(Queued(2)) == {"v": 4, "type": "queued", "ahead": 2}
+    assert trace.to_json(Failed("no")) == {"v": 4, "type": "failed", "message": "no"}
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        {},
-        {"type": "round"},
-        {"type": "queued"},
-        {"type": "queued", "ahead": 1, "behind": 2},
-        {"type": "finished", "reason": "bored", "tail": "", "text": "", "token_ids": []},
-        {"type": "emitted", "round": {}},
-        {"v": 2, "type": "emitted", "text": "", "tokens": [{}], "round": None},
-        {"v": 3, "type": "emitted", "text": "", "tokens": [], "drafted": [], "round": None},
+        {"v": 4},
+        {"v": 4, "type": "round"},
+        {"v": 4, "type": "queued"},
+        {"v": 4, "type": "queued", "ahead": 1, "behind": 2},
+        {"v": 4, "type": "finished", "reason": "bored", "tail": "", "text": "", "token_ids": []},
+        {"v": 4, "type": "emitted", "round": {}},
+        {"v": 4, "type": "emitted", "text": "", "tokens": [], "drafted": [], "round": None},
         {"v": 0, "type": "queued", "ahead": 1},
         {"v": "two", "type": "queued", "ahead": 1},
-        {"type": "started", "prompt_tokens": 5},
+        {"v": 4, "type": "started", "prompt_tokens": 5},
         [1, 2],
         "queued",
         None,
@@ -147,7 +146,7 @@ def test_every_event_says_its_type() -> None:
 )
 def test_what_is_no_event_is_refused(value: Any) -> None:
     with pytest.raises(InvalidRequest, match="no event of a trace") as caught:
-        trace.Reader().event(value)
+        trace.from_json(value)
     assert caught.value.field == "trace"
 
 
@@ -157,12 +156,9 @@ def test_a_line_that_is_no_json_is_refused_with_its_number() -> None:
         list(trace.read(lines))
 
 
-def test_a_newer_version_is_refused_with_what_to_do() -> None:
+def test_other_versions_are_refused_with_what_to_do() -> None:
     with pytest.raises(InvalidRequest, match="Update Foretoken"):
-        trace.Reader().event({"v": trace.VERSION + 1, "type": "queued", "ahead": 1})
-
-
-def test_a_trace_from_before_controllers_decided_is_still_read() -> None:
-    """Chats keep the traces of their replies; old ones have no decisions."""
-    value = {"depth": 4, "nodes": 4}
-    assert trace._budget(value) == Budget(4, 4)
+        trace.from_json({"v": trace.VERSION + 1, "type": "queued", "ahead": 1})
+    for older in ({"v": 3}, {}):  # the first form named no version
+        with pytest.raises(InvalidRequest, match="an older version"):
+            trace.from_json({**older, "type": "queued", "ahead": 1})

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 
 from engine.api import (
-    Candidate,
     Capabilities,
     Generation,
     Loaded,
     LoadRequest,
     OptionInfo,
     ProposerInfo,
+    TopToken,
     Unavailable,
     Watcher,
     check_drafting,
@@ -76,7 +76,7 @@ CAPABILITIES = Capabilities(
     rules=tuple(AcceptanceRule),
     sampling=frozenset(each.name for each in fields(Sampling)),
     logit_bias=False,  # what is recited has no logits
-    alternatives=False,
+    top_logprobs=False,
     withheld=(
         Unavailable(
             "eagle3",
@@ -190,9 +190,9 @@ class FakeEngine:
             request, lambda generation, publish: self._recite(generation, prompt, publish)
         )
 
-    def likeliest(
+    def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[TopToken, ...]:
         """The script's own next token, and ``runner_up``. Raises NotLoaded."""
         if self.loaded is None:
             raise NotLoaded("No model is loaded, so there is nothing to ask.")
@@ -200,8 +200,7 @@ class FakeEngine:
         text, p = self.runner_up
         best = tokens[len(reply)] if len(reply) < len(tokens) else "(end)"
         found = [
-            Candidate(token_id(text), text, p, math.log(p))
-            for text, p in ((best, 1 - p), (text, p))
+            TopToken(token_id(text), text, p, math.log(p)) for text, p in ((best, 1 - p), (text, p))
         ]
         return tuple(found[:count])
 

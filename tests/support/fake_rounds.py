@@ -69,7 +69,7 @@ def recited(
             round=_round(index, proposer, depth, drafts, said, seconds),
             drafted=tuple(drafts),
             next_text=said[-1],
-            likeliest=tuple(_likeliest(said, drafts)),
+            top_texts=tuple(_top_tokens(said, drafts)),
         )
         start += sum(map(len, said))
         done += len(said)
@@ -89,8 +89,8 @@ def as_shown(emitted: Emitted, capabilities: Capabilities, at: float) -> Emitted
     return replace(
         emitted,
         tokens=None if tokens is None else tuple(replace(token, p=None) for token in tokens),
-        likeliest=(),
-        round=replace(emitted.round, p=nothing, q=nothing, next_p=None, likeliest=()),
+        top_texts=(),
+        round=replace(emitted.round, p=nothing, q=nothing, next_p=None, top_tokens=()),
     )
 
 
@@ -117,7 +117,7 @@ def _origin(said: Sequence[str], drafts: Sequence[str]) -> Origin:
     return Origin.CORRECTION if len(said) <= len(drafts) else Origin.BONUS
 
 
-def _likeliest(said: Sequence[str], drafts: Sequence[str]) -> dict[str, float]:
+def _top_tokens(said: Sequence[str], drafts: Sequence[str]) -> dict[str, float]:
     """What the target might have said in the last place, by text: what it said, then what it rejected."""
     rejected = drafts[len(said) - 1 : len(said)]
     return {said[-1]: 0.9, **dict.fromkeys(rejected, 0.04), " maybe": 0.02}
@@ -149,5 +149,5 @@ def _round(
         next_p=0.9,
         timing=Timing(seconds / 4, seconds / 2, seconds),
         emitted=len(said),
-        likeliest=tuple((token_id(text), p) for text, p in _likeliest(said, drafts).items()),
+        top_tokens=tuple((token_id(text), p) for text, p in _top_tokens(said, drafts).items()),
     )

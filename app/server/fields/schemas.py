@@ -17,7 +17,7 @@ from pydantic_core import ErrorDetails, from_json
 from app.server.errors import ApiError, missing
 from app.server.fields.structured import ResponseFormatBody, StructuredOutputsBody
 from app.server.fields.tools import ToolCallBody, ToolsBody
-from engine.request import MAX_ALTERNATIVES, MAX_BIASES, MAX_STOPS
+from engine.request import MAX_BIASES, MAX_STOPS, MAX_TOP_LOGPROBS
 from engine.values.sampling import Sampling
 
 MAX_MESSAGES = 4096
@@ -158,7 +158,7 @@ class ChatBody(GenerationBody, ToolsBody):
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     return_events: bool | None = None
 
 
@@ -169,7 +169,7 @@ class CompletionBody(GenerationBody):
             _prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]
         ),
     ]
-    logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
+    logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     return_events: bool | None = None
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.server.fields.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
 from app.server.fields.tools import ToolBody
 from app.server.fields.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
-from engine.request import MAX_ALTERNATIVES
+from engine.request import MAX_TOP_LOGPROBS
 
 _DURATION = Field(pattern=r"^[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)$", max_length=40)
 """How Go writes a duration: 5m, 1h30m, 0."""
@@ -65,7 +65,7 @@ class OllamaBody(_Body):
     options: OllamaOptions | None = None
     keep_alive: float | Annotated[str, _DURATION] | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=MAX_ALTERNATIVES)] | None = None
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     speculation: SpeculationBody | None = None
 
     @property

@@ -102,16 +102,16 @@ def show_round(event: Emitted, turn: Round) -> View:
         "s": event.text,
         "g": turn.budget.depth,
         "c": [shorten(timing.draft_s), shorten(timing.verify_s), shorten(timing.total_s)],
-        **({"l": likeliest(event, turn)} if event.likeliest else {}),
+        **({"l": top_tokens(event, turn)} if event.top_texts else {}),
         **({"o": turn.proposer} if event.drafted else {}),
         **({"w": [decision.why, decision.depth]} if decision else {}),
         **({} if turn.tree.is_chain else {"b": turn.tree.parents}),
     }
 
 
-def likeliest(event: Emitted, turn: Round) -> list[list[Any]]:
+def top_tokens(event: Emitted, turn: Round) -> list[list[Any]]:
     """The target's likeliest tokens by their texts."""
-    pairs = zip(event.likeliest, turn.likeliest, strict=True)
+    pairs = zip(event.top_texts, turn.top_tokens, strict=True)
     return [[text, shorten(p)] for text, (_, p) in pairs]
 
 

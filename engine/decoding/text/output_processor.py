@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.decoding.loop import StoppingCriteria
 from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
-from engine.events import Alternative, Emitted, Finished, FinishReason, Origin, Round, Token
+from engine.events import Emitted, Finished, FinishReason, Origin, Round, Token, TopLogprob
 from engine.tool_calls.reading import CallReader
 from engine.tool_calls.styles import CallStyle
 
@@ -52,7 +52,7 @@ class OutputProcessor:
         origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
         told = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
         for at, (token, origin, p) in enumerate(told):
-            others = self._alternatives(round.alternatives[at]) if round.alternatives else ()
+            others = self._top_logprobs(round.top_logprobs[at]) if round.top_logprobs else ()
             start = self.end
             tokens.append(Token(token, self._add(token), start, origin, p, others))
             if self.stopped:
@@ -60,10 +60,10 @@ class OutputProcessor:
         return Emitted(
             text="".join(self.text[shown:]),
             tokens=tuple(tokens),
-            round=replace(round, emitted=len(tokens), alternatives=()),
+            round=replace(round, emitted=len(tokens), top_logprobs=()),
             drafted=tuple(map(self.codec.token_text, round.tree.tokens)),
             next_text=self.codec.token_text(round.next_token),
-            likeliest=tuple(self.codec.token_text(token) for token, _ in round.likeliest),
+            top_texts=tuple(self.codec.token_text(token) for token, _ in round.top_tokens),
         )
 
     def _add(self, token: int) -> str:
@@ -83,8 +83,8 @@ class OutputProcessor:
             pass
         return self.calls.repeated
 
-    def _alternatives(self, likely: Sequence[tuple[int, float]]) -> tuple[Alternative, ...]:
-        return tuple(Alternative(token, self.codec.token_text(token), p) for token, p in likely)
+    def _top_logprobs(self, top: Sequence[tuple[int, float]]) -> tuple[TopLogprob, ...]:
+        return tuple(TopLogprob(token, self.codec.token_text(token), p) for token, p in top)
 
     def finish(self, *, cancelled: bool) -> Finished:
         """Return the last event. Where the reply stopped by itself, ``cancelled`` came too late."""

@@ -124,7 +124,7 @@ def written(tokens: list[int], likely: list[float], floors: Floors) -> DraftProp
 
 def writes(draft: Draft, sampler: Sampler) -> bool:
     """Whether a head's executor chooses the tokens itself."""
-    return sampler.reads and (draft.draws or sampler.takes_likeliest)
+    return sampler.reads and (draft.draws or sampler.takes_argmax)
 
 
 def written_out(

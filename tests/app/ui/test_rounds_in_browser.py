@@ -106,7 +106,7 @@ def test_a_tooltip_is_a_sentence_with_the_three_likeliest(page, app):
         f"The target gives it 4.0%, and prefers {own} (90%)."
     )
     ranking = [told(text) for text in probe.locator(".ranking .probe-token").all_inner_texts()]
-    assert ranking == [told(text) for text in broken.likeliest]
+    assert ranking == [told(text) for text in broken.top_texts]
     assert len(ranking) == 3
     row.locator(".chip.correction").hover()
     said = told(probe.locator("p").inner_text())

@@ -98,8 +98,10 @@ def test_a_round_tells_the_target_s_likeliest_and_a_decision_with_its_depth():
     decision = Decision(3, "it pays", 0.5, 0.7)
     told = replace(
         event,
-        likeliest=(" b", " a"),
-        round=replace(event.round, likeliest=((9, 0.41), (0, 0.26)), budget=Budget(4, 4, decision)),
+        top_texts=(" b", " a"),
+        round=replace(
+            event.round, top_tokens=((9, 0.41), (0, 0.26)), budget=Budget(4, 4, decision)
+        ),
     )
     shown = view.show(told)
     assert shown["l"] == [[" b", 0.41], [" a", 0.26]]

@@ -76,7 +76,7 @@ def test_all_that_is_asked_for_is_done() -> None:
         frequency_penalty=0.25,
         repetition_penalty=1.1,
     )
-    assert (request.max_tokens, request.stop, request.alternatives) == (7, ("END",), 3)
+    assert (request.max_tokens, request.stop, request.top_logprobs) == (7, ("END",), 3)
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_the_engine_has_one_loop() -> None:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "verify"
     }
-    assert callers == {"work.py", "likeliest.py"}  # the latter verifies no drafts: an empty tree
+    assert callers == {"work.py", "top_tokens.py"}  # the latter verifies no drafts: an empty tree
 
 
 @functools.cache

@@ -86,7 +86,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
         )
     },
     "predicted": {"predicted": "The sea is a large body of water."},
-    "biased, alternatives": {"logit_bias": ((5, -100.0),), "alternatives": 2},
+    "biased, top_logprobs": {"logit_bias": ((5, -100.0),), "top_logprobs": 2},
     "grammar": {"grammar": Grammar(GrammarKind.REGEX, "(yes|no), (red|blue)")},
     "text": {"messages": (), "prompt": "Once upon a time"},
     "tokens, stop": {"messages": (), "token_ids": (5, 6, 7), "stop": ("e",)},

@@ -317,7 +317,7 @@ def test_what_a_server_does_not_take_is_refused_and_not_left_out(connect: Connec
         (asked(speculation=Speculation(proposer="server", depth=3)), "controller"),
         (asked(speculation=Speculation(proposer="server", controller=Control.OFF)), "depth"),
         (asked(speculation=Speculation(proposer="draft")), "proposer"),
-        (asked(alternatives=2), "alternatives"),
+        (asked(top_logprobs=2), "top_logprobs"),
         (Request(token_ids=(1, 2), speculation=SERVER), "prompt"),
     ):
         with pytest.raises(InvalidRequest) as caught:

@@ -29,7 +29,7 @@ function depths(round) {
 // What stands where a drafted token was rejected: an accepted one beside it, or the target's own.
 function chosenFor(round, node, deep) {
   const beside = round.d.findIndex((_, other) => deep[other] === deep[node] && stands(round, other));
-  return beside < 0 ? { text: round.n[0], p: round.n[2], likeliest: round.l } : { text: round.d[beside][0], p: round.d[beside][2] };
+  return beside < 0 ? { text: round.n[0], p: round.n[2], topTokens: round.l } : { text: round.d[beside][0], p: round.d[beside][2] };
 }
 
 // A tree's chips stand in columns, one for each place in the text; the accepted one is on top of its column.
@@ -54,6 +54,6 @@ export function chips(round) {
   const [text, origin, p, emitted] = round.n;
   const kind = origin === "c" ? "correction" : "bonus";
   const rejected = round.d.find(([, fate]) => fate === "r")?.[0] ?? null;
-  const last = chip(emitted ? kind : `${kind} cut`, say[kind], text, { fate: origin, p, rejected, drafted: round.d.length, kept: acceptedOf(round), emitted, likeliest: round.l });
+  const last = chip(emitted ? kind : `${kind} cut`, say[kind], text, { fate: origin, p, rejected, drafted: round.d.length, kept: acceptedOf(round), emitted, topTokens: round.l });
   return h("span", { class: round.b ? "chips tree" : "chips", role: "list" }, ...(round.b ? columns(round, deep, drawn, last) : [...drawn, last]));
 }

@@ -23,13 +23,13 @@ export function sentence(told) {
   return [...said, ...say.refused(p, token(chosen.text), known(chosen.p))];
 }
 
-function ranking(likeliest) {
-  const rows = likeliest.map(([text, p]) => {
+function ranking(topTokens) {
+  const rows = topTokens.map(([text, p]) => {
     const fill = h("span", { class: "fill" });
     fill.style.width = `${Math.max(2, 100 * p)}%`;
     return h("li", {}, token(text), h("span", { class: "track" }, fill), h("b", {}, percent(p)));
   });
-  return [h("div", { class: "probe-head" }, say.likeliest), h("ol", { class: "ranking" }, ...rows)];
+  return [h("div", { class: "probe-head" }, say.topTokens), h("ol", { class: "ranking" }, ...rows)];
 }
 
 let made = 0;
@@ -66,8 +66,8 @@ export class Probe {
     this.target = target;
     target.setAttribute("aria-describedby", this.node.id);
     if (!this.node.isConnected) (target.closest(".gradio-container") ?? document.body).append(this.node);
-    const likeliest = target.told.likeliest ?? target.told.chosen?.likeliest ?? [];
-    this.node.replaceChildren(h("p", {}, ...sentence(target.told)), ...(likeliest.length ? ranking(likeliest) : []));
+    const topTokens = target.told.topTokens ?? target.told.chosen?.topTokens ?? [];
+    this.node.replaceChildren(h("p", {}, ...sentence(target.told)), ...(topTokens.length ? ranking(topTokens) : []));
     this.node.hidden = false;
     const at = target.getBoundingClientRect();
     const own = this.node.getBoundingClientRect();

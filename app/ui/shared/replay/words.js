@@ -26,7 +26,7 @@ export const say = {
   addedAlong: (token, p) => ["The target's own ", token, p === null ? "" : ` (${percent(p)})`, ", behind the branch that was kept."],
   ended: " The reply ended before it.",
   behind: (token) => ["It stands behind ", token, ". "],
-  likeliest: "Likeliest here:",
+  topTokens: "Likeliest here:",
   nothing: "no guess was found, or none was sure enough",
   unasked: "no draft was asked for",
   ofRun: (n, why) => `${n === 1 ? "1 round" : `${n} rounds`} without a draft: ${why}`,

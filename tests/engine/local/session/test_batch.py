@@ -77,7 +77,7 @@ def asked(chance: random.Random, session: Session) -> Request:
         max_tokens=chance.choice((1, 8, 24, 40)),
         stop=chance.choice(((), (), (" the",))),
         predicted=prompt if name != "none" and control is not Control.OFF and not nodes else "",
-        alternatives=chance.choice((0, 2)),
+        top_logprobs=chance.choice((0, 2)),
         ignore_eos=grammar is None and chance.random() < 0.7,
         grammar=grammar,
     )

@@ -75,9 +75,9 @@ def test_the_likeliest_tokens_are_told_where_the_target_spoke(
     for event in told:
         turn = event.round
         assert turn is not None and turn.next_p is not None
-        tokens, chances = zip(*turn.likeliest, strict=True)
+        tokens, chances = zip(*turn.top_tokens, strict=True)
         assert len(tokens) == (2 if sampling.top_k else 3)
-        assert event.likeliest == tuple(map(session.codec.token_text, tokens))
+        assert event.top_texts == tuple(map(session.codec.token_text, tokens))
         assert list(chances) == sorted(chances, reverse=True)
         assert sum(chances) <= 1 + 1e-5
         if turn.next_token in tokens:

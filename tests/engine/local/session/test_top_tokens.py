@@ -46,7 +46,7 @@ def test_every_token_of_a_reply_is_the_first_candidate_in_its_place(
     reply = ReplyState.of(engine.generate(request))
     assert reply.token_ids is not None and reply.tokens is not None
     for position, (token, told) in enumerate(zip(reply.token_ids, reply.tokens, strict=True)):
-        first, second = engine.likeliest(request, reply.token_ids[:position], 2)
+        first, second = engine.top_tokens(request, reply.token_ids[:position], 2)
         assert first.id == token
         assert first.score >= second.score and 0 < second.p <= 1
         assert told.p == pytest.approx(first.p, abs=1e-3)
@@ -58,6 +58,6 @@ def test_what_cannot_be_asked_is_refused(engine: LocalEngine) -> None:
     assert engine.loaded is not None
     request = Request(prompt="Once")
     with pytest.raises(ContextExceeded):
-        engine.likeliest(request, (5,) * engine.loaded.context, 2)
+        engine.top_tokens(request, (5,) * engine.loaded.context, 2)
     with closing(LocalEngine()) as empty, pytest.raises(NotLoaded):
-        empty.likeliest(request, (), 2)
+        empty.top_tokens(request, (), 2)

@@ -1,4 +1,4 @@
-"""What a target would write next: its likeliest tokens behind a text, computed plainly."""
+"""The target's top tokens after a text, computed without speculation."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from engine.events import Tree
 from engine.noise import Stream, exponential
 from engine.values.sampling import AcceptanceRule
 
-Likely = tuple[int, float, float]
-"""A token, its probability, and the score that it is chosen by."""
+ScoredToken = tuple[int, float, float]
+"""A token, its probability, and the score by which it is chosen."""
 
 
-def likeliest(target: Target, sampler: Sampler, context: Context, count: int) -> list[Likely]:
-    """The first ``count`` choices behind ``context``, best first. Leaves the pending token uncommitted.
+def top_tokens(target: Target, sampler: Sampler, context: Context, count: int) -> list[ScoredToken]:
+    """Return the first ``count`` choices after ``context``, best first; commit nothing.
 
     Scores are log p where the likeliest token is taken, else log p - log E: the Gumbel form of
     ``noise.sample``'s race.
