@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from app import paths
-from app.settings import endpoint as api_kept
-from app.settings.endpoint import Kept
+from app.settings import endpoint
+from app.settings.endpoint import EndpointSettings
 from app.settings.preferences import PreferencesFile, StartWith
 from app.web.gradio_stubs import without_stubs
 from app.web.listen import Listener, holder, is_loopback, listen
@@ -97,20 +97,20 @@ def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None
 
     Raises ApiKeyMissing.
     """
-    kept = api_kept.read(data_dir) if settings.pages else Kept()
+    stored = endpoint.read(data_dir) if settings.pages else EndpointSettings()
     exposed = not is_loopback(settings.host)
     made_up = None
-    if exposed and settings.pages and not settings.api and not (settings.api_key or kept.key):
+    if exposed and settings.pages and not settings.api and not (settings.api_key or stored.key):
         made_up = secrets.token_urlsafe(16)
     switch = ApiSwitch(
         settings.api
-        or (kept.on and not exposed),  # what was switched on for this machine stays here
+        or (stored.on and not exposed),  # what was switched on for this machine stays here
         api_key=settings.api_key or made_up,
         needs_key=exposed,
         pages=settings.pages,
         origins=settings.origins,
-        kept=kept,
-        keep=lambda kept: api_kept.write(data_dir, kept),
+        stored=stored,
+        store=lambda changed: endpoint.write(data_dir, changed),
     )
     return switch, made_up
 

@@ -1,1 +1,1 @@
-"""Settings that outlive a run, each in a JSON file of the data folder."""
+"""Settings that outlive a run, in JSON files of the data folder."""

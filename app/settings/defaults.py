@@ -1,9 +1,8 @@
-"""What drafts when nobody chose: for each pair what a sweep on this machine found fastest, if one did.
+"""Measured defaults: for each pair the fastest way to draft, as a sweep on this machine found it.
 
-One JSON file of the data folder, replaced as a whole, so that the command line, the API and the pages
-may share it. A measured default counts for the models and the quantisation it was measured with. It
-is that of all prompts together: what kind of prompt comes next is not known when it is applied, so
-the winners of single kinds are shown, not used.
+A default applies to the models and the quantisation that it was measured with. It is the winner over all
+prompts: the kind of the next prompt is unknown when it is applied, so winners of single kinds are only
+shown.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.settings import json_file
-from app.settings.json_file import UnreadableFile
+from app.settings.settings_file import SettingsFile
 from engine.api import FP8
 from engine.errors import ForetokenError
 from engine.request import PLAIN, Control, Speculation, controller_named
@@ -29,12 +27,11 @@ if TYPE_CHECKING:  # it brings torch
 log = logging.getLogger(__name__)
 
 FILE = "defaults.json"
-_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Winner:
-    """What was fastest, and how much faster than plain decoding."""
+    """The fastest way to draft, and its speed-up over plain decoding."""
 
     proposer: str
     controller: str
@@ -43,7 +40,7 @@ class Winner:
     prompts: int
 
     def speculation(self) -> Speculation:
-        """Raises InvalidRequest for a controller or depth that there is not."""
+        """Return it as a request's speculation. Raises InvalidRequest for an unknown controller or depth."""
         control = controller_named(self.controller)
         if self.proposer == PLAIN:
             return Speculation(proposer=PLAIN)
@@ -61,7 +58,7 @@ class Winner:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """One pair's measured default. ``kinds``: the winner of each kind of prompt."""
+    """A pair's measured default. ``kinds``: the winner of each kind of prompt."""
 
     pair: str
     quantization: str
@@ -74,108 +71,71 @@ class Default:
 
 
 class Defaults:
-    """The defaults of one data folder, read anew each time: another process may have swept."""
+    """The measured defaults of a data folder."""
 
     def __init__(self, data_dir: Path) -> None:
-        self.path = data_dir / FILE
+        self._file = SettingsFile(data_dir / FILE, lambda values: dict(values["defaults"]))
 
     def all(self) -> dict[str, Default]:
-        """By key; what is damaged or cannot be read is told and left out."""
-        try:
-            entries = self._entries()
-        except UnreadableFile as error:
-            log.warning("%s", error)
-            return {}
-        found = {}
-        for key, value in entries.items():
-            try:
-                found[key] = _parse(value)
-            except (ValueError, TypeError, KeyError, AttributeError, ForetokenError) as error:
-                log.warning("%s: %s is not used, for it cannot be read: %r", self.path, key, error)
-        return found
+        """Return the defaults by key; entries that cannot be read are logged and left out."""
+        return self._parsed(self._file.read())
 
     def of(self, loaded: Loaded | None) -> Default | None:
-        """The measured default of a loaded pair, if what won is offered with it."""
-        if loaded is None:
-            return None
-        known = self.all()
-        found = known.get(_key_in(known, loaded))
-        return found if found and found.winner.proposer in loaded.capabilities.names else None
+        """Return the measured default of a loaded pair, if the pair still offers the winner."""
+        default = loaded and self.all().get(key_of(loaded))
+        return default if default and default.winner.proposer in loaded.capabilities.names else None
 
     def speculation(self, loaded: Loaded) -> Speculation:
-        """What drafts for the pair when nobody chose anything."""
-        found = self.of(loaded)
-        if found is not None:
-            return found.winner.speculation()
+        """Return how the pair drafts unless a request says otherwise."""
+        default = self.of(loaded)
+        if default is not None:
+            return default.winner.speculation()
         return Speculation(proposer=loaded.capabilities.preferred)
 
     def keep(self, loaded: Loaded, winner: Winner, kinds: Mapping[str, Winner]) -> Default:
-        """Makes ``winner`` the pair's default; entries that cannot be read stay as they are.
-
-        Raises ForetokenError where it cannot be kept.
-        """
+        """Store ``winner`` as the pair's default. Raises ForetokenError if it cannot be written."""
         today = datetime.now(UTC).date().isoformat()
         default = Default(loaded.name, loaded.quantization, today, winner, dict(kinds))
-        entries = self._entries()
-        entries.pop(_key_in(self.all(), loaded), None)
-        self._write({**entries, key_of(loaded): asdict(default)})
+        with self._file.change() as values:
+            values.setdefault("defaults", {})[key_of(loaded)] = asdict(default)
         return default
 
     def forget(self, loaded: Loaded) -> None:
-        """The loaded pair has none from then on. Raises ForetokenError where that cannot be kept."""
-        entries = self._entries()
-        if entries.pop(_key_in(self.all(), loaded), None) is not None:
-            self._write(entries)
+        """Delete the pair's default. Raises ForetokenError if that cannot be written."""
+        with self._file.change() as values:
+            values.get("defaults", {}).pop(key_of(loaded), None)
 
     def clear(self, pair: str | None = None) -> int:
-        """Forgets the defaults of the pair of that name, or all; returns how many there were."""
-        kept, entries = self.all(), self._entries()
-        gone = {key for key, one in kept.items() if pair in (None, one.pair)}
-        left = {key: value for key, value in entries.items() if pair and key not in gone}
-        if left != entries:
-            self._write(left)
+        """Delete the defaults of the pair of that name, or all entries; return how many defaults went."""
+        with self._file.change() as values:
+            gone = [key for key, one in self._parsed(values).items() if pair in (None, one.pair)]
+            for key in gone if pair else [*values.get("defaults", {})]:
+                del values["defaults"][key]
         return len(gone)
 
-    def _entries(self) -> dict[str, Any]:
-        """By key, as they stand in the file. Raises UnreadableFile."""
-        kept = json_file.read(self.path, _VERSION)
-        try:
-            return dict(kept["defaults"]) if kept else {}
-        except (ValueError, TypeError, KeyError) as error:
-            json_file.set_aside(self.path, error)
-            return {}
-
-    def _write(self, entries: Mapping[str, Any]) -> None:
-        json_file.write(self.path, {"version": _VERSION, "defaults": entries})
+    def _parsed(self, values: Mapping[str, Any]) -> dict[str, Default]:
+        defaults = {}
+        for key, value in values.get("defaults", {}).items():
+            try:
+                defaults[key] = _parse(value)
+            except (ValueError, TypeError, KeyError, AttributeError, ForetokenError) as error:
+                path = self._file.path
+                log.warning("%s: %s is not used, for it cannot be read: %r", path, key, error)
+        return defaults
 
 
 def key_of(loaded: Loaded) -> str:
-    """What a measurement counts for: all models, and how the target's weights and cache are held.
+    """Return what a measurement applies to: the models, and the formats of the target's weights and cache.
 
-    As JSON, for models outside the catalog are named by their paths, which may hold anything.
+    As JSON: models outside the catalog are named by their paths, which may contain any character.
     """
-    return json.dumps([loaded.target_id, loaded.draft_id, *_how(loaded)])
-
-
-def _key_in(known: Mapping[str, Default], loaded: Loaded) -> str:
-    """The key of the pair's entry among ``known``, if there is one.
-
-    Older files name models by their folders alone, and folders of one name share an entry: there it
-    counts for a pair of the catalog that has its name.
-    """
-    key, by_folders = key_of(loaded), " ".join((loaded.target, loaded.draft or "-", *_how(loaded)))
-    older = None if Path(loaded.target_id).is_absolute() else known.get(by_folders)
-    return by_folders if key not in known and older and older.pair == loaded.name else key
-
-
-def _how(loaded: Loaded) -> tuple[str, ...]:
-    """The heads, and how the target's weights and cache are held."""
     cached = (f"kv-{FP8}",) if loaded.kv_cache_dtype == FP8 else ()
-    return (*loaded.heads, loaded.quantization, loaded.device, *cached)
+    formats = (*loaded.heads, loaded.quantization, loaded.device, *cached)
+    return json.dumps([loaded.target_id, loaded.draft_id, *formats])
 
 
 def _parse(value: dict[str, Any]) -> Default:
-    """Raises what ``all`` knows for anything that ``keep`` did not write."""
+    """Return the default. Raises what ``_parsed`` catches for anything that ``keep`` did not write."""
     winner, kinds = _winner(value["winner"]), value["kinds"].items()
     return Default(
         pair=str(value["pair"]),

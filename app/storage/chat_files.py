@@ -1,10 +1,9 @@
-"""A chat as a file: Markdown to read the branch that is shown, JSON to read all of it back."""
+"""Export chats as Markdown (the shown branch) or JSON (all branches), and import JSON."""
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,50 +16,49 @@ from engine.files import parse_json
 
 FORMAT = "foretoken-chat"
 VERSION = 2
-_TOLD = 5
-"""Mistakes of a file that are told at once, at most."""
+_SHOWN_ERRORS = 5
+"""Errors of a file in one message, at most."""
 _SPEAKERS = {"user": "You", "assistant": "Model"}
 
 
-def written(store: Store, chat: int, form: str) -> dict[str, str]:
-    """The file's ``name`` and ``text``. Raises InvalidRequest for a chat that is gone."""
-    found = next((each for each in store.chats() if each.id == chat), None)
-    if found is None:
+def written(store: Store, id: int, form: str) -> dict[str, str]:
+    """Return the file's ``name`` and ``text``. Raises InvalidRequest for a chat that is gone."""
+    chat = next((each for each in store.chats() if each.id == id), None)
+    if chat is None:
         raise InvalidRequest("chat", "This chat is no longer there.")
-    name = re.sub(r"[^\w-]+", "-", found.title).strip("-").lower()[:60] or f"chat-{chat}"
+    name = re.sub(r"[^\w-]+", "-", chat.title).strip("-").lower()[:60] or f"chat-{id}"
     if form == "markdown":
-        return {"name": f"{name}.md", "text": _markdown(found.title, store.messages(chat))}
-    return {"name": f"{name}.json", "text": _json(found, store.all_messages(chat))}
+        return {"name": f"{name}.md", "text": _markdown(chat.title, store.messages(id))}
+    return {"name": f"{name}.json", "text": _json(chat, store.all_messages(id))}
 
 
 def read(store: Store, text: str) -> int:
-    """Makes a chat of what ``written`` wrote as JSON, in this version or an older one, and returns it.
+    """Create a chat from the JSON that ``written`` wrote, and return its id.
 
-    Raises InvalidRequest for anything else, which names the field; then nothing is made.
+    Raises InvalidRequest, which names the field, for anything else; then no chat is created.
     """
-    found = _parsed(text)
-    given = found.system
-    system = None if given is None else SystemPrompt(given.name, given.text)
-    return store.take_chat(found.title, found.stored(), system)
+    file = _parsed(text)
+    system = None if file.system is None else SystemPrompt(file.system.name, file.system.text)
+    return store.take_chat(file.title, file.stored(), system)
 
 
 def _markdown(title: str, messages: tuple[StoredMessage, ...]) -> str:
     parts = [f"# {title}"]
-    parts += [f"## {_SPEAKERS.get(each.role, each.role)}\n\n{_read(each)}" for each in messages]
+    parts += [f"## {_SPEAKERS.get(each.role, each.role)}\n\n{_body(each)}" for each in messages]
     return "\n\n".join(parts) + "\n"
 
 
-def _read(message: StoredMessage) -> str:
-    """Return a message for readers: a thought is folded away in front of its answer."""
-    told, parts = message.turn.content, message.parts
-    if not parts.thought:
-        return told
-    return f"<details><summary>Thought</summary>\n\n{parts.thought}\n\n</details>\n\n{told}"
+def _body(message: StoredMessage) -> str:
+    """Return a message's text, after its thought in a folded block."""
+    answer, thought = message.turn.content, message.parts.thought
+    if not thought:
+        return answer
+    return f"<details><summary>Thought</summary>\n\n{thought}\n\n</details>\n\n{answer}"
 
 
 def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
     numbers = {each.id: number for number, each in enumerate(messages, 1)}
-    told = [
+    values = [
         {
             "id": numbers[each.id],
             "parent": numbers.get(each.parent or 0),
@@ -84,7 +82,7 @@ def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
         "version": VERSION,
         "title": chat.title,
         "system": system,
-        "messages": told,
+        "messages": values,
     }
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
@@ -101,23 +99,31 @@ class _Text(_Part):
 
 
 class _Message(_Part):
-    """A message of version 1, or what both versions have of one."""
-
+    id: int
+    parent: int | None
+    shown: bool
+    left_out: bool
     role: Literal["user", "assistant"]
     text: str
+    files: list[_Text]
+    model: str | None
+    method: str | None
     marks: str | None = None
     status: Status | None = None
     error: str | None = None
     statistics: dict[str, int | float | bool | list[Any] | dict[str, Any] | None] | None = None
 
-    def stored(self, number: int, parent: int | None) -> StoredMessage:
-        """One that was being written is one that was cut short. What loads its writer is left behind: a
-        file from elsewhere must not name what a button here opens."""
+    def stored(self) -> StoredMessage:
+        """Return the message for the store; a running reply becomes an interrupted one.
+
+        The pair in the statistics is left out: a button of the page loads it, and a file from elsewhere
+        must not choose that.
+        """
         status, statistics = self.status or "done", self.statistics
         if statistics is not None:
             statistics = {name: value for name, value in statistics.items() if name != "pair"}
         return StoredMessage(
-            id=number,
+            id=self.id,
             chat=0,
             role=self.role,
             text=self.text,
@@ -125,67 +131,36 @@ class _Message(_Part):
             status="interrupted" if status == "running" else status,
             error=self.error,
             statistics=statistics,
-            parent=parent,
+            parent=self.parent,
+            shown=self.shown,
+            left_out=self.left_out,
+            files=tuple(TextFile(file.name, file.text) for file in self.files),
+            model=self.model,
+            method=self.method,
         )
 
 
-class _Branched(_Message):
-    id: int
-    parent: int | None
-    shown: bool
-    left_out: bool
-    files: list[_Text]
-    model: str | None
-    method: str | None
-
-
-class _Line(_Part):
-    """Version 1: each message follows the one before it."""
-
+class _ChatFile(_Part):
     title: str
     system: _Text | None = None
     messages: list[_Message]
 
     def stored(self) -> list[StoredMessage]:
-        return [
-            each.stored(number, number - 1 or None) for number, each in enumerate(self.messages, 1)
-        ]
-
-
-class _Tree(_Line):
-    """Version 2: each message says which one it follows, and that stands before it."""
-
-    messages: list[_Branched]  # type: ignore[assignment]  # it is only read
-
-    def stored(self) -> list[StoredMessage]:
-        known: set[int | None] = {None}
-        found = []
+        """Return the messages. Raises InvalidRequest unless each stands after its parent."""
+        seen: set[int | None] = {None}
         for number, each in enumerate(self.messages):
-            if each.id in known or each.parent not in known:
+            if each.id in seen or each.parent not in seen:
                 raise _no_chat(
                     f"messages[{number}] has no id of its own, or follows none before it"
                 )
-            known.add(each.id)
-            found.append(
-                replace(
-                    each.stored(each.id, each.parent),
-                    shown=each.shown,
-                    left_out=each.left_out,
-                    files=tuple(TextFile(file.name, file.text) for file in each.files),
-                    model=each.model,
-                    method=each.method,
-                )
-            )
-        return found
+            seen.add(each.id)
+        return [each.stored() for each in self.messages]
 
 
-_READERS: dict[int, type[_Line]] = {1: _Line, 2: _Tree}
-
-
-def _parsed(text: str) -> _Line:
+def _parsed(text: str) -> _ChatFile:
     try:
         value = parse_json(text)
-        # A page could not read infinite numbers, the store not keep half characters.
+        # A page could not read infinite numbers, nor the store write lone surrogates.
         json.dumps(value, allow_nan=False, ensure_ascii=False).encode()
     except ValueError as error:
         raise _no_chat(str(error)) from None
@@ -197,19 +172,19 @@ def _parsed(text: str) -> _Line:
             "file",
             "This chat was exported by a newer version of Foretoken. Update, then import it.",
         )
-    if not isinstance(version, int) or version not in _READERS:
-        raise _no_chat("its version is none that there was")
+    if version != VERSION:
+        raise _no_chat("its version is none that can be read")
     try:
-        return _READERS[version].model_validate(value)
+        return _ChatFile.model_validate(value)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
-        told = [f"{_place(each['loc'])}: {each['msg'].lower()}" for each in found[:_TOLD]]
-        more = [f"and {len(found) - _TOLD} more"] if len(found) > _TOLD else []
-        raise _no_chat("; ".join([*told, *more])) from None
+        errors = error.errors(include_url=False, include_input=False)
+        shown = [f"{_path(each['loc'])}: {each['msg'].lower()}" for each in errors[:_SHOWN_ERRORS]]
+        more = [f"and {len(errors) - _SHOWN_ERRORS} more"] if len(errors) > _SHOWN_ERRORS else []
+        raise _no_chat("; ".join([*shown, *more])) from None
 
 
-def _place(path: tuple[int | str, ...]) -> str:
-    """Return where a value stands: ``messages[3].text``."""
+def _path(path: tuple[int | str, ...]) -> str:
+    """Return the path of a value: ``messages[3].text``."""
     return "".join(f"[{at}]" if isinstance(at, int) else f".{at}" for at in path).removeprefix(".")
 
 

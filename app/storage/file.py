@@ -1,7 +1,6 @@
-"""The SQLite file that chats are kept in: opened, set right where it is damaged, read and changed.
+"""The SQLite file of the chats: opened, repaired, read and changed.
 
-Write-ahead logging, and each change is its own transaction: what was written survives ``kill -9``.
-Safe to use from any thread.
+Write-ahead logging, and each change is a transaction: what was written survives ``kill -9``. Thread-safe.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ FILE = "chats.db"
 
 
 class StoreFile:
-    """One open file; ``app.storage.store.Store`` says what is asked of it."""
+    """An open file; ``app.storage.store.Store`` has its queries."""
 
     def __init__(self, folder: Path, *, alone: bool = True) -> None:
-        """Open or make the file, bring it up to date, and mark replies that a crash cut short.
+        """Open or create the file, migrate it, and mark replies that a crash interrupted.
 
-        A file that is damaged, or another program's, is set aside with what can be read kept; ``notice``
-        then says so. On a full disk the file can only be read, which ``notice`` says too, until a change
-        finds room. Unless ``alone`` damage is not mended and running replies are left as they are: for a
-        second process beside the app, which may be writing one just now. Raises StoreError for a file
-        that cannot be used, or that a newer version of Foretoken has written.
+        A damaged file, or another program's, is set aside and its readable rows are copied to a new one;
+        ``notice`` says so. On a full disk the file is read-only until a change finds room; ``notice`` says
+        so too. ``alone`` False is for a second process beside the app, which may be writing a reply: it
+        repairs nothing and leaves running replies. Raises StoreError for a file that cannot be used or has
+        another version.
         """
         self._lock = threading.RLock()
         self._file, self._alone = folder / FILE, alone
         self.notice: str | None = None
-        self._no_room = False  # the file can only be read
+        self._no_room = False  # the file is read-only
         try:
             self._open()
         except NoRoom as error:
@@ -51,11 +50,11 @@ class StoreFile:
 
     @property
     def alone(self) -> bool:
-        """Whether no other process writes replies into the file."""
+        """True if no other process writes replies into the file."""
         return self._alone
 
     def _open(self) -> None:
-        """Open the file to be written. Raises StoreError; nothing is open then."""
+        """Open the file for writing. Raises StoreError, with nothing left open."""
         self._db = self._checked() if self._alone else store_schema.open_database(self._file)
         self._no_room = False
         if self._alone:
@@ -70,7 +69,7 @@ class StoreFile:
                 raise
 
     def _open_again(self) -> None:
-        """Open for writing what could only be read. Raises StoreError; it is as before then."""
+        """Open the read-only file for writing. Raises StoreError, and leaves it read-only."""
         self._db.conn.close()
         try:
             self._open()
@@ -88,7 +87,7 @@ class StoreFile:
             return store_schema.open_database(self._file)
 
     def close(self) -> None:
-        """Afterwards the app's file holds everything by itself: its log is folded in."""
+        """Close the file; the app first moves its log into it, so that the file alone is complete."""
         with self._lock:
             if self._alone and not self._no_room:
                 store_schema.fold_log(self._db.conn)
@@ -96,8 +95,8 @@ class StoreFile:
 
     @contextmanager
     def _change(self) -> Iterator[Any]:
-        """One transaction; the whole of it is in the file afterwards, or nothing. Raises StoreError for
-        what the file, the disk or another program is the reason of."""
+        """Run one transaction, written as a whole or not at all. Raises StoreError for failures of the
+        file or the disk, or if another program holds it."""
         with self._lock, self._explained():
             if self._no_room:
                 self._open_again()
@@ -116,7 +115,7 @@ class StoreFile:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            # Its subclasses are the app's own mistakes, but for this one.
+            # Other subclasses are mistakes of the app itself.
             if type(error) in (sqlite3.DatabaseError, sqlite3.OperationalError):
                 raise store_schema.explain(error, self._file) from error
             raise

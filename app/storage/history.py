@@ -1,4 +1,4 @@
-"""What a model is given of a chat."""
+"""The messages of a chat that a model gets."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ from engine.values.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A text file that was attached to a message."""
+    """A text file attached to a message."""
 
     name: str
     text: str
 
 
 def history(messages: Iterable[Message], system: str = "") -> tuple[Message, ...]:
-    """The turns the model is given.
+    """Return the messages for the model, after the ``system`` prompt.
 
-    A question whose reply never came to a word, or was deleted, is left out: templates want roles to
-    alternate.
+    A question without a reply, or with an empty one, is left out: templates need alternating roles.
     """
     turns: list[Message] = []
     for message in messages:
@@ -39,13 +38,13 @@ def history(messages: Iterable[Message], system: str = "") -> tuple[Message, ...
 
 
 def with_files(text: str, files: Iterable[TextFile]) -> str:
-    """A message as the model reads it: each file by its name and fenced, then what was written."""
+    """Return a message as the model reads it: each file's name and fenced text, then ``text``."""
     parts = [f"{file.name}\n{_fenced(file.text)}" for file in files]
     return "\n\n".join([*parts, text] if text.strip() else parts) or text
 
 
 def _fenced(text: str) -> str:
-    """In a fence that is longer than any within."""
+    """Return ``text`` in a fence longer than any in it."""
     longest = max(map(len, re.findall(r"`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}\n{text.rstrip()}\n{fence}"

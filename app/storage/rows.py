@@ -1,4 +1,4 @@
-"""What the file of chats holds, as values: chats, folders and messages, and how their rows are read."""
+"""Chats, folders and messages as values, and how they are read from rows and written to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from app.storage.history import TextFile, with_files
-from app.storage.schema import REPLY_FORM
 from engine.files import parse_json
 from engine.thoughts import Thoughts, split
 from engine.values.messages import Message
@@ -16,7 +15,7 @@ from engine.values.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """What a chat's model is told first, and the preset that it was taken from."""
+    """A chat's system prompt, and the name of the preset that it was taken from."""
 
     name: str
     text: str
@@ -24,7 +23,7 @@ class SystemPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One conversation, as the list shows it. ``system`` None: as the settings say, for all chats."""
+    """A conversation in the list. ``system`` None: that of the settings."""
 
     id: int
     title: str
@@ -35,7 +34,7 @@ class Chat:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Chats that belong together. ``folded``: they are not listed just now."""
+    """A group of chats. ``folded``: its chats are hidden in the list."""
 
     id: int
     name: str
@@ -48,11 +47,10 @@ STATUSES: tuple[str, ...] = get_args(Status)
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """One message. ``marks`` are a reply's origin marks (see ``app.ui.rounds.view``); ``status`` is one
-    of ``STATUSES``. ``form`` is theirs and that of ``statistics``, see ``app.storage.schema.REPLY_FORM``.
+    """One message. ``marks``: where each token of a reply came from, see ``app.ui.rounds.view``.
 
-    ``beside``: the messages that could be shown in this place, itself among them, oldest first.
-    ``left_out``: it is shown, and no model is given it. ``model`` and ``method`` wrote a reply."""
+    ``beside``: ids of all messages with the same parent, itself included, oldest first. ``left_out``: it
+    is shown but not given to a model. ``model`` and ``method``: what wrote a reply."""
 
     id: int
     chat: int
@@ -62,7 +60,6 @@ class StoredMessage:
     status: str = "done"
     error: str | None = None
     statistics: dict[str, Any] | None = None
-    form: int = REPLY_FORM
     parent: int | None = None
     beside: tuple[int, ...] = ()
     shown: bool = True
@@ -73,22 +70,22 @@ class StoredMessage:
 
     @property
     def parts(self) -> Thoughts:
-        """A reply's thought and its answer; a user's message is no reply."""
+        """A reply's thought and answer; a user's message has only an answer."""
         if self.role != "assistant":
             return Thoughts.none(self.text)
-        known = (self.statistics or {}).get("thought")
-        return split(self.text, opened=isinstance(known, dict) and bool(known.get("opened")))
+        thought = (self.statistics or {}).get("thought")
+        return split(self.text, opened=isinstance(thought, dict) and bool(thought.get("opened")))
 
     @property
     def turn(self) -> Message:
-        """What a model is given of it."""
+        """The message as a model gets it."""
         parts = self.parts
         return Message(self.role, with_files(parts.answer, self.files), reasoning=parts.thought)
 
 
 COLUMNS = (
-    "select id, chat, role, text, marks, status, error, statistics, form, parent, shown, left_out, "
-    "files, model, method from messages"
+    "select id, chat, role, text, marks, status, error, statistics, parent, shown, left_out, files, "
+    "model, method from messages"
 )
 
 
@@ -103,13 +100,13 @@ def read_message(row: dict[str, Any], beside: Iterable[int]) -> StoredMessage:
 
 
 def write_files(files: Iterable[TextFile]) -> str | None:
-    told = [{"name": each.name, "text": each.text} for each in files]
-    return json.dumps(told, ensure_ascii=False) if told else None
+    values = [{"name": each.name, "text": each.text} for each in files]
+    return json.dumps(values, ensure_ascii=False) if values else None
 
 
 def write_system(system: SystemPrompt | None) -> str | None:
     return None if system is None else json.dumps({"name": system.name, "text": system.text})
 
 
-def read_system(kept: str | None) -> SystemPrompt | None:
-    return SystemPrompt(**parse_json(kept)) if kept else None
+def read_system(text: str | None) -> SystemPrompt | None:
+    return SystemPrompt(**parse_json(text)) if text else None

@@ -1,7 +1,7 @@
-"""Setting a damaged file of chats aside, and reading out of it what can still be read.
+"""Set a damaged file of chats aside, and recover the rows that can still be read.
 
-SQLite stops at the first page that it cannot read, so rows are taken from the pages themselves, and known
-by what stands in their columns.
+SQLite stops at the first page that it cannot read. So rows are read from the pages themselves, and a row's
+table is identified by the number and types of its values.
 """
 
 from __future__ import annotations
@@ -21,23 +21,20 @@ from app.storage.schema import TABLES, DamagedStore, fold_log, open_database
 from app.storage.sqlite_pages import Value
 from engine.files import parse_json
 
-LATER = ("folders",)
-"""Tables that files of earlier versions lack."""
-
 LOST = "Recovered"
 """The title of a chat whose own row could not be read."""
 
 Row = dict[str, Any]
 
 _STORED: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
-"""How values of a column are stored, by its type."""
+"""Python types of a column's values, by its declared type."""
 
 
 def set_aside(file: Path, damage: DamagedStore) -> str:
-    """Puts a new file in the place of a damaged one, with what could be read; returns what to say of it.
+    """Replace a damaged file with a new one that has every readable row; return a message about it.
 
-    The damaged file keeps its content under another name beside it. Raises StoreError, sqlite3.Error or
-    OSError where the new one cannot be written; the damaged one is then where it was.
+    The damaged file is renamed and stays beside it. Raises StoreError, sqlite3.Error or OSError if the new
+    file cannot be written; the damaged one is then where it was.
     """
     new = file.with_name(file.name + ".new")
     _remove(new)
@@ -48,7 +45,7 @@ def set_aside(file: Path, damage: DamagedStore) -> str:
     for end in ("", "-wal"):
         with suppress(FileNotFoundError):
             Path(f"{file}{end}").rename(f"{aside}{end}")
-    Path(f"{file}-shm").unlink(missing_ok=True)  # belongs to no file any more
+    Path(f"{file}-shm").unlink(missing_ok=True)
     new.rename(file)
     found = (
         f"{messages} messages in {chats} chats could be read"
@@ -62,23 +59,19 @@ def set_aside(file: Path, damage: DamagedStore) -> str:
 
 
 def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
-    """Copy what can be read; return how many chats and messages came over."""
+    """Copy what can be read; return the numbers of chats and messages copied."""
     saved.execute("pragma foreign_keys = off")
     saved.execute("begin immediate")
-    kinds = [_Kind.of(table, saved) for table in (*TABLES, *LATER)]
+    kinds = [_Kind.of(table, saved) for table in TABLES]
     log = file.with_name(file.name + "-wal")
-    known: set[tuple[str, int]] = set()
-    chained = False
+    seen: set[tuple[str, int]] = set()
     for number, values in sqlite_pages.rows(
         file.read_bytes(), log.read_bytes() if log.is_file() else b""
     ):
         kind = next((each for each in kinds if each.fits(values)), None)
-        if kind is None or (kind.table, number) in known:
-            continue
-        known.add((kind.table, number))
-        row = kind.row(number, values)
-        chained = chained or "parent" in row
-        _insert(saved, kind.table, _sound(kind.table, row))
+        if kind is not None and (kind.table, number) not in seen:
+            seen.add((kind.table, number))
+            _insert(saved, kind.table, _sound(kind.table, kind.row(number, values)))
     saved.execute(
         "insert into chats (id, title, created, updated) select chat, ?, min(created), max(created) "
         "from messages where chat not in (select id from chats) group by chat",
@@ -86,22 +79,23 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
     )
     saved.execute("delete from traces where message not in (select id from messages)")
     saved.execute("update chats set folder = null where folder not in (select id from folders)")
-    store_tree.mend(saved, chained=chained)
+    store_tree.mend(saved)
     saved.execute("commit")
-    counted = [saved.execute(f"select count(*) from {table}").fetchone()[0] for table in TABLES]
-    return counted[0], counted[1]
+    chats, messages = (
+        saved.execute(f"select count(*) from {table}").fetchone()[0]
+        for table in ("chats", "messages")
+    )
+    return chats, messages
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """How rows of a table are known: ``columns`` are names with what may stand there. Those behind the
-    first ``needed`` were added later, and are missing in rows from before."""
+    """A table, and how its rows are identified: by the types that each column's values may have."""
 
     table: str
     columns: tuple[tuple[str, tuple[type, ...]], ...]
-    needed: int
     numbered: str | None
-    """The column that is the row's number, which the row itself does not hold."""
+    """The integer primary key: SQLite stores it as the row's number, and NULL in the row."""
 
     @classmethod
     def of(cls, table: str, saved: sqlite3.Connection) -> _Kind:
@@ -121,35 +115,32 @@ class _Kind:
                 )
                 for _, name, type_, not_null, _, _ in columns
             ),
-            len(TABLES.get(table, columns)),
             numbered,
         )
 
     def fits(self, values: tuple[Value, ...]) -> bool:
-        return self.needed <= len(values) <= len(self.columns) and all(
+        return len(values) == len(self.columns) and all(
             isinstance(value, allowed)
-            for value, (_, allowed) in zip(values, self.columns, strict=False)
+            for value, (_, allowed) in zip(values, self.columns, strict=True)
         )
 
     def row(self, number: int, values: tuple[Value, ...]) -> Row:
-        found = {name: value for (name, _), value in zip(self.columns, values, strict=False)}
-        return found if self.numbered is None else found | {self.numbered: number}
+        row = {name: value for (name, _), value in zip(self.columns, values, strict=True)}
+        return row if self.numbered is None else row | {self.numbered: number}
 
 
 def _insert(saved: sqlite3.Connection, table: str, row: Row) -> None:
     names, places = ", ".join(row), ", ".join("?" * len(row))
-    with suppress(sqlite3.Error):  # a row that is damaged itself
+    with suppress(sqlite3.Error):  # the row itself is damaged
         saved.execute(f"insert into {table} ({names}) values ({places})", list(row.values()))
 
 
 def _sound(table: str, row: Row) -> Row:
-    """What of a row is as it was written: pages that are missing read as zeros."""
+    """Return a row without its damaged values: missing pages read as zeros."""
     row = {name: v.replace("\0", "") if isinstance(v, str) else v for name, v in row.items()}
     for name in ("statistics", "files", "system"):
         if name in row and not _is_json(row[name]):
             row[name] = None
-    if table == "settings" and not _is_json(row["value"]):
-        row["value"] = None  # which makes the row none
     if table == "messages":
         row["status"] = row["status"] if row["status"] in STATUSES else "interrupted"
     if table == "traces":
@@ -176,6 +167,6 @@ def _free_name(file: Path) -> Path:
 
 
 def _remove(new: Path) -> None:
-    """What a salvage that was cut short left."""
+    """Delete what an interrupted salvage left."""
     for end in ("", "-wal", "-shm"):
         Path(f"{new}{end}").unlink(missing_ok=True)

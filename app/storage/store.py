@@ -1,8 +1,5 @@
-"""Chats of one data folder: messages, their statistics and every round.
-
-Each change is a transaction of its own, in the file of ``app.storage.file``. ``app.storage.schema`` says
-what stands in that file, and stood.
-"""
+"""The chats of a data folder: messages, their statistics and every round. ``app.storage.schema`` has the
+tables."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ from app.storage.rows import (
     write_files,
     write_system,
 )
-from app.storage.schema import REPLY_FORM, StoreError
+from app.storage.schema import StoreError
 from engine.files import parse_json
 
 __all__ = [
@@ -42,7 +39,7 @@ __all__ = [
 
 TITLE_LENGTH = 120
 UNDO_S = 3600.0
-"""How long what was deleted can come back, at most: until the app ends, if that is sooner."""
+"""How long a deletion can be undone, unless the app ends sooner."""
 
 
 class Store(StoreFile):
@@ -51,7 +48,7 @@ class Store(StoreFile):
     # ---- chats
 
     def chats(self) -> tuple[Chat, ...]:
-        """Newest first."""
+        """Return all chats, newest first."""
         rows = self._rows(
             "select id, title, updated, folder, system from chats where deleted is null "
             "order by updated desc, id desc"
@@ -59,13 +56,13 @@ class Store(StoreFile):
         return tuple(Chat(**{**row, "system": read_system(row["system"])}) for row in rows)
 
     def written(self) -> float:
-        """When a chat was begun or gone on with last."""
+        """Return when any chat last changed."""
         (row,) = self._rows("select max(updated) latest from chats")
         return float(row["latest"] or 0.0)
 
     def search(self, text: str) -> tuple[int, ...]:
-        """The chats that hold all words of ``text``, in titles, messages or files, but not in what was
-        only thought; newest first."""
+        """Return the chats that contain all words of ``text`` in titles, answers or files, but not those
+        with words only in thoughts; newest first."""
         self._db.conn.create_function("answer", 3, _answer)
         found = "select id from chats where title like ? escape '~' union "
         found += "select chat from messages where deleted is null and (files like ? escape '~' or "
@@ -92,7 +89,7 @@ class Store(StoreFile):
             db.execute("update chats set title = ? where id = ?", [shorten(title), chat])
 
     def use_system(self, chat: int, system: SystemPrompt | None) -> None:
-        """What the model is told first in this chat; None: what the settings say."""
+        """Set a chat's system prompt; None: that of the settings."""
         with self._change() as db:
             db.execute("update chats set system = ? where id = ?", [write_system(system), chat])
 
@@ -103,7 +100,7 @@ class Store(StoreFile):
     # ---- folders
 
     def folders(self) -> tuple[Folder, ...]:
-        """By name."""
+        """Return all folders by name."""
         rows = self._rows("select id, name, folded from folders order by name collate nocase, id")
         return tuple(Folder(**{**row, "folded": bool(row["folded"])}) for row in rows)
 
@@ -123,47 +120,47 @@ class Store(StoreFile):
             )
 
     def delete_folder(self, folder: int) -> None:
-        """Its chats stay, in no folder."""
+        """Delete a folder; its chats stay, in no folder."""
         with self._change() as db:
             db.execute("delete from folders where id = ?", [folder])
 
     def move(self, chat: int, folder: int | None) -> None:
-        """Into a folder, or out of all; nowhere if the folder is gone."""
+        """Move a chat into a folder, or out of all if ``folder`` is None or gone."""
         with self._change() as db:
             db.execute(
                 "update chats set folder = (select id from folders where id = ?) where id = ?",
                 [folder, chat],
             )
 
-    # ---- deleting, and taking that back
+    # ---- deleting and undoing it
 
     def delete(self, chat: int) -> float:
-        """Returns what ``restore`` takes."""
+        """Delete a chat; return the time that ``restore`` takes."""
         with self._change() as db:
             return self._deleted(db, store_tree.remove_chat(db, chat))
 
     def clear(self, chat: int) -> float:
-        """Delete all messages of a chat; the chat stays. Returns what ``restore`` takes."""
+        """Delete all messages of a chat but not the chat; return the time that ``restore`` takes."""
         with self._change() as db:
             return self._deleted(db, store_tree.remove_messages(db, chat))
 
     def delete_message(self, message: int) -> float:
-        """With all that follows it. Returns what ``restore`` takes."""
+        """Delete a message and its descendants; return the time that ``restore`` takes."""
         with self._change() as db:
             return self._deleted(db, store_tree.remove(db, message))
 
     def restore(self, deleted: float) -> int | None:
-        """Takes a deletion back; the chat, or None where it is too late."""
+        """Undo a deletion; return the chat, or None if it is too late."""
         with self._change() as db:
             return store_tree.restore(db, deleted)
 
     def forget_all(self) -> None:
-        """Deletes all chats and folders for good: nothing of them is left in the file or its log."""
+        """Delete all chats and folders for good; the file and its log keep nothing of them."""
         with self._change() as db:
             for table in ("traces", "messages", "chats", "folders"):
                 db.execute(f"delete from {table}")
         with self._lock, self._explained():
-            self._db.conn.execute("vacuum")  # what was deleted stood in free pages yet
+            self._db.conn.execute("vacuum")  # free pages still contain what was deleted
             self._db.conn.execute("pragma wal_checkpoint(truncate)")
 
     @staticmethod
@@ -174,7 +171,7 @@ class Store(StoreFile):
     # ---- messages
 
     def messages(self, chat: int) -> tuple[StoredMessage, ...]:
-        """Those that are shown, in order."""
+        """Return the shown messages, in order."""
         with self._lock, self._explained():
             rows = list(
                 self._db.query(
@@ -185,17 +182,17 @@ class Store(StoreFile):
         return tuple(read_message(row, beside[row["parent"]]) for row in rows)
 
     def all_messages(self, chat: int) -> tuple[StoredMessage, ...]:
-        """Those of every branch, each behind what it follows."""
+        """Return the messages of all branches, each after its parent."""
         rows = self._rows(f"{COLUMNS} where chat = ? and deleted is null order by id", [chat])
         return tuple(read_message(row, ()) for row in rows)
 
     def show_branch(self, message: int) -> None:
-        """Shows this message, and what follows it, in the place of those beside it."""
+        """Show this message and its descendants instead of its siblings."""
         with self._change() as db:
             store_tree.show(db, message)
 
     def leave_out(self, messages: Iterable[int], left_out: bool = True) -> None:
-        """Whether models are given these messages; they stay where they are."""
+        """Leave messages out of what models get, or put them back; they stay shown."""
         with self._change() as db:
             db.executemany(
                 "update messages set left_out = ? where id = ?",
@@ -212,10 +209,10 @@ class Store(StoreFile):
         model: str | None = None,
         method: str | None = None,
     ) -> tuple[int | None, int]:
-        """Start a turn behind message ``keep`` (None: the last that is shown, 0: none): add the user's
-        ``text`` if any and an empty running reply. Returns both ids.
+        """Add the user's ``text``, if any, and an empty running reply after message ``keep``; return both
+        ids. ``keep`` None: after the last shown message; 0: at the beginning.
 
-        What followed ``keep`` is a branch of its own then, and no longer shown.
+        What followed ``keep`` is then another branch, no longer shown.
         """
         now = time.time()
         with self._change() as db:
@@ -223,10 +220,24 @@ class Store(StoreFile):
             user = None
             if text is not None:
                 user = parent = _insert(
-                    db, chat, parent, "user", text, "done", now, files=write_files(files)
+                    db,
+                    chat=chat,
+                    parent=parent,
+                    role="user",
+                    text=text,
+                    created=now,
+                    files=write_files(files),
                 )
             reply = _insert(
-                db, chat, parent, "assistant", "", "running", now, model=model, method=method
+                db,
+                chat=chat,
+                parent=parent,
+                role="assistant",
+                text="",
+                status="running",
+                created=now,
+                model=model,
+                method=method,
             )
             store_tree.show(db, reply if user is None else user)
             db.execute("update chats set updated = ? where id = ?", [now, chat])
@@ -237,7 +248,7 @@ class Store(StoreFile):
             return user, reply
 
     def go_on(self, chat: int, message: int) -> None:
-        """A reply that had ended is written on; what it has stays kept meanwhile."""
+        """Mark a finished reply as running again; its text stays."""
         with self._change() as db:
             db.execute(
                 "update messages set status = 'running', error = null where id = ?", [message]
@@ -247,7 +258,7 @@ class Store(StoreFile):
     def take_chat(
         self, title: str, messages: Iterable[StoredMessage], system: SystemPrompt | None = None
     ) -> int:
-        """A new chat of these messages, whose ids and parents are their own; all of it or nothing."""
+        """Create a chat of these messages, whose ids and parents refer to each other; return its id."""
         now = time.time()
         with self._change() as db:
             chat = _new_chat(db, title, system, None)
@@ -255,12 +266,12 @@ class Store(StoreFile):
             for each in messages:
                 numbers[each.id] = _insert(
                     db,
-                    chat,
-                    numbers[each.parent],
-                    each.role,
-                    each.text,
-                    each.status,
-                    now,
+                    chat=chat,
+                    parent=numbers[each.parent],
+                    role=each.role,
+                    text=each.text,
+                    status=each.status,
+                    created=now,
                     marks=each.marks,
                     error=each.error,
                     statistics=json.dumps(each.statistics),
@@ -285,8 +296,7 @@ class Store(StoreFile):
         trace: Iterable[str] = (),
         anew: bool = False,
     ) -> None:
-        """Keep a reply as it stands, and append ``trace`` (JSON lines) to its rounds; ``anew``: in their
-        place."""
+        """Save a reply, and append ``trace`` (JSON lines) to its events; ``anew``: replace them."""
         lines = "\n".join(trace)
         with self._change() as db:
             if anew:
@@ -304,34 +314,19 @@ class Store(StoreFile):
                 )
 
     def trace(self, message: int) -> tuple[str, ...]:
-        """The reply's events as JSON lines."""
+        """Return the reply's events as JSON lines."""
         rows = self._rows("select lines from traces where message = ? order by part", [message])
         return tuple(line for row in rows for line in row["lines"].split("\n"))
 
-    # ---- settings
-
-    def setting(self, name: str) -> Any:
-        """A kept value, or None."""
-        rows = self._rows("select value from settings where name = ?", [name])
-        return parse_json(rows[0]["value"]) if rows else None
-
-    def keep_setting(self, name: str, value: Any) -> None:
-        with self._change() as db:
-            db.execute(
-                "insert into settings (name, value) values (?, ?) "
-                "on conflict (name) do update set value = excluded.value",
-                [name, json.dumps(value)],
-            )
-
 
 def _answer(role: str, text: str, statistics: str | None) -> str:
-    """What a message says, without the thought before it; for SQL."""
-    known = parse_json(statistics) if statistics else None
-    return StoredMessage(0, 0, role, text, statistics=known).parts.answer
+    """Return a message without its thought; a function for SQL."""
+    parsed = parse_json(statistics) if statistics else None
+    return StoredMessage(0, 0, role, text, statistics=parsed).parts.answer
 
 
 def shorten(title: str) -> str:
-    """The first line, at most ``TITLE_LENGTH`` characters."""
+    """Return the first line, cut to ``TITLE_LENGTH`` characters."""
     line = next(iter(title.strip().splitlines()), "").strip()
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1].rstrip() + "…"
 
@@ -346,26 +341,7 @@ def _new_chat(db: Any, title: str, system: SystemPrompt | None, folder: int | No
     return int(cursor.lastrowid)
 
 
-def _insert(
-    db: Any,
-    chat: int,
-    parent: int | None,
-    role: str,
-    text: str,
-    status: str,
-    now: float,
-    **more: object,
-) -> int:
-    values = {
-        "chat": chat,
-        "parent": parent,
-        "role": role,
-        "text": text,
-        "status": status,
-        "created": now,
-        "form": REPLY_FORM,
-        **more,
-    }
+def _insert(db: Any, **values: object) -> int:
     places = ", ".join("?" * len(values))
     cursor = db.execute(
         f"insert into messages ({', '.join(values)}) values ({places})", list(values.values())

@@ -1,11 +1,11 @@
 """Branches of a chat: its messages form a tree, of which one path is shown.
 
-Every message but a first one has a ``parent``. Of the messages with one parent exactly one is ``shown``;
-the path of those that are shown, from the first on, is the chat as people see it. An edited message and a
-reply that was written anew stand beside the old ones, so nothing is ever overwritten.
+Every message except the first has a ``parent``. Of the messages with one parent exactly one is ``shown``;
+the path of shown messages is the chat as people see it. An edited message or a retried reply is a sibling
+of the old one, so nothing is ever overwritten.
 
-What is deleted is marked with the time of its deletion, which names all that went with it and by which it
-comes back. Functions here take a connection within a transaction.
+A deleted row has the time of its deletion, which is the same for all rows deleted with it and restores
+them. Functions here take a connection within a transaction.
 """
 
 from __future__ import annotations
@@ -13,15 +13,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from app.storage.schema import CHAIN
-
 PATH = """with recursive path(id) as (
     select id from messages where chat = ? and parent is null and shown and deleted is null
     union all
     select messages.id from messages join path on messages.parent = path.id
     where messages.shown and messages.deleted is null
 )"""
-"""The ids of a chat's shown messages; a reply's id is above that of what it answers."""
+"""The ids of a chat's shown messages. A reply's id is greater than its question's."""
 
 BELOW = """with recursive below(id) as (
     select ?
@@ -29,7 +27,7 @@ BELOW = """with recursive below(id) as (
     select messages.id from messages join below on messages.parent = below.id
     where messages.deleted is null
 )"""
-"""A message and all that follows it, in every branch."""
+"""A message and its descendants."""
 
 ABOVE = """with recursive above(id, parent) as (
     select id, parent from messages where id = ?
@@ -37,28 +35,28 @@ ABOVE = """with recursive above(id, parent) as (
     select messages.id, messages.parent from messages join above on messages.id = above.parent
 )
 select id from above order by id"""
-"""A message and all that it follows, the first one first."""
+"""A message and its ancestors, the first message first."""
 
 
 def end_of(db: Any, chat: int) -> int | None:
-    """The last message that is shown."""
-    (found,) = db.execute(f"{PATH} select max(id) from path", [chat]).fetchone()
-    return None if found is None else int(found)
+    """Return the id of the last shown message."""
+    (last,) = db.execute(f"{PATH} select max(id) from path", [chat]).fetchone()
+    return None if last is None else int(last)
 
 
 def beside(db: Any, chat: int) -> dict[int | None, list[int]]:
-    """The messages that follow each, oldest first; under None the first ones."""
-    found: dict[int | None, list[int]] = {}
+    """Return the children of each message, oldest first; those of None are first messages."""
+    children: dict[int | None, list[int]] = {}
     rows = db.execute(
         "select parent, id from messages where chat = ? and deleted is null order by id", [chat]
     )
     for parent, message in rows.fetchall():
-        found.setdefault(parent, []).append(message)
-    return found
+        children.setdefault(parent, []).append(message)
+    return children
 
 
 def show(db: Any, message: int) -> None:
-    """Shows this message in the place of those beside it."""
+    """Show this message instead of its siblings."""
     chat, parent = db.execute(
         "select chat, parent from messages where id = ?", [message]
     ).fetchone()
@@ -69,14 +67,14 @@ def show(db: Any, message: int) -> None:
 
 
 def remove_messages(db: Any, chat: int) -> float:
-    """Deletes all messages of a chat; returns what they come back by."""
+    """Delete all messages of a chat; return the time that ``restore`` takes."""
     now = _stamp(db)
     db.execute("update messages set deleted = ? where chat = ? and deleted is null", [now, chat])
     return now
 
 
 def remove(db: Any, message: int) -> float:
-    """Deletes a message and all that follows it; the newest beside it is shown then."""
+    """Delete a message and its descendants, and show its newest sibling; return the time of deletion."""
     now = _stamp(db)
     chat, parent = db.execute(
         "select chat, parent from messages where id = ?", [message]
@@ -95,16 +93,16 @@ def remove(db: Any, message: int) -> float:
 
 
 def remove_chat(db: Any, chat: int) -> float:
-    """Deletes a chat; its messages stay as they are."""
+    """Delete a chat but not its messages; return the time of deletion."""
     now = _stamp(db)
     db.execute("update chats set deleted = ? where id = ?", [now, chat])
     return now
 
 
 def restore(db: Any, deleted: float) -> int | None:
-    """Brings back what was deleted then, and shows it; the chat that it is in, None if it is gone.
+    """Restore and show what was deleted at that time; return its chat, or None if it is gone.
 
-    With it comes what it follows, and its chat, where these were deleted later: else nobody would see it.
+    Ancestors and the chat are restored too if they were deleted later: otherwise it would stay hidden.
     """
     firsts = db.execute(
         "select id, chat from messages where deleted = ? and shown and (parent is null or parent not in "
@@ -124,23 +122,24 @@ def restore(db: Any, deleted: float) -> int | None:
 
 
 def forget(db: Any, before: float) -> None:
-    """What was deleted before then is gone for good."""
+    """Remove what was deleted before that time for good."""
     db.execute("delete from messages where deleted < ?", [before])
     db.execute("delete from chats where deleted < ?", [before])
 
 
-def mend(db: Any, *, chained: bool) -> None:
-    """After rows were lost: each message follows one that is there, and one in each place is shown.
-
-    Unless ``chained`` the rows are of a file without branches, and each follows the one before it.
-    """
-    orphans = "parent is not null and parent not in (select id from messages)"
-    db.execute(f"{CHAIN} where {orphans}" if chained else CHAIN)
+def mend(db: Any) -> None:
+    """Repair the tree after rows were lost: a message without its parent follows the message before it in
+    the chat, and one message in each place is shown."""
+    db.execute(
+        "update messages set parent = (select max(before.id) from messages before "
+        "where before.chat = messages.chat and before.id < messages.id) "
+        "where parent is not null and parent not in (select id from messages)"
+    )
     settle(db)
 
 
 def settle(db: Any) -> None:
-    """Of the messages in each place one is shown: the newest of those that are, or of all."""
+    """Show exactly one child of each parent: the newest shown one, or the newest of all."""
     places = "from messages where deleted is null {} group by chat, parent {}"
     newest = f"select max(id) {places.format('and shown', '')}"
     db.execute(
@@ -151,7 +150,7 @@ def settle(db: Any) -> None:
 
 
 def _stamp(db: Any) -> float:
-    """The time, and later than every deletion before it."""
+    """Return the time, or a later one, so that it is later than every earlier deletion."""
     (last,) = db.execute(
         "select max(d) from (select max(deleted) d from messages union all "
         "select max(deleted) from chats)"

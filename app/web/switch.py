@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
-from app.settings.endpoint import Kept
+from app.settings.endpoint import EndpointSettings
 from engine.errors import ForetokenError, InvalidRequest
 
 SHORTEST_KEY = 8
@@ -39,7 +39,7 @@ class ApiSwitch:
 
     ``needs_key`` is set when the app listens beyond this machine: then the endpoint can only be
     switched on if there is a key. ``given_key`` and ``given_origins`` are of this run alone and cannot be
-    changed in it; ``kept`` is what the page sets, and ``keep`` writes it down. ``pages``: whether there
+    changed in it; ``stored`` is what the page sets, and ``store`` writes it. ``pages``: whether there
     are any; nobody is sent to one that is not there.
     """
 
@@ -51,14 +51,14 @@ class ApiSwitch:
         needs_key: bool = False,
         pages: bool = True,
         origins: Iterable[str] = (),
-        kept: Kept | None = None,
-        keep: Callable[[Kept], None] = lambda kept: None,
+        stored: EndpointSettings | None = None,
+        store: Callable[[EndpointSettings], None] = lambda settings: None,
     ) -> None:
         self._lock = threading.Lock()
         self.given_key = api_key
         self.given_origins = tuple(map(_plain, origins))
         self.needs_key, self.pages = needs_key, pages
-        self._kept, self._keep = kept or Kept(), keep
+        self._stored, self._store = stored or EndpointSettings(), store
         self._check(on)
         self._on = on
 
@@ -89,16 +89,16 @@ class ApiSwitch:
     def _change(self, **values: object) -> None:
         """What cannot be written down is not changed either. Raises DiskError."""
         with self._lock:
-            fresh = replace(self._kept, **values)  # type: ignore[arg-type]
-            self._keep(fresh)
-            self._kept = fresh
+            fresh = replace(self._stored, **values)  # type: ignore[arg-type]
+            self._store(fresh)
+            self._stored = fresh
 
     # ---- the key
 
     @property
     def api_key(self) -> str | None:
         """What requests bring; None: they need none."""
-        return self.given_key or self._kept.key
+        return self.given_key or self._stored.key
 
     def set_key(self, key: str) -> None:
         """From now on, and in runs to come. Raises InvalidRequest for what is none, and where one was
@@ -142,7 +142,7 @@ class ApiSwitch:
     @property
     def origins(self) -> tuple[str, ...]:
         """Of the pages that may use the API beside the app's own."""
-        return tuple(dict.fromkeys((*self.given_origins, *self._kept.origins)))
+        return tuple(dict.fromkeys((*self.given_origins, *self._stored.origins)))
 
     def allows(self, origin: str) -> bool:
         return _plain(origin) in self.origins
@@ -151,7 +151,7 @@ class ApiSwitch:
         """Pages of this origin may use the API. Raises InvalidRequest for what is none."""
         origin = origin_of(text)
         if origin not in self.origins:
-            self._change(origins=(*self._kept.origins, origin))
+            self._change(origins=(*self._stored.origins, origin))
 
     def forbid_origin(self, origin: str) -> None:
         """They may no longer. Raises InvalidRequest for one that was given at the start."""
@@ -161,7 +161,7 @@ class ApiSwitch:
                 f"{origin} was allowed at the start. Start Foretoken without --allow-origin {origin} to "
                 "forbid it.",
             )
-        self._change(origins=tuple(each for each in self._kept.origins if each != origin))
+        self._change(origins=tuple(each for each in self._stored.origins if each != origin))
 
 
 def _plain(origin: str) -> str:

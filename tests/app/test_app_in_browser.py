@@ -9,8 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.settings.settings_file import SettingsFile
 from app.storage.store import Store
-from app.ui.controls.kept import SETTINGS
+from app.ui.controls.stored_settings import FILE, SETTINGS
 from engine.request import Request
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
@@ -32,10 +33,12 @@ def test_the_page_shows_what_the_engine_says_round_by_round(
 ) -> None:
     """Drawn words are those of plain decoding here; chips and totals those of the trace."""
     store = Store(tmp_path)
-    store.keep_setting(
-        SETTINGS,
-        {"temperature": SAMPLING.temperature, "seed": SAMPLING.seed, "max_tokens": TOKENS},
-    )
+    with SettingsFile(tmp_path / FILE).change() as values:
+        values[SETTINGS] = {
+            "temperature": SAMPLING.temperature,
+            "seed": SAMPLING.seed,
+            "max_tokens": TOKENS,
+        }
     with running("ui", "--no-browser", "--pair", "pip", data=tmp_path) as (_, address, _):
         page = browser.new_page()  # type: ignore[attr-defined]
         page.set_default_timeout(40_000)

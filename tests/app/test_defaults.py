@@ -101,22 +101,6 @@ def test_models_of_one_name_in_two_folders_have_a_default_each(tmp_path: Path) -
     assert [each and each.winner for each in kept] == [BEST, TALE]
 
 
-def test_an_entry_that_names_folders_counts_for_its_pair_of_the_catalog_until_another_is_kept(
-    tmp_path: Path,
-) -> None:
-    defaults = Defaults(tmp_path)
-    defaults.keep(PIP, BEST, {})
-    content = json.loads((tmp_path / FILE).read_text())
-    (entry,) = content["defaults"].values()
-    content["defaults"] = {"pip pip-draft int8 cpu": entry}
-    (tmp_path / FILE).write_text(json.dumps(content))
-    assert defaults.of(PIP) is not None
-    assert defaults.of(replace(PIP, name="Another")) is None
-    assert defaults.of(replace(PIP, target_id="/elsewhere/pip")) is None
-    defaults.keep(PIP, TALE, {})
-    assert [one.winner for one in defaults.all().values()] == [TALE]
-
-
 def test_a_winner_that_the_pair_no_longer_has_does_not_count(tmp_path: Path) -> None:
     defaults = Defaults(tmp_path)
     defaults.keep(PIP, BEST, {})

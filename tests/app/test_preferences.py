@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app import main
-from app.settings.json_file import UnreadableFile
+from app.settings.settings_file import UnreadableFile
 from app.settings.preferences import FILE, Preferences, PreferencesFile, StartWith
 from engine.errors import DiskError, InvalidRequest
 from engine.loading.request import LoadRequest
@@ -135,13 +135,3 @@ def test_the_app_begins_with_what_was_loaded_last_and_pip_before_that(
     assert main.first_load(tmp_path, context).load == replace(last, context=64)
     file.keep(start_with=StartWith.SHIPPED)
     assert main.first_load(tmp_path, main.Settings()).load.target == "pip"
-
-
-def test_a_file_from_before_the_last_pair_was_the_default_begins_with_the_last(
-    file: PreferencesFile,
-) -> None:
-    """These said "shipped" unasked, and of a pair no context."""
-    names = ("target", "draft", "heads", "quantization", "kv_cache_dtype")
-    last = dict(zip(names, ("qwen3-8b", None, [], "auto", "auto"), strict=True))
-    file.path.write_text(json.dumps({"version": 1, "start_with": "shipped", "last": last}))
-    assert file.read().pair == LoadRequest(target="qwen3-8b")

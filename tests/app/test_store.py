@@ -175,13 +175,6 @@ def test_a_deleted_chat_takes_late_writes_without_complaint(store):
     assert told(store, chat) == ["Hi", "late"]
 
 
-def test_settings_are_replaced_by_name(store):
-    store.keep_setting("chat", {"depth": 4})
-    store.keep_setting("chat", {"depth": 7})
-    assert store.setting("chat") == {"depth": 7}
-    assert store.setting("unknown") is None
-
-
 def test_a_failed_change_leaves_nothing_behind(store):
     with pytest.raises(Exception, match="FOREIGN KEY"):
         store.begin_turn(999, "no such chat", keep=None)

@@ -32,7 +32,6 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 _, reply = store.begin_turn(number, f"Question {chat}.{turn} " * 20, keep=None)
                 text = f"Answer {chat}.{turn} " * 40
                 store.save_reply(reply, text=text, marks="n4", status="done", trace=["{}"] * 9)
-        store.keep_setting("panel", {"depth": 3})
     return folder
 
 
@@ -92,7 +91,6 @@ def test_of_a_damaged_file_all_is_kept_but_what_stood_on_the_damaged_pages(folde
         kept = texts(store)
         assert kept < everything
         assert len(kept) > len(everything) * 3 // 4
-        assert store.setting("panel") == {"depth": 3}
         for chat in store.chats():
             store.rename(chat.id, "Still works")
             for message in store.messages(chat.id):
@@ -123,7 +121,6 @@ def test_without_its_header_or_its_schema_all_is_kept(folder: Path, zeroed: int)
         assert f"{sum(map(len, whole))} messages in {CHATS} chats" in str(store.notice)
         assert store.chats() == listed
         assert [store.all_messages(chat.id) for chat in store.chats()] == whole
-        assert store.setting("panel") == {"depth": 3}
         assert all(store.trace(each.id) for each in whole[0] if each.role == "assistant")
 
 

@@ -29,7 +29,7 @@ def data(tmp_path: Path) -> Iterator[StoredData]:
         store.save_reply(reply, text=SECRET, marks="", status="done", trace=[SECRET])
         store.clear(chat)  # what is deleted is marked, and stands there yet
         store.begin_turn(chat, SECRET, keep=None)
-        store.keep_setting("chat", {"temperature": 0.5})
+        (tmp_path / "chat.json").write_text("{}")
         yield StoredData(runtime, store, Trainings(tmp_path, runtime.models))
 
 
@@ -63,7 +63,7 @@ def test_nothing_that_was_asked_is_left_and_everything_else_is(
     assert (after.chats, after.remembered_bytes, after.recorded_bytes) == (0, 0, 0)
     assert (run / "medusa" / "model.safetensors").exists()
     with contextlib.closing(Store(tmp_path, alone=False)) as store:
-        assert store.setting("chat") == {"temperature": 0.5}
+        assert (tmp_path / "chat.json").exists()
         assert (store.chats(), store.folders()) == ((), ())
         assert store.new_chat("Another") > 0
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.ui.controls.kept import KeptSettings
+from app.ui.controls.stored_settings import StoredSettings
 from app.ui.controls.resolver import Pair, usable_default
 from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
 from app.ui.rounds.speeds import Speeds
@@ -85,7 +85,7 @@ SYSTEM = {**_field("system", "text", label=Words.SYSTEM, lines=3), "id": "system
 class PanelBackend:
     """What the settings and the chip above the chat show, and what is chosen in them."""
 
-    def __init__(self, kept: KeptSettings, speeds: Speeds) -> None:
+    def __init__(self, kept: StoredSettings, speeds: Speeds) -> None:
         self.kept, self._speeds = kept, speeds
 
     def panel(self, data: View | None = None) -> View:

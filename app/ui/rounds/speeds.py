@@ -30,7 +30,7 @@ class Speed:
 
 
 class Speeds:
-    """Of pairs by the keys of ``app.ui.controls.kept.key_of``. Safe to use from any thread."""
+    """Of pairs by the keys of ``app.ui.controls.stored_settings.key_of``. Safe to use from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

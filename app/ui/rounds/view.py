@@ -22,7 +22,7 @@ drafted, ``c`` correction, ``b`` bonus, ``n`` not told. They leave out no token 
 begins where the lengths before it end. Lengths are in UTF-16 units, as JavaScript counts; events count
 characters, and this is where the one becomes the other.
 
-The store keeps ``marks``, ``status`` and ``numbers``: a change of these is one of ``REPLY_FORM`` in
+The store has ``marks``, ``status`` and ``numbers``: a change of these is one of ``VERSION`` in
 ``app/storage/schema.py``.
 """
 

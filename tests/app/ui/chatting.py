@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from app.settings.settings_file import SettingsFile
+from app.ui.controls.stored_settings import FILE, SETTINGS
+
 DONE = ".msg.assistant[data-status=done]"
 
 
@@ -29,6 +32,11 @@ def last_trace(app) -> list[dict]:
         chat = store.chats()[0]
         message = store.messages(chat.id)[-1]
         return [json.loads(line) for line in store.trace(message.id)]
+
+
+def stored_settings(app) -> dict:
+    """The chat's stored settings."""
+    return SettingsFile(app.data_dir / FILE).read()[SETTINGS]
 
 
 def open_settings(page) -> None:

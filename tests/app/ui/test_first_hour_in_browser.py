@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from engine.api import NO_TEMPLATE
 from engine.loading.request import LoadRequest
-from tests.app.ui.chatting import DONE, ask, open_settings, send
+from tests.app.ui.chatting import DONE, ask, open_settings, send, stored_settings
 from tests.support.fake_engine import Script
 from tests.support.fake_rounds import split
 from tests.support.recital import recite
@@ -131,8 +131,7 @@ def test_a_system_prompt_that_is_typed_outlives_a_reload_and_back_to_defaults(pa
     expect(page.locator("#defaults")).to_have_text("Undo back to defaults")
     page.click("#defaults")
     expect(box).to_have_value("You are a pirate.")
-    with app.store() as store:
-        assert store.setting("chat")["system"] == "You are a pirate."
+    assert stored_settings(app)["system"] == "You are a pirate."
     page.click("#defaults")
     expect(box).to_have_value("")
     page.reload()
@@ -148,8 +147,7 @@ def test_what_was_typed_before_back_to_defaults_stays_gone_after_a_reload(page, 
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
     expect(box).to_have_value("")
-    with app.store() as store:
-        assert store.setting("chat") == {}
+    assert stored_settings(app) == {}
 
 
 def test_an_old_chat_offers_the_model_that_wrote_it(page, app):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from app.settings.defaults import Defaults, Winner
-from app.storage.store import Store
-from app.ui.controls.kept import KeptSettings
+from app.settings.settings_file import SettingsFile
+from app.ui.controls.stored_settings import FILE, StoredSettings
 from app.ui.controls.panel import NAMES, SAMPLING, PanelBackend, settings_of
 from app.ui.controls.settings import Settings
 from app.ui.rounds.speeds import Speeds
@@ -37,7 +37,9 @@ def engine() -> FakeEngine:
 
 @pytest.fixture
 def panel(tmp_path: Path, engine: FakeEngine) -> PanelBackend:
-    return PanelBackend(KeptSettings(Store(tmp_path), Defaults(tmp_path), engine), Speeds())
+    return PanelBackend(
+        StoredSettings(SettingsFile(tmp_path / FILE), Defaults(tmp_path), engine), Speeds()
+    )
 
 
 def named(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -14,6 +14,7 @@ from tests.app.ui.chatting import (
     last_trace,
     open_pair,
     open_settings,
+    stored_settings,
 )
 from tests.support.fake_engine import CAPABILITIES
 
@@ -55,8 +56,7 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
     shortest.fill("3")
     page.get_by_label("remember").check()
     ask(page, "Hi")
-    with app.store() as store:
-        kept = store.setting("chat")["options"]["ngram"]
+    kept = stored_settings(app)["options"]["ngram"]
     assert kept == {"prompt_lookup_min": 3, "remember": True}
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")

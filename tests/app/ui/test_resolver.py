@@ -66,7 +66,7 @@ def test_that_a_choice_is_not_taken_over_is_news_once_until_there_is_another_cho
     other, third = replace(PIP, key="other", name="Other"), replace(PIP, key="third", name="Third")
     choices = kept(Settings(proposer="ngram"), PIP)
     assert kept_for(other, choices).news == kept_for(other, choices).changes != ()
-    choices[SAID] = True  # as ``KeptSettings.tell`` does
+    choices[SAID] = True  # as ``StoredSettings.tell`` does
     after = keeping(choices, Settings(temperature=0.5), other, chosen=False)
     for pair in (other, third):
         assert kept_for(pair, after).changes, "who opens the chip finds it still"

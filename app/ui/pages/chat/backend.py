@@ -11,11 +11,12 @@ from dataclasses import replace
 from app.loading import STAGES, LoadState
 from app.runtime import Runtime
 from app.settings.defaults import Defaults
+from app.settings.settings_file import SettingsFile
 from app.storage import chat_files
 from app.storage.rows import StoredMessage, SystemPrompt
 from app.storage.store import Store
 from app.ui import replay_file
-from app.ui.controls.kept import KeptSettings, key_of
+from app.ui.controls.stored_settings import FILE, StoredSettings, key_of
 from app.ui.controls.settings import Settings
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
@@ -45,10 +46,11 @@ class ChatBackend:
         self.runtime = runtime
         self.store = store
         self.defaults = Defaults(runtime.data_dir)
-        self.kept = KeptSettings(store, self.defaults, runtime.engine)
+        file = SettingsFile(runtime.data_dir / FILE)
+        self.kept = StoredSettings(file, self.defaults, runtime.engine)
         self.writings = Writings(store)
         self.speeds = Speeds()
-        self.library = Library(store)
+        self.library = Library(store, file)
         self._turns = threading.Lock()
 
     # ---- questions with one answer

@@ -5,8 +5,11 @@ Plain values. Mistakes of users raise ``ForetokenError``.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
+from app.settings.settings_file import SettingsFile
 from app.storage import chat_files
 from app.storage.rows import SystemPrompt
 from app.storage.store import Store
@@ -15,15 +18,15 @@ from app.ui.words import Words
 from engine.errors import InvalidRequest
 
 PROMPTS = "system_prompts"
-"""The name under which the user's own system prompts are kept."""
+"""The name of the user's own system prompts among the stored settings."""
 LONGEST_PROMPT = 20_000
 
 
 class Library:
     """Chats, folders and system prompts of one data folder."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, settings: SettingsFile) -> None:
+        self._store, self._settings = store, settings
 
     def listing(self) -> View:
         """All chats, newest first, and all folders."""
@@ -87,7 +90,10 @@ class Library:
             {"name": name, "text": text, "own": False}
             for name, text in Words.SYSTEM_PROMPTS.items()
         ]
-        own = [{"name": name, "text": text, "own": True} for name, text in self._own().items()]
+        own = [
+            {"name": name, "text": text, "own": True}
+            for name, text in _own_prompts(self._settings.read()).items()
+        ]
         return [*shipped, *own]
 
     def keep_prompt(self, data: View) -> list[View]:
@@ -99,14 +105,15 @@ class Library:
             raise InvalidRequest("system", Words.prompt_too_long(LONGEST_PROMPT))
         if name in Words.SYSTEM_PROMPTS:
             raise InvalidRequest("system", Words.prompt_taken(name))
-        self._store.keep_setting(PROMPTS, {**self._own(), name: text})
+        with self._settings.change() as values:
+            values[PROMPTS] = {**_own_prompts(values), name: text}
         return self.prompts()
 
     def delete_prompt(self, data: View) -> list[View]:
         """Chats that have it keep it."""
-        own = self._own()
-        own.pop(str(data["name"]), None)
-        self._store.keep_setting(PROMPTS, own)
+        with self._settings.change() as values:
+            values[PROMPTS] = _own_prompts(values)
+            values[PROMPTS].pop(str(data["name"]), None)
         return self.prompts()
 
     def system_named(self, name: object) -> SystemPrompt | None:
@@ -118,10 +125,11 @@ class Library:
             raise InvalidRequest("system", Words.prompt_gone(str(name)))
         return SystemPrompt(str(name), found[str(name)])
 
-    def _own(self) -> dict[str, str]:
-        kept = self._store.setting(PROMPTS)
-        kept = kept if isinstance(kept, dict) else {}
-        return {name: text for name, text in kept.items() if isinstance(text, str)}
+
+def _own_prompts(values: Mapping[str, Any]) -> dict[str, str]:
+    prompts = values.get(PROMPTS)
+    prompts = prompts if isinstance(prompts, dict) else {}
+    return {name: text for name, text in prompts.items() if isinstance(text, str)}
 
 
 def _name(data: View, missing: str) -> str:

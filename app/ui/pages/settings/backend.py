@@ -37,7 +37,7 @@ NOW = "now"
 
 
 class SettingsBackend:
-    """The settings of one running app; those of its chats are ``app.ui.controls.kept``'s."""
+    """The settings of one running app; those of its chats are ``app.ui.controls.stored_settings``'s."""
 
     def __init__(
         self, runtime: Runtime, switch: ApiSwitch, data: StoredData, chat: ChatBackend
