@@ -1,9 +1,10 @@
-"""A plan: everything that was decided for a request, ready to be rendered."""
+"""A plan: all decisions for a request, ready to be rendered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from app.deploy.engines import TRTLLM, VLLM
 from app.deploy.estimate.layout import Layout
 from app.deploy.estimate.memory import Memory
 from app.deploy.estimate.speed import Estimate, Setup
@@ -11,13 +12,16 @@ from app.deploy.methods import NONE, Method
 from app.deploy.model import ModelFacts
 from app.deploy.request import PlanRequest
 
+SCHEDULED = ("eagle", "eagle3", "dflash")
+"""Methods that vLLM's dynamic speculative decoding was tested with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """``target`` is the checkpoint to load, in its format; ``quantised_online``: the engine makes that
-    format of it while loading. ``draft`` is the name of what drafts, None where the method needs none.
+    """``target``: the checkpoint to load, in its format; ``quantised_online``: the engine converts it to
+    that format while loading. ``draft``: the name of the drafter, None where the method needs none.
 
-    ``schedule``: ranges of users of one copy (first, last, depth) and the depth that is fastest for them.
+    ``schedule``: ranges of users of one copy (first, last, depth), each with its fastest depth.
     """
 
     request: PlanRequest
@@ -33,36 +37,61 @@ class Plan:
 
     @property
     def method(self) -> Method:
-        """How it drafts."""
         return self.request.of_method
 
     @property
     def drafts(self) -> bool:
-        """Whether anything is drafted."""
         return self.request.method != NONE
 
     @property
     def depth(self) -> int:
-        """Tokens drafted in a round, at most."""
         return self.setup.depth
 
     @property
     def sequences(self) -> int:
-        """Users of one copy."""
+        """Users of one copy, at most."""
         return self.memory.users
 
     @property
     def nodes(self) -> int:
-        """Machines that one copy lies on."""
+        """Nodes of one copy."""
         return self.layout.nodes(self.request.gpus.kind.node)
 
     @property
     def idle(self) -> int:
-        """GPUs that nothing runs on."""
+        """GPUs that are not used."""
         return self.request.gpus.count - self.layout.gpus
 
     @property
+    def copies_per_start(self) -> int:
+        """Copies that one run of the script starts."""
+        if self.nodes > 1:
+            return 1
+        on_a_node = max(1, self.request.gpus.kind.node // self.layout.copy)
+        return min(self.layout.replicas, on_a_node)
+
+    @property
+    def starts(self) -> int:
+        """How many times the script is run, on other nodes each time."""
+        return -(-self.layout.replicas // self.copies_per_start)
+
+    @property
+    def started_by_rank(self) -> bool:
+        """True if one copy runs on several nodes and is started on each; MPI starts all at once."""
+        return self.nodes > 1 and self.request.computes != TRTLLM
+
+    @property
+    def scheduled(self) -> bool:
+        """True if the best depth depends on the load, and vLLM can follow it with this method."""
+        return self.request.method in SCHEDULED and len(self.schedule) > 1
+
+    @property
+    def data_parallel(self) -> int:
+        """Copies that one server has; each of Dynamo's workers is one."""
+        return self.copies_per_start if self.request.engine == VLLM else 1
+
+    @property
     def drafts_up_to(self) -> int | None:
-        """Users of one copy up to which drafts pay; None where they always do."""
+        """Users of one copy up to which drafting is faster; None if always."""
         stops = self.estimate.stops_at
         return stops - 1 if self.drafts and stops is not None else None

@@ -16,7 +16,6 @@ from app.deploy.formats import NVFP4, has_units
 from app.deploy.methods import METHODS, NONE
 from app.deploy.model import STAND_IN
 from app.deploy.plan import Plan
-from app.deploy.render import vllm
 from app.deploy.request import PlanRequest
 from engine.errors import InvalidRequest
 
@@ -126,8 +125,8 @@ def _of_engine(plan: Plan) -> list[str]:
         and not plan.request.gpus.kind.fp4
     ):
         found.append("TensorRT-LLM multiplies NVFP4 on Blackwell GPUs only.")
-    if plan.request.computes == VLLM and vllm.scheduled(plan):
-        if vllm.data_parallel(plan) > 1:
+    if plan.request.computes == VLLM and plan.scheduled:
+        if plan.data_parallel > 1:
             found.append(
                 "vLLM switches num_speculative_tokens_per_batch_size off under data parallelism, so the "
                 "plan leaves it out."

@@ -40,7 +40,7 @@ class Winner:
     prompts: int
 
     def speculation(self) -> Speculation:
-        """Return it as a request's speculation. Raises InvalidRequest for an unknown controller or depth."""
+        """Return a request's speculation. Raises InvalidRequest for an unknown controller or depth."""
         control = controller_named(self.controller)
         if self.proposer == PLAIN:
             return Speculation(proposer=PLAIN)
@@ -82,7 +82,9 @@ class Defaults:
 
     def of(self, loaded: Loaded | None) -> Default | None:
         """Return the measured default of a loaded pair, if the pair still offers the winner."""
-        default = loaded and self.all().get(key_of(loaded))
+        if loaded is None:
+            return None
+        default = self.all().get(key_of(loaded))
         return default if default and default.winner.proposer in loaded.capabilities.names else None
 
     def speculation(self, loaded: Loaded) -> Speculation:
@@ -125,7 +127,7 @@ class Defaults:
 
 
 def key_of(loaded: Loaded) -> str:
-    """Return what a measurement applies to: the models, and the formats of the target's weights and cache.
+    """Return what a measurement applies to: the models, and the formats of weights and cache.
 
     As JSON: models outside the catalog are named by their paths, which may contain any character.
     """

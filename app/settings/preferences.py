@@ -73,8 +73,8 @@ class PreferencesFile:
         return _parse(self._file.read(), self.path)
 
     def keep(self, **changes: Any) -> Preferences:
-        """Store changed fields of Preferences. Raises InvalidRequest for a wrong value, UnreadableFile and
-        DiskError."""
+        """Store changed fields of Preferences. Raises InvalidRequest for a wrong value, UnreadableFile
+        and DiskError."""
         _check(changes)
         pairs = {name: changes[name] for name in ("chosen", "last") if changes.get(name)}
         changes |= {name: _pair(asdict(pair)) for name, pair in pairs.items()}

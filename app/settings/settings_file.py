@@ -72,8 +72,8 @@ class SettingsFile:
             return {}
         except OSError as error:
             raise UnreadableFile(
-                f"{self.path} cannot be read: {error.strerror or error}, so it is neither used nor changed. "
-                "Check its permissions and the disk, or choose another folder with --data-dir."
+                f"{self.path} cannot be read: {error.strerror or error}, so it is neither used nor "
+                "changed. Check its permissions and the disk, or choose another folder with --data-dir."
             ) from error
         except (ValueError, TypeError, KeyError) as error:
             self._set_aside(error)

@@ -30,10 +30,10 @@ class StoreFile:
         """Open or create the file, migrate it, and mark replies that a crash interrupted.
 
         A damaged file, or another program's, is set aside and its readable rows are copied to a new one;
-        ``notice`` says so. On a full disk the file is read-only until a change finds room; ``notice`` says
-        so too. ``alone`` False is for a second process beside the app, which may be writing a reply: it
-        repairs nothing and leaves running replies. Raises StoreError for a file that cannot be used or has
-        another version.
+        ``notice`` says so. On a full disk the file is read-only until a change finds room; ``notice``
+        says so too. ``alone`` False is for a second process beside the app, which may be writing a reply:
+        it repairs nothing and leaves running replies. Raises StoreError for a file that cannot be used or
+        has another version.
         """
         self._lock = threading.RLock()
         self._file, self._alone = folder / FILE, alone

@@ -1,7 +1,7 @@
 """Set a damaged file of chats aside, and recover the rows that can still be read.
 
-SQLite stops at the first page that it cannot read. So rows are read from the pages themselves, and a row's
-table is identified by the number and types of its values.
+SQLite stops at the first page that it cannot read. So rows are read from the pages themselves, and a
+row's table is identified by the number and types of its values.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _STORED: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float),
 def set_aside(file: Path, damage: DamagedStore) -> str:
     """Replace a damaged file with a new one that has every readable row; return a message about it.
 
-    The damaged file is renamed and stays beside it. Raises StoreError, sqlite3.Error or OSError if the new
-    file cannot be written; the damaged one is then where it was.
+    The damaged file is renamed and stays beside it. Raises StoreError, sqlite3.Error or OSError if the
+    new file cannot be written; the damaged one is then where it was.
     """
     new = file.with_name(file.name + ".new")
     _remove(new)

@@ -1,7 +1,7 @@
 """The tables of the file of chats, its version, and how it is opened.
 
-``pragma user_version`` holds the version. A change of the tables, or of the form of a reply's marks, status
-and statistics in ``app.ui.rounds.view``, raises ``VERSION`` and adds a migration.
+``pragma user_version`` holds the version. A change of the tables, or of the form of a reply's marks,
+status and statistics in ``app.ui.rounds.view``, raises ``VERSION`` and adds a migration.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ STATEMENTS = (
         created real not null, updated real not null,
         folder integer references folders(id) on delete set null, deleted real, system text
     )""",
-    # No constraint on parent: SQLite cannot delete a long chat down the tree row by row, which is too deep.
+    # No constraint on parent: SQLite cannot delete a long chat down the tree row by row, which is too
+    # deep.
     """create table messages (
         id integer primary key autoincrement,
         chat integer not null references chats(id) on delete cascade,
@@ -164,7 +165,8 @@ def fold_log(connection: sqlite3.Connection) -> None:
 
 
 def _keep_private(path: Path) -> None:
-    """Create the file if needed; let its owner alone read it. The log gets the file's mode from SQLite."""
+    """Create the file if needed; let its owner alone read it. The log gets the file's mode from
+    SQLite."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     for file in (path, path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")):
         with suppress(OSError):  # somebody else's, or gone by now
@@ -227,9 +229,9 @@ def _check_version(connection: sqlite3.Connection, path: Path) -> None:
         )
     if tables and not set(range(version, VERSION)) <= MIGRATIONS.keys():
         raise StoreError(
-            f"Your chats in {path} were written by an older version of Foretoken ({version}), whose files "
-            "this one cannot read. Nothing was changed. Move the file elsewhere, and Foretoken starts "
-            "with a new one, or choose another folder with --data-dir."
+            f"Your chats in {path} were written by an older version of Foretoken ({version}), whose "
+            "files this one cannot read. Nothing was changed. Move the file elsewhere, and Foretoken "
+            "starts with a new one, or choose another folder with --data-dir."
         )
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from app import main
-from app.settings.settings_file import UnreadableFile
 from app.settings.preferences import FILE, Preferences, PreferencesFile, StartWith
+from app.settings.settings_file import UnreadableFile
 from engine.errors import DiskError, InvalidRequest
 from engine.loading.request import LoadRequest
 from tests.app.cli.conftest import Foretoken, foretoken

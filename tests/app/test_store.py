@@ -193,7 +193,7 @@ def test_a_failed_change_leaves_nothing_behind(store):
             id="commit",
         ),
         pytest.param(
-            ("insert or rollback into settings values ('a', null)",), "NOT NULL", id="rolled back"
+            ("insert or rollback into folders (name) values (null)",), "NOT NULL", id="rolled back"
         ),
     ],
 )

@@ -59,7 +59,8 @@ def set_version(file: Path, version: int) -> bytes:
 
 @pytest.mark.parametrize("alone", [True, False])
 @pytest.mark.parametrize(
-    ("version", "told"), [(99, r"newer version.*\(99\).*Update"), (0, r"older version.*Move the file")]
+    ("version", "told"),
+    [(99, r"newer version.*\(99\).*Update"), (0, r"older version.*Move the file")],
 )
 def test_another_version_is_refused_and_left_as_it_is(
     written: Path, version: int, told: str, alone: bool

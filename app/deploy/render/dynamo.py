@@ -24,7 +24,6 @@ from app.deploy.render.rendered import (
     each_copy,
     ranks,
     says,
-    started_by_rank,
 )
 from app.deploy.render.shell import Options, Shell, as_yaml, command, script
 
@@ -104,7 +103,7 @@ def _local(plan: Plan) -> str:
     frontend = command(
         [("python3", "-m", "dynamo.frontend"), ("--http-port", str(PORT)), DISCOVERY]
     )
-    if started_by_rank(plan):
+    if plan.started_by_rank:
         frontend = f'[ "$NODE_RANK" != 0 ] || {frontend}'
     backend = _backend(plan)
     worker = backend.worker(plan, Shell(f'"$here/{ENGINE_FILE}"'))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.deploy.engines import SGLANG, TRTLLM, VLLM
+from app.deploy.engines import SGLANG, VLLM
 from app.deploy.plan import Plan
 from app.deploy.render.shell import Options, Shell, command
 
@@ -55,33 +55,20 @@ def docker(
     ]
     if plan.nodes > 1:  # ranks find each other on the host's network
         run[1] = ("--network", "host")
-    if started_by_rank(plan):
+    if plan.started_by_rank:
         run.append(("-e", "NODE_RANK", "-e", "HEAD_ADDRESS"))
     entry, *rest = words[0]
     return command([*run, ("--entrypoint", entry, image, *rest), *words[1:]])
 
 
-def spread(plan: Plan) -> tuple[int, int]:
-    """Copies that one start brings up, and how many times it is started (on other nodes)."""
-    if plan.nodes > 1:
-        return 1, plan.layout.replicas
-    here = min(plan.layout.replicas, max(1, plan.request.gpus.kind.node // plan.layout.copy))
-    return here, -(-plan.layout.replicas // here)
-
-
-def started_by_rank(plan: Plan) -> bool:
-    """Whether one copy lies on several nodes, and each is started by its rank; MPI starts them all."""
-    return plan.nodes > 1 and plan.request.computes != TRTLLM
-
-
 def says(plan: Plan, checked: str) -> list[str]:
     """The comments at the head of every script."""
-    _, times = spread(plan)
+    times = plan.starts
     lines = [
         f"{plan.target.id} on {plan.layout.gpus}x{plan.request.gpus.kind.name}: {plan.method.title}.",
         f"Options checked against {checked}.",
     ]
-    if started_by_rank(plan):
+    if plan.started_by_rank:
         lines.append(
             f"On each of the {plan.nodes} nodes: NODE_RANK=0 (1, ...) HEAD_ADDRESS=first.node ./start.sh"
         )
@@ -100,7 +87,7 @@ def says(plan: Plan, checked: str) -> list[str]:
 
 def ranks(plan: Plan) -> list[str]:
     """Lines that ask for what tells nodes apart, where they are started one by one."""
-    if not started_by_rank(plan):
+    if not plan.started_by_rank:
         return []
     return ['export NODE_RANK="${NODE_RANK:?0 on the first node, then 1, ...}"',
             'export HEAD_ADDRESS="${HEAD_ADDRESS:?the address of the first node}"']  # fmt: skip
@@ -108,7 +95,7 @@ def ranks(plan: Plan) -> list[str]:
 
 def devices(plan: Plan) -> dict[str, str]:
     """The GPUs to use where some of a node stay free."""
-    here, _ = spread(plan)
+    here = plan.copies_per_start
     used = here * plan.layout.copy
     if plan.nodes > 1 or used >= min(plan.request.gpus.count, plan.request.gpus.kind.node):
         return {}
@@ -120,7 +107,7 @@ def each_copy(plan: Plan, words: Options, environment: Mapping[str, str] | None 
 
     Where there are several, ``$copy`` in the words counts from 0.
     """
-    here, _ = spread(plan)
+    here = plan.copies_per_start
     width = plan.layout.copy
     if here == 1:
         return command(words, {**devices(plan), **(environment or {})}) + " &"

@@ -22,7 +22,6 @@ from app.deploy.render.rendered import (
     docker,
     ranks,
     says,
-    spread,
 )
 from app.deploy.render.shell import Options, Shell, command, script
 
@@ -110,7 +109,7 @@ def _in_16_bits(plan: Plan) -> bool:
 
 
 def _serve(plan: Plan, host: str) -> Options:
-    copies, _ = spread(plan)
+    copies = plan.copies_per_start
     options: Options = [
         ("python3", "-m", "sglang.launch_server"),
         ("--model-path", plan.target.name),

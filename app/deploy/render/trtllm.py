@@ -23,7 +23,6 @@ from app.deploy.render.rendered import (
     docker,
     each_copy,
     says,
-    spread,
 )
 from app.deploy.render.shell import Options, Shell, as_yaml, command, script
 
@@ -48,7 +47,7 @@ WITHOUT_OVERLAP = ("ngram", "draft_model")
 def render(plan: Plan) -> Rendered:
     """The server's command with its YAML, plain and in NVIDIA's image."""
     comments = says(plan, CHECKED)
-    copies, _ = spread(plan)
+    copies = plan.copies_per_start
     if copies > 1:
         port = Shell(f"$(({PORT} + copy))")
         start = script(each_copy(plan, _serve(plan, CONFIG, LOOPBACK, port)), "wait", says=comments)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.deploy.engines import ARCTIC, VLLM
+from app.deploy.engines import ARCTIC
 from app.deploy.estimate.assumptions import MEMORY_SHARE
 from app.deploy.formats import FP8
 from app.deploy.plan import Plan
@@ -25,7 +25,6 @@ from app.deploy.render.rendered import (
     docker,
     ranks,
     says,
-    spread,
 )
 from app.deploy.render.shell import Options, Shell, command, script
 
@@ -33,9 +32,6 @@ CHECKED = "vLLM 0.32.0"
 CHECKED_ARCTIC = "Arctic Inference 0.2.1.dev0, which is for vLLM 0.18.0"
 IMAGE = "vllm/vllm-openai:v0.32.0"
 ARCTIC_IMAGE = "vllm/vllm-openai:v0.18.0"
-
-SCHEDULED = ("eagle", "eagle3", "dflash")
-"""Methods that vLLM's dynamic speculative decoding was tested with."""
 
 SHORTEST, LONGEST = 2, 5
 """N-grams looked up: the values of vLLM's own example."""
@@ -120,23 +116,13 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
     stops = plan.estimate.stops_at
     if method in ARCTIC and stops is not None and 1 < stops <= plan.sequences:
         config["hard_disable_by_batch_size"] = stops
-    if scheduled(plan) and data_parallel(plan) == 1:
+    if plan.scheduled and plan.data_parallel == 1:
         config["num_speculative_tokens_per_batch_size"] = [list(part) for part in plan.schedule]
     return config
 
 
-def scheduled(plan: Plan) -> bool:
-    """Whether its depth should follow the load, and vLLM can do that with its method."""
-    return plan.request.method in SCHEDULED and len(plan.schedule) > 1
-
-
-def data_parallel(plan: Plan) -> int:
-    """Copies that one server has; each of Dynamo's workers is one."""
-    return spread(plan)[0] if plan.request.engine == VLLM else 1
-
-
 def _serve(plan: Plan, host: str) -> Options:
-    copies = data_parallel(plan)
+    copies = plan.data_parallel
     options: Options = [("vllm", "serve", plan.target.name), *engine_options(plan)]
     if copies > 1:
         options.append(("--data-parallel-size", str(copies)))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.ui.controls.stored_settings import StoredSettings
 from app.ui.controls.resolver import Pair, usable_default
 from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
+from app.ui.controls.stored_settings import StoredSettings
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
 from app.ui.words import Words

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,8 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
+from app.deploy.engines import CAN
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import find
+from app.deploy.methods import NONE
 from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.render import render
@@ -26,7 +27,7 @@ from app.deploy.render.shell import Shell, command
 from app.deploy.report import facts
 from app.deploy.request import PlanRequest
 from app.deploy.support import notes
-from tests.app.deploy.golden_plans import GOLDEN, golden_plan
+from tests.app.deploy.example_plans import PLANS, example_plan
 
 FOLDER = Path(__file__).with_name("golden")
 MANY = {"target": "llama-3.1-8b", "gpus": "8xH100", "users": 7200, "context": 256}
@@ -44,29 +45,101 @@ def planned(engine: str, *, target: str, gpus: str, users: int, context: int) ->
     return make_plan(asked)
 
 
-@pytest.fixture(params=sorted(GOLDEN))
+@pytest.fixture(params=sorted(PLANS))
 def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_files_are_the_golden_ones(name: str) -> None:
-    folder, files = FOLDER / name, render(golden_plan(name)).folder
+GOLDEN = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/*"))
+
+
+@pytest.mark.parametrize("golden", GOLDEN)
+def test_files_are_the_golden_ones(golden: str) -> None:
+    """Each engine, several copies and hosts, Dynamo, and a draft model, MTP, n-grams, EAGLE-3, Arctic."""
+    name, file = golden.split("/")
+    text = render(example_plan(name)).folder[file]
     if os.environ.get("FORETOKEN_WRITE_GOLDEN"):
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for file, text in files.items():
-            (folder / file).write_text(text, encoding="utf-8")
-    assert {file.name for file in folder.iterdir()} == set(files)
-    for file, text in files.items():
-        assert text == (folder / file).read_text(encoding="utf-8"), f"{name}/{file}"
+        (FOLDER / golden).write_text(text, encoding="utf-8")
+    assert text == (FOLDER / golden).read_text(encoding="utf-8")
 
 
-def test_no_golden_folder_is_left_over() -> None:
-    assert {folder.name for folder in FOLDER.iterdir()} == set(GOLDEN)
+OPTIONS = {
+    ("vllm", "ngram"): ('"method": "ngram"', '"prompt_lookup_min": 2, "prompt_lookup_max": 5'),
+    ("vllm", "suffix"): ('"method": "suffix"',),
+    ("vllm", "draft_model"): ('"method": "draft_model"',),
+    ("vllm", "eagle"): ('"method": "eagle"',),
+    ("vllm", "eagle3"): ('"method": "eagle3"',),
+    ("vllm", "medusa"): ('"method": "medusa"',),
+    ("vllm", "mlp_speculator"): ('"method": "mlp_speculator"', '"draft_tensor_parallel_size": 1'),
+    ("vllm", "mtp"): ('"method": "mtp"',),
+    ("vllm", "dflash"): ('"method": "dflash"',),
+    ("vllm", "arctic"): (
+        '"method": "arctic"',
+        "ARCTIC_INFERENCE_ENABLED=1",
+        "arctic-inference[vllm]",
+    ),
+    ("vllm", "arctic_suffix"): ('"method": "arctic"', '"enable_suffix_decoding": true'),
+    ("sglang", "ngram"): ("algorithm NGRAM", "--speculative-ngram-max-bfs-breadth 1"),
+    ("sglang", "draft_model"): ("algorithm STANDALONE", "--speculative-eagle-topk 1"),
+    ("sglang", "eagle"): ("algorithm EAGLE ", "--speculative-eagle-topk 1"),
+    ("sglang", "eagle3"): ("algorithm EAGLE3 ", "--speculative-eagle-topk 1"),
+    ("sglang", "mtp"): ("algorithm NEXTN", "--speculative-eagle-topk 1"),
+    ("sglang", "dflash"): ("algorithm DFLASH",),
+    ("trtllm", "ngram"): ("decoding_type: NGram", "disable_overlap_scheduler: true"),
+    ("trtllm", "suffix"): ("decoding_type: SA\n",),
+    ("trtllm", "draft_model"): ("decoding_type: DraftTarget", "enable_block_reuse: false"),
+    ("trtllm", "eagle3"): ("decoding_type: Eagle3",),
+    ("trtllm", "mtp"): ("decoding_type: MTP",),
+    ("trtllm", "dflash"): ("decoding_type: DFlash",),
+}
+"""What the files say of a method, by the engine that computes."""
+DEPTHS = {
+    "vllm": '"num_speculative_tokens": {0}',
+    "sglang": "--speculative-num-draft-tokens {1}",
+    "trtllm": "max_draft_len: {0}",
+}
+
+
+def test_the_files_have_the_options_of_the_method(name: str) -> None:
+    plan = example_plan(name)
+    rendered, engine = render(plan).folder, plan.request.computes
+    text = "".join(rendered.values())
+    expected = [*OPTIONS[engine, plan.request.method]] if plan.drafts else []
+    if plan.drafts:
+        expected.append(DEPTHS[engine].format(plan.depth, plan.depth + 1))
+    expected += [each for each in (plan.target.name, plan.draft) if each]
+    if plan.quantised_online:
+        expected.append(f"--quantization {plan.target.format}")
+    for each in expected:
+        assert each in text, each
+
+
+def test_every_method_of_every_engine_is_rendered_here() -> None:
+    plans = map(example_plan, PLANS)
+    assert {(p.request.computes, p.request.method) for p in plans if p.drafts} == OPTIONS.keys()
+    assert OPTIONS.keys() == {(engine, m) for engine in CAN for m in CAN[engine] - {NONE}}
+
+
+@pytest.mark.parametrize("name", [name for name in PLANS if not name.startswith("dynamo")])
+def test_the_container_runs_what_the_script_runs(name: str) -> None:
+    """But for where it listens, where its files are, and that one container is one copy."""
+    rendered = render(example_plan(name))
+    start, container = (set(_options(text)) for text in (rendered.start, rendered.container))
+    assert start <= container
+
+
+def _options(text: str) -> Iterator[str]:
+    """Lines of a command that are options, as written in a script."""
+    for line in text.splitlines():
+        words = line.strip().removesuffix(" \\")
+        if words.startswith("--") and not words.startswith(
+            ("--host", "--extra_llm", "--entrypoint")
+        ):
+            yield words
 
 
 def test_scripts_are_shell_and_the_rest_is_yaml(name: str) -> None:
-    for file, text in render(golden_plan(name)).folder.items():
+    for file, text in render(example_plan(name)).folder.items():
         if file.endswith(".sh"):
             subprocess.run(["bash", "-n"], input=text, text=True, check=True)
         else:
@@ -80,9 +153,9 @@ def objects(text: str) -> Iterator[dict[str, Any]]:
             yield json.loads(word)
 
 
-@pytest.mark.parametrize("name", [name for name in GOLDEN if name.startswith("vllm-")])
+@pytest.mark.parametrize("name", [name for name in PLANS if name.startswith("vllm-")])
 def test_plain_and_in_docker_vllm_is_told_the_same(name: str) -> None:
-    plan = golden_plan(name)
+    plan = example_plan(name)
     rendered = render(plan)
     told = list(objects(rendered.start))
     assert told == list(objects(rendered.container))
@@ -93,7 +166,7 @@ def test_plain_and_in_docker_vllm_is_told_the_same(name: str) -> None:
 
 
 def test_a_plan_is_plain_values_for_programs(name: str) -> None:
-    plan = golden_plan(name)
+    plan = example_plan(name)
     known = facts(plan, render(plan))
     assert json.loads(json.dumps(known)) == known
     assert known["memory_of_a_gpu"]["needed"] <= known["memory_of_a_gpu"]["available"]
@@ -135,7 +208,7 @@ def test_the_schedule_stands_there_or_it_is_said_why_not(
 
 
 def test_a_server_without_copies_is_started_once_for_each() -> None:
-    text = render(golden_plan("trtllm-ngram-copies")).start
+    text = render(example_plan("trtllm-ngram-copies")).start
     assert "for copy in 0 1" in text
     assert "8000 + copy" in text
 

@@ -10,13 +10,12 @@ import shlex
 import pytest
 
 from app.deploy.render import render
-from app.deploy.render.rendered import spread
 from app.deploy.render.sglang import ALGORITHMS
-from tests.app.deploy.golden_plans import GOLDEN, golden_plan
+from tests.app.deploy.example_plans import PLANS, example_plan
 from tests.support.parsers import parsed_there
 
 VARIABLE = "FORETOKEN_SGLANG"
-NAMES = [name for name in GOLDEN if name.startswith(("sglang-", "dynamo-sglang-"))]
+NAMES = [name for name in PLANS if name.startswith(("sglang-", "dynamo-sglang-"))]
 DYNAMOS = ("--served-model-name", "--discovery-backend")
 """What Dynamo's worker takes itself of the same line, each with a value."""
 
@@ -38,7 +37,7 @@ print(json.dumps(found))
 
 def words(name: str) -> list[str]:
     """What follows the program in the plan's script, as the shell would hand it over."""
-    script = render(golden_plan(name)).start
+    script = render(example_plan(name)).start
     script = script.replace('"$NODE_RANK"', "0").replace('"$HEAD_ADDRESS', '"127.0.0.1')
     lines = script.replace("\\\n", " ").split("\n")
     line = next(line for line in lines if "sglang" in line and "-m" in line)
@@ -56,10 +55,10 @@ def test_sglang_takes_what_the_plans_say() -> None:
     given = {name: words(name) for name in NAMES}
     found = parsed_there(VARIABLE, PARSE, given)
     for name in NAMES:
-        plan, parsed = golden_plan(name), found[name]
+        plan, parsed = example_plan(name), found[name]
         assert parsed["model_path"] == plan.target.name
         assert parsed["tp_size"] == plan.layout.tensor
-        assert parsed["dp_size"] == spread(plan)[0]
+        assert parsed["dp_size"] == plan.copies_per_start
         assert parsed["context_length"] == plan.request.context
         assert parsed["max_running_requests"] == plan.sequences
         assert parsed["nnodes"] == plan.nodes

@@ -10,11 +10,11 @@ import shlex
 import pytest
 
 from app.deploy.render import render
-from tests.app.deploy.golden_plans import GOLDEN, golden_plan
+from tests.app.deploy.example_plans import PLANS, example_plan
 from tests.support.parsers import parsed_there
 
 VARIABLE = "FORETOKEN_VLLM"
-NAMES = [name for name in GOLDEN if name.startswith("vllm-") and "arctic" not in name]
+NAMES = [name for name in PLANS if name.startswith("vllm-") and "arctic" not in name]
 
 PARSE = """
 import dataclasses, json, sys
@@ -42,7 +42,7 @@ print(json.dumps(found))
 
 def words(name: str) -> list[str]:
     """What follows ``vllm serve`` in the plan's script, as the shell would hand it over."""
-    script = render(golden_plan(name)).start.replace(
+    script = render(example_plan(name)).start.replace(
         '$([ "$NODE_RANK" = 0 ] || echo --headless)', ""
     )
     script = script.replace('"$NODE_RANK"', "0").replace('"$HEAD_ADDRESS"', "127.0.0.1")
@@ -57,7 +57,7 @@ def test_vllm_takes_what_the_plans_say() -> None:
     given = {name: words(name) for name in NAMES}
     found = parsed_there(VARIABLE, PARSE, given, VLLM_LOGGING_LEVEL="ERROR")
     for name in NAMES:
-        plan, parsed = golden_plan(name), found[name]
+        plan, parsed = example_plan(name), found[name]
         assert parsed["unknown"] == [], name
         assert parsed["tensor"] == plan.layout.tensor
         assert parsed["context"] == plan.request.context

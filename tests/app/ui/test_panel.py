@@ -10,9 +10,9 @@ import pytest
 
 from app.settings.defaults import Defaults, Winner
 from app.settings.settings_file import SettingsFile
-from app.ui.controls.stored_settings import FILE, StoredSettings
 from app.ui.controls.panel import NAMES, SAMPLING, PanelBackend, settings_of
 from app.ui.controls.settings import Settings
+from app.ui.controls.stored_settings import FILE, StoredSettings
 from app.ui.rounds.speeds import Speeds
 from engine.api import LoadRequest, ProposerInfo
 from engine.values.sampling import AcceptanceRule, Sampling

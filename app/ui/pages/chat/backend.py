@@ -16,8 +16,8 @@ from app.storage import chat_files
 from app.storage.rows import StoredMessage, SystemPrompt
 from app.storage.store import Store
 from app.ui import replay_file
-from app.ui.controls.stored_settings import FILE, StoredSettings, key_of
 from app.ui.controls.settings import Settings
+from app.ui.controls.stored_settings import FILE, StoredSettings, key_of
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
 from app.ui.pages.chat.pair import pair_of

@@ -1,4 +1,4 @@
-"""The plans whose files stand in ``golden``."""
+"""Plans that tests render: every method of every engine, several copies, several hosts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.request import PlanRequest
 
-GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "dynamo-vllm-eagle3": {"engine": "dynamo", "method": "eagle3", "depth": 2},
+        "vllm-fp8-online": {
+            "target": "qwen3-8b",
+            "quantization": "fp8",
+            "kv_cache_dtype": "fp8",
+        },
         "dynamo-sglang-eagle3": {"engine": "dynamo", "backend": "sglang", "method": "eagle3"},
         "dynamo-trtllm-eagle3-copies": {
             "engine": "dynamo",
@@ -59,6 +64,8 @@ GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "users": 200,
             "context": 2048,
         },
+        "trtllm-suffix": {"engine": "trtllm", "method": "suffix"},
+        "trtllm-dflash": {"engine": "trtllm", "method": "dflash"},
         "trtllm-mtp": {
             "engine": "trtllm",
             "target": "deepseek-r1",
@@ -75,6 +82,7 @@ GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "quantization": "fp8",
             "kv_cache_dtype": "fp8",
         },
+        "vllm-eagle": {"method": "eagle", "draft": "somebody/eagle"},
         "vllm-eagle3": {"method": "eagle3"},
         "vllm-eagle3-schedule": {
             "method": "eagle3",
@@ -96,6 +104,8 @@ GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "vllm-arctic-suffix": {"method": "arctic_suffix", "users": 900, "context": 128},
         "vllm-405b-stages": {"target": "llama-3.1-405b", "gpus": "16xH100", "context": 4096},
         "sglang-eagle3": {"engine": "sglang", "method": "eagle3"},
+        "sglang-eagle": {"engine": "sglang", "method": "eagle", "draft": "somebody/eagle"},
+        "sglang-dflash": {"engine": "sglang", "method": "dflash"},
         "sglang-nextn": {
             "engine": "sglang",
             "target": "deepseek-r1",
@@ -128,10 +138,10 @@ GOLDEN: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """What differs from Llama-3.1-8B on one H100 with vLLM, 8 users of 8,192 tokens, without drafts."""
 
 
-def golden_plan(name: str) -> Plan:
-    """The plan of this name."""
-    asked = {"engine": "vllm", "target": "llama-3.1-8b", "gpus": "1xH100", **GOLDEN[name]}
-    target = find(asked.pop("target"))
+def example_plan(name: str) -> Plan:
+    """Return the plan of this name."""
+    given = {"engine": "vllm", "target": "llama-3.1-8b", "gpus": "1xH100", **PLANS[name]}
+    target = find(given.pop("target"))
     assert target is not None
-    gpus = parse_gpus(asked.pop("gpus"))
-    return make_plan(PlanRequest(asked.pop("engine"), target, gpus, **asked))
+    gpus = parse_gpus(given.pop("gpus"))
+    return make_plan(PlanRequest(given.pop("engine"), target, gpus, **given))
