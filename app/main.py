@@ -24,7 +24,7 @@ from app.web.listen import Listener, holder, is_loopback, listen
 from app.web.switch import ApiSwitch, Serving
 from engine.api import LoadRequest
 from engine.errors import ForetokenError
-from engine.machine.interpreter import importing
+from engine.machine.device_memory import uncollected_imports
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -82,7 +82,7 @@ def serve(settings: Settings) -> NoReturn:
         contextlib.closing(listener.socket),
         using(data_dir) if settings.pages else contextlib.nullcontext(True) as alone,
     ):
-        with importing():
+        with uncollected_imports():
             runtime, app = prepare(data_dir, switch, settings, alone)
         runtime.complaints.listen()
         with contextlib.closing(runtime):

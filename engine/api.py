@@ -47,7 +47,7 @@ __all__ = [
     "Unavailable",
     "Watcher",
     "check_drafting",
-    "check_offered",
+    "check_supported",
     "keeps_words",
     "slug",
 ]
@@ -81,14 +81,14 @@ class OptionInfo:
 class ProposerInfo:
     """A proposer that this pair has, with its options.
 
-    ``forgetful``: options with which it uses nothing of earlier replies. Whoever asks the same more than
-    once, and measures, gives them, or it would be measured on its own answer. ``depth``: what suits it
-    where the depth is fixed and nobody chose one. ``about``: what it drafts from, in a few words.
+    ``isolated_options``: options with which it uses nothing of earlier replies. Measurements that repeat
+    a request set them, or it would draft from its own answer. ``depth``: the default fixed depth.
+    ``about``: what it drafts from, in a few words.
     """
 
     name: str
     options: tuple[OptionInfo, ...] = ()
-    forgetful: Mapping[str, OptionValue] = field(default_factory=dict, hash=False)
+    isolated_options: Mapping[str, OptionValue] = field(default_factory=dict, hash=False)
     depth: int = FIXED_DEPTH
     about: str = ""
 
@@ -104,14 +104,13 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a loaded pair can do, and what its engine can tell. What is not in here is not offered.
+    """What a loaded pair can do, and what its engine reports. Pages and API offer nothing else.
 
-    ``preferred`` drafts where nobody chose. ``controllers`` may decide how far. ``sampling`` are the
-    fields of ``Sampling`` that it has; ``logit_bias`` and ``top_logprobs``: whether it has these of
-    ``Request``; ``grammars``: whether replies can be held to one; ``calls``: how they write calls of
-    tools, None where they can be offered none. ``parallel``: how many requests run at once. ``rounds``:
-    whether ``Emitted`` says what was drafted; ``probabilities``: whether p and q are known; ``tokens``:
-    whether the ids of emitted tokens are. ``withheld``: what the pair lacks, to be shown with the reason.
+    ``preferred``: the default proposer. ``sampling``: the supported fields of ``Sampling``.
+    ``logit_bias``, ``top_logprobs``, ``grammars``: whether these fields of ``Request`` are supported.
+    ``calls``: the style of tool calls; None: tools are not supported. ``parallel``: how many requests run
+    at once. ``rounds``: whether ``Emitted`` has them; ``probabilities``: whether p and q are known;
+    ``tokens``: whether ids of emitted tokens are. ``unavailable``: proposers that the pair lacks.
     """
 
     proposers: tuple[ProposerInfo, ...]
@@ -127,7 +126,7 @@ class Capabilities:
     grammars: bool = False
     calls: CallStyle | None = None
     parallel: int = 1
-    withheld: tuple[Unavailable, ...] = ()
+    unavailable: tuple[Unavailable, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -139,7 +138,7 @@ class Capabilities:
         return next((each for each in self.proposers if each.name == name), None)
 
 
-def check_offered(request: Request, capabilities: Capabilities) -> None:
+def check_supported(request: Request, capabilities: Capabilities) -> None:
     """For engines: raises InvalidRequest for a sampling field or an acceptance rule that is not offered.
 
     A field at its neutral default asks for nothing; nor does the rule ``auto``.

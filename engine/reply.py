@@ -89,7 +89,7 @@ class ReplyState:
         return self._tally.statistics()
 
 
-class Resumed:
+class ResumedReply:
     """Joins the events of a reply that is written on to those it had: together they are one reply's."""
 
     def __init__(self, before: Sequence[Event] = ()) -> None:

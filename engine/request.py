@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.values.checks import require
+from engine.values import MAX_DEPTH, require
 from engine.values.grammar import Grammar
-from engine.values.limits import MAX_DEPTH
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from engine.values.tools import Tool, ToolChoice
@@ -111,7 +110,7 @@ class Request:
     """One generation. Exactly one of ``messages``, ``prompt`` and ``token_ids`` is given.
 
     ``reuse_cache`` False starts from an empty KV cache (races and benchmarks, for equal starts).
-    ``alone``: nothing else runs meanwhile (races and benchmarks, which are measured).
+    ``exclusive``: nothing else runs meanwhile (races and benchmarks, which are measured).
     ``ignore_eos`` decodes on to ``max_tokens`` (benchmarks).
     ``logit_bias``: what is added to the target's logits of some tokens, before penalties.
     ``top_logprobs``: how many top tokens are returned for each token of the reply.
@@ -119,8 +118,8 @@ class Request:
     changes no words. OpenAI's Predicted Outputs.
     ``grammar``: what the reply must match; one that ``max_tokens`` cuts is the beginning of such a text.
     ``tools`` may be called by a reply to ``messages``, as ``tool_choice`` says.
-    ``begun``: tokens of the reply that stand already. It goes on behind them as if it had never stopped;
-    ``max_tokens`` counts those that are new.
+    ``reply_prefix``: tokens that the reply begins with. It continues as if it had never stopped;
+    ``max_tokens`` counts new tokens.
     """
 
     messages: tuple[Message, ...] = ()
@@ -131,7 +130,7 @@ class Request:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     reuse_cache: bool = True
-    alone: bool = False
+    exclusive: bool = False
     ignore_eos: bool = False
     predicted: str = ""
     logit_bias: tuple[tuple[int, float], ...] = ()
@@ -139,7 +138,7 @@ class Request:
     grammar: Grammar | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
-    begun: tuple[int, ...] = ()
+    reply_prefix: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         given = bool(self.messages) + (self.prompt is not None) + (self.token_ids is not None)

@@ -45,8 +45,8 @@ class _Request:
     work: WorkItem | None = None
 
     @property
-    def alone(self) -> bool:
-        return self.generation.request.alone
+    def exclusive(self) -> bool:
+        return self.generation.request.exclusive
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +173,7 @@ class Scheduler:
         """Whether it may run beside those that do."""
         if not self._occupied:
             return True
-        alone = job.alone or any(other.alone for other in self._running)
+        alone = job.exclusive or any(other.exclusive for other in self._running)
         return not (alone or self._calling) and len(self._running) < self._room()
 
     def _tell_waiting(self) -> None:
@@ -185,12 +185,12 @@ class Scheduler:
     def _ahead(self) -> Iterator[tuple[_Request, int]]:
         """Of each request that waits, how many have to end before it runs."""
         places = self._room() - len(self._running)
-        before, in_turn = 0, self._calling or any(job.alone for job in self._running)
+        before, in_turn = 0, self._calling or any(job.exclusive for job in self._running)
         for job in self._waiting:
             if isinstance(job, _Call):
                 in_turn = True
                 continue
-            in_turn = in_turn or job.alone  # from here on each waits for all before it
+            in_turn = in_turn or job.exclusive  # from here on each waits for all before it
             yield job, before + self._occupied if in_turn else max(0, before + 1 - places)
             before += 1
 

@@ -52,7 +52,7 @@ class Statistics:
     """Of ``completion_tokens``, those that came before time was measured."""
     plain_s: float | None = None
     """Seconds of a round that drafts nothing, the mean over the tokens; None where nobody measured."""
-    told_acceptance_length: float | None = None
+    reported_acceptance_length: float | None = None
     """The mean, from an engine that tells it and no rounds."""
     shared: bool = False
     """Whether drafted and accepted are of more replies than this one; see ``Counted``."""
@@ -63,7 +63,7 @@ class Statistics:
 
     @property
     def mean_acceptance_length(self) -> float | None:
-        return 1 + self.accepted / self.rounds if self.rounds else self.told_acceptance_length
+        return 1 + self.accepted / self.rounds if self.rounds else self.reported_acceptance_length
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -105,7 +105,8 @@ class Statistics:
             decision=other.decision or self.decision,
             untimed_tokens=self.untimed_tokens + other.untimed_tokens,
             plain_s=other.plain_s or self.plain_s,
-            told_acceptance_length=other.told_acceptance_length or self.told_acceptance_length,
+            reported_acceptance_length=other.reported_acceptance_length
+            or self.reported_acceptance_length,
             shared=self.shared or other.shared,
             accepted_at=tuple(
                 a + b
@@ -235,7 +236,7 @@ def _completed(own: Statistics, counted: Counted) -> Statistics:
     return replace(
         own,
         **known,
-        told_acceptance_length=counted.acceptance_length if drafts else None,
+        reported_acceptance_length=counted.acceptance_length if drafts else None,
         shared=counted.shared and drafts,
     )
 

@@ -53,7 +53,7 @@ def capabilities_to_json(found: Capabilities) -> Json:
         "controllers": [str(control) for control in found.controllers],
         "sampling": sorted(found.sampling),
         "calls": None if found.calls is None else asdict(found.calls),
-        "withheld": [asdict(each) for each in found.withheld],
+        "unavailable": [asdict(each) for each in found.unavailable],
         "parallel": found.parallel,
         **{flag: getattr(found, flag) for flag in _FLAGS},
     }
@@ -75,7 +75,7 @@ def capabilities_from_json(told: Json) -> Capabilities:
         calls=None
         if calls is None
         else _known(CallStyle, {**calls, "control": tuple(calls["control"])}),
-        withheld=tuple(_known(Unavailable, each) for each in told["withheld"]),
+        unavailable=tuple(_known(Unavailable, each) for each in told["unavailable"]),
         parallel=int(told["parallel"]),
         **{flag: bool(told[flag]) for flag in _FLAGS},
     )
@@ -92,7 +92,7 @@ def _proposer_to_json(found: ProposerInfo) -> Json:
         "name": found.name,
         "about": found.about,
         "depth": found.depth,
-        "forgetful": dict(found.forgetful),
+        "isolated_options": dict(found.isolated_options),
         "options": options,
     }
 
@@ -110,5 +110,5 @@ def _proposer(told: Json) -> ProposerInfo:
         if each["kind"] in _KINDS
     )
     return ProposerInfo(
-        told["name"], options, dict(told["forgetful"]), int(told["depth"]), told["about"]
+        told["name"], options, dict(told["isolated_options"]), int(told["depth"]), told["about"]
     )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from engine.machine import others
+from engine.machine import processor
 
 # How long an example takes says nothing about the code on a machine that is busy with something else.
 settings.register_profile("any machine", deadline=None)
@@ -94,7 +94,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 @pytest.fixture(autouse=True)
 def _quiet_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Races give no verdict beside other programs, which the tests' own machine may run."""
-    monkeypatch.setattr(others, "taken", lambda: 0.0)
+    monkeypatch.setattr(processor, "taken_by_others", lambda: 0.0)
 
 
 @pytest.fixture(autouse=True)

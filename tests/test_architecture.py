@@ -85,7 +85,7 @@ FEATURES_OF = (
 """Where training and benches are features that people start."""
 
 BEHIND_THE_DOOR = {
-    "app.main": ("engine.machine.interpreter",),  # imports Gradio as the engine imports torch
+    "app.main": ("engine.machine.device_memory",),  # imports Gradio as the engine imports torch
     "app.runtime": ("engine.switching",),  # chooses the engine
     "app.servers": ("engine.remote",),  # asks who a server is, before anything is loaded
     "app.cli.loading": (

@@ -25,7 +25,7 @@ from engine import trace
 from engine.api import Generation
 from engine.errors import ForetokenError
 from engine.events import Event, Failed, Finished, FinishReason
-from engine.reply import ReplyState, Resumed
+from engine.reply import ReplyState, ResumedReply
 from engine.stats import Statistics
 
 logger = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ class Writing:
         self._reply = ReplyState()
         self._predicted = view.Predicted()
         self._thought: view.View | None = None
-        self._resumed = Resumed(before)
+        self._resumed = ResumedReply(before)
         self._anew = bool(before)  # its kept rounds are stored again, with those that follow
         self._unsaved: list[str] = []
         self._saved = time.monotonic()
@@ -149,7 +149,7 @@ class Writing:
     def _full(self) -> bool:
         """Whether it ended at the end of the context, and not at a limit of its request."""
         request = self._generation.request
-        new = self._reply.statistics.completion_tokens - len(request.begun)
+        new = self._reply.statistics.completion_tokens - len(request.reply_prefix)
         cut = self._reply.reason is FinishReason.LENGTH
         return cut and (request.max_tokens is None or new < request.max_tokens)
 

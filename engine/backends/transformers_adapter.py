@@ -23,7 +23,7 @@ from engine.backends import experts
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 WINDOW = MAX_ROWS
 """Positions of one window: so the rows of a round lie in two of them at most."""

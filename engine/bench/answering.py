@@ -81,13 +81,13 @@ def answer(
     Proposers use nothing of earlier replies: an asked prompt may have been asked before. Raises what
     ``follow`` does.
     """
-    forgetful = forgetful_options(engine, way.speculation.proposer)
+    isolated = isolated_options(engine, way.speculation.proposer)
     speculation = Speculation(
         proposer=way.speculation.proposer,
         depth=way.speculation.depth,
         controller=way.speculation.controller,
         acceptance=way.speculation.acceptance,
-        options={**way.speculation.options, **forgetful},
+        options={**way.speculation.options, **isolated},
     )
 
     def asked(messages: tuple[Message, ...] = (), **others: bool) -> Request:
@@ -98,7 +98,7 @@ def answer(
             speculation=speculation,
             max_tokens=way.max_tokens,
             reuse_cache=others.get("reuse_cache", False),
-            alone=True,
+            exclusive=True,
             ignore_eos=others.get("ignore_eos", False),
         )
 
@@ -120,10 +120,10 @@ def answer(
     return Answer(tokens, total, tuple(replies), tuple(requests))
 
 
-def forgetful_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
-    """See ``ProposerInfo.forgetful``; none for a proposer that is not offered."""
+def isolated_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
+    """See ``ProposerInfo.isolated_options``; none for a proposer that is not offered."""
     found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
-    return dict(found.forgetful) if found else {}
+    return dict(found.isolated_options) if found else {}
 
 
 class Stopped(Exception):

@@ -18,7 +18,7 @@ from engine.local.engine import LocalEngine
 from engine.models.base import Model
 from engine.reply import ReplyState
 from engine.request import PLAIN, Request, Speculation
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 

@@ -168,7 +168,7 @@ class _Bench:
                 proposer=setting.proposer,
                 depth=setting.depth,
                 controller=Control.AUTO if auto else None,
-                options=dict(proposers.entry_of(setting.proposer).forgetful),
+                options=dict(proposers.entry_of(setting.proposer).isolated_options),
             ),
             max_tokens=self._tokens,
             reuse_cache=False,

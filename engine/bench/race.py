@@ -19,7 +19,7 @@ from engine.bench.prompts import Prompt
 from engine.bench.reports.paired import PAIRS, Estimate, Noise, estimate, spread
 from engine.errors import ForetokenError
 from engine.events import Event
-from engine.machine import others
+from engine.machine import processor
 from engine.request import PLAIN
 
 
@@ -170,10 +170,11 @@ class Race:
                     answered(Run(side, None, 0))
                 self._warm = True
             for _ in range(count):
-                others.taken()  # what counts begins here
+                processor.taken_by_others()  # what counts begins here
                 self._pairs.append(self._pair(answered))
+                # A server may be one of those programs.
                 if not any(one.loaded and one.loaded.server for one in self._engines.values()):
-                    self._taken.append(others.taken())  # a server may be one of those programs
+                    self._taken.append(processor.taken_by_others())
                 on_pair(self._pairs[-1])
         except Stopped:
             return False

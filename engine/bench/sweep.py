@@ -21,7 +21,7 @@ from engine.bench.prompts import ALL, Prompt
 from engine.errors import ContextExceeded, ForetokenError
 from engine.request import PLAIN, Control, Speculation
 from engine.stats import Statistics
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 DEPTHS = (1, 2, 3, 4, 8)

@@ -43,7 +43,7 @@ class Constraint:
         self._ahead: Future[object] | None = None
         self._added = _Bias()
 
-    def foresee(self, drafted: Sequence[Sequence[int]]) -> None:
+    def precompute(self, drafted: Sequence[Sequence[int]]) -> None:
         """Begins to find out what may follow, while somebody computes the logits behind ``drafted``."""
         matcher = self._current()
         self._ahead = _beside().submit(lambda: [matcher.mask(path) for path in drafted])
@@ -147,7 +147,7 @@ class _Bias:
         return torch.add(logits, bias, out=self._sum[:rows])
 
 
-class Constrained(Proposer):
+class ConstrainedProposer(Proposer):
     """A proposer whose drafts fit a grammar, which drafts itself where ``Budget.proposer`` names it."""
 
     @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class Constrained(Proposer):
         self.inner.close()
 
 
-class Forcing:
+class ForcingController:
     """A controller that has the grammar draft what is forced, which is sure to stand and costs nothing.
 
     The other decides and learns of all other rounds: it would take the proposer for surer than it is.

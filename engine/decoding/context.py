@@ -1,14 +1,19 @@
-"""The tokens of one generation: prompt and output so far."""
+"""The tokens of one generation, and what two texts share of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from engine.values.prompt import Prompt
 
+PREFILL_CHUNK = 512
+"""Tokens prefilled between two checks for a cancelled request."""
+PREFILL_PART = 64
+"""The same while other requests wait; the compiled step is no slower with such chunks."""
+
 
 class Context:
-    """All tokens. The last one is pending: the target's state does not hold it yet."""
+    """Prompt and output. The last token is pending: the target's state does not hold it yet."""
 
     def __init__(self, prompt: Prompt | Iterable[int]) -> None:
         """``prompt``: its parts, or plain tokens."""
@@ -29,3 +34,21 @@ class Context:
     @property
     def generated(self) -> int:
         return len(self.tokens) - self.prompt_length
+
+
+def common_prefix(cached: list[int], wanted: list[int]) -> int:
+    """Return the length of the common prefix of two texts' content keys (see ``Prompt``).
+
+    All reuse of a state goes by this.
+    """
+    limit = min(len(cached), len(wanted))
+    if cached[:limit] == wanted[:limit]:  # quick, and what a follow-up finds
+        return limit
+    return next(index for index in range(limit) if cached[index] != wanted[index])
+
+
+def chunks(tokens: Sequence[int], *, beside_others: bool = False) -> Iterator[Sequence[int]]:
+    """Yield ``tokens`` in chunks of ``PREFILL_CHUNK``, or of ``PREFILL_PART`` ``beside_others``."""
+    size = PREFILL_PART if beside_others else PREFILL_CHUNK
+    for start in range(0, len(tokens), size):
+        yield tokens[start : start + size]

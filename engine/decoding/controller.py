@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from engine.events import Budget, Decision, Round
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 
 class Controller(Protocol):

@@ -84,7 +84,7 @@ class DeviceLauncher:
         return True
 
     @property
-    def waits(self) -> WorkItem | None:
+    def work(self) -> WorkItem | None:
         return None  # nobody can compute it but the device, for one sequence at a time
 
     def read(self) -> Verified:

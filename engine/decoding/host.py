@@ -38,13 +38,13 @@ class HostLauncher:
         self._proposal = self.proposer.propose(self.context, budget)
         drafted = perf_counter()
         if (mask := self.verifier.sampler.mask) is not None:
-            mask.foresee(ancestries(self._proposal.tree))
+            mask.precompute(ancestries(self._proposal.tree))
         self._wanted = VerifyWork(self.target, self.context.tokens[-1], self._proposal.tree)
         self._times = started, drafted
         return True
 
     @property
-    def waits(self) -> WorkItem | None:
+    def work(self) -> WorkItem | None:
         return self._wanted if self._shares else None
 
     def read(self) -> Verified:

@@ -51,7 +51,7 @@ class Launcher(Protocol):
         """
 
     @property
-    def waits(self) -> WorkItem | None:
+    def work(self) -> WorkItem | None:
         """The work item of the oldest round, if another may do it before the round is read."""
 
     def read(self) -> Verified:
@@ -108,7 +108,7 @@ class RoundLoop:
                 self._budget = budget
                 break
             self._budget, self._unread = None, self._unread + 1
-        return self._launcher.waits
+        return self._launcher.work
 
     def finish(self) -> Round:
         """Verify, accept and commit the oldest round; append its tokens to the context and return it."""

@@ -109,5 +109,5 @@ class ChoosingProposer(Protocol):
     def members(self) -> Mapping[str, Proposer]: ...
 
     @property
-    def recalls_as(self) -> str:
+    def recall_name(self) -> str:
         """The name under which rounds are counted that were drafted from past text."""

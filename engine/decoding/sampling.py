@@ -28,7 +28,7 @@ _FIRST_TRY = 256
 class Mask(Protocol):
     """What forbids tokens: see ``engine.decoding.constraint``."""
 
-    def foresee(self, drafted: Sequence[Sequence[int]]) -> None:
+    def precompute(self, drafted: Sequence[Sequence[int]]) -> None:
         """Prepare to mask the rows behind ``drafted``."""
 
     def masked(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
@@ -65,12 +65,12 @@ class Sampler:
         self._bias = torch.tensor([value for _, value in bias])
         self._library = build.ready() if native_step else None
         self._as_it_is = not (_penalises(sampling) or bias)
-        self.reads = not rule.weighs_q and self._as_it_is and not self._truncates
-        """True if ``read`` may sample from raw logits: no penalty, bias, truncation or q-weighting. A
-        grammar mask is fine; drafted tokens that it forbids are truncated later."""
+        self.samples_raw = not rule.weighs_q and self._as_it_is and not self._truncates
+        """True if ``sample_raw`` may sample: no penalty, bias, truncation or q-weighting. A grammar mask
+        is fine; drafted tokens that it forbids are truncated later."""
 
     @property
-    def may_recall(self) -> bool:
+    def may_use_history(self) -> bool:
         """Whether drafts and depths may depend on earlier replies.
 
         Under ``rejection`` and ``block`` a draft must be independent of this reply's noise, with which an
@@ -85,11 +85,11 @@ class Sampler:
         return self.rule is AcceptanceRule.GREEDY and self._as_it_is
 
     @property
-    def looks_back(self) -> bool:
+    def uses_context(self) -> bool:
         """Whether penalties or a mask make logits depend on the tokens before them."""
         return _penalises(self.sampling) or self.mask is not None
 
-    def read(
+    def sample_raw(
         self,
         logits: Tensor,
         positions: Sequence[int],
@@ -101,7 +101,7 @@ class Sampler:
         ``drafted`` as for ``adjusted``, by which they are masked; without it they are not. None where it
         takes more: biases, penalties, truncation, a rule that weighs q, no compiled step.
         """
-        if self._library is None or not self.reads or not compiled.supports(logits):
+        if self._library is None or not self.samples_raw or not compiled.supports(logits):
             return None
         logits = logits[:, : self.vocabulary]
         if drafted is not None and self.mask is not None:

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from engine.decoding.prefix import common_prefix
+from engine.decoding.context import common_prefix
 from engine.decoding.proposer import RoundDraft
 from engine.events import Tree
 from engine.models.base import CompiledModel, Entry, HiddenStateModel, Model, TreeModel
 from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.rounds import RoundModel, RoundRunner
 from engine.models.sequence_state import SequenceState
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 
 class Target:
@@ -105,14 +105,14 @@ class Target:
 
         Raises ValueError for a tree with branches of more than ``tree_nodes``.
         """
-        part = self.verifying(pending, tree)
+        part = self.verify_entry(pending, tree)
         if part.parents is None:
             rows = len(part.tokens)
             return self.model.forward(part.tokens, self.state, last=rows, final=False)
         assert self._trees is not None
         return self._trees.forward_tree(part.tokens, part.parents, self.state)
 
-    def verifying(self, pending: int, tree: Tree) -> Entry:
+    def verify_entry(self, pending: int, tree: Tree) -> Entry:
         """What ``verify`` computes, for a pass that others share. Raises as it does."""
         self.state.commit(())  # an abandoned verification may have left rows
         self._unverified = [pending, *tree.tokens]

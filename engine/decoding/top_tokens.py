@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from engine.decoding.context import Context
-from engine.decoding.prefix import PREFILL_CHUNK
+from engine.decoding.context import PREFILL_CHUNK, Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.work import PrefillWork

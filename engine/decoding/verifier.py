@@ -66,8 +66,8 @@ class Verifier:
         tree, position = proposal.tree, len(context.tokens)
         # Branches at the same place see the same noise: whichever is right is judged as in a chain.
         positions = [position, *(position + depth for depth in tree.depths)]
-        paths = ancestries(tree) if self.sampler.looks_back else [()] * len(positions)
-        found = self.sampler.read(logits, positions, Stream.CHOICE, paths)
+        paths = ancestries(tree) if self.sampler.uses_context else [()] * len(positions)
+        found = self.sampler.sample_raw(logits, positions, Stream.CHOICE, paths)
         if found is not None:
             acceptance = follow(found.tokens, tree)
             return self._output(acceptance, found.probabilities, tree, found.top_tokens, paths)

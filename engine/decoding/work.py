@@ -46,9 +46,9 @@ class VerifyWork(WorkItem):
     def rows(self) -> int:
         return 1 + len(self.tree)
 
-    def part(self) -> Entry:
+    def entry(self) -> Entry:
         """Return the rows as an entry of a batch."""
-        return self.target.verifying(self.pending, self.tree)
+        return self.target.verify_entry(self.pending, self.tree)
 
     def take(self, logits: Tensor, began: float) -> None:
         """Take over the logits of a pass that began at ``began``."""
@@ -88,7 +88,7 @@ class PrefillWork(WorkItem):
             self._copy_into(self._keys)
         self.ready = not self.left
 
-    def part(self, count: int) -> Entry:
+    def entry(self, count: int) -> Entry:
         """Return at most the next ``count`` tokens as an entry of a batch."""
         return Entry(self._tokens[self._next(count)], self.target.state, final=True)
 

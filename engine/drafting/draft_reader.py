@@ -22,8 +22,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.decoding.context import Context
-from engine.decoding.prefix import chunks, common_prefix
+from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, respelled
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
@@ -176,7 +175,7 @@ class SameVocabulary(_Draft):
         return self.model.info.context - len(context.tokens)
 
     def writes_on(self, sampler: Sampler) -> bool:
-        return sampler.reads and self.writing is not None
+        return sampler.samples_raw and self.writing is not None
 
     def write_on(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float

@@ -22,7 +22,7 @@ from engine.drafting.lookup.copying import Copy
 from engine.drafting.proposers.none import NoneProposer
 from engine.events import Budget, Tree
 from engine.request import PREDICTED
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 _END = -1
 """Stands behind the prediction: no token, so nothing is followed beyond it."""
@@ -41,7 +41,7 @@ class PredictedProposer:
 
     Options: ClassVar[type] = NoneProposer.Options
     needs: ClassVar[frozenset[str]] = frozenset()
-    recalls_as = PREDICTED
+    recall_name = PREDICTED
 
     def __init__(self, predicted: Sequence[int], other: Proposer, name: str) -> None:
         """``name`` is the other's, by which a controller knows it."""

@@ -1,2 +1,1 @@
-"""Grammars as masks over a vocabulary: llguidance, which parses as far as a text has come and tells which
-tokens may follow. It knows tokens and no model."""
+"""Grammars as masks over a vocabulary, by llguidance. Knows tokens and no model."""

@@ -33,13 +33,13 @@ measurement misses what the allocator had left over."""
 _STARTS = 64
 """Texts after which a kept grammar is compiled anew: all that it was used for added to its states."""
 _TRIED = 1024
-"""Grammars of which it is remembered whether they passed."""
+"""Most grammars whose trial results are cached."""
 _STEPS = 8
 """Tokens that a trial follows a grammar for before it is used."""
 _STACK = 2 * trial.COMPILE_STACK
 
 
-class Compiled:
+class CompiledGrammar:
     """A grammar that passed its trial, ready to begin texts; ``bytes`` is the most it may take."""
 
     def __init__(self, parser: Any, size: int, begin: Callable[[Any], Matcher]) -> None:
@@ -52,7 +52,7 @@ class Compiled:
         return self._begin(self._parser.deep_copy())
 
 
-class Grammars:
+class GrammarCompiler:
     """Compiles grammars for one tokenizer. Threads may share it."""
 
     def __init__(
@@ -63,7 +63,7 @@ class Grammars:
         self._json, self._vocabulary, self._ends = tokenizer, vocabulary, tuple(ends)
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._tokenizer: Any = None
-        self._compiled: OrderedDict[bytes, Compiled] = OrderedDict()
+        self._compiled: OrderedDict[bytes, CompiledGrammar] = OrderedDict()
         self._tried: OrderedDict[bytes, int | str] = OrderedDict()  # bytes taken, or why not
         self._trials = WorkerPool("engine.grammar.trial:run", trial.LIMITS, first=self._first)
 
@@ -71,7 +71,7 @@ class Grammars:
         """Return who stands at the beginning of a text. Raises as ``compiled``."""
         return self.compiled(grammar).start()
 
-    def compiled(self, grammar: Grammar) -> Compiled:
+    def compiled(self, grammar: Grammar) -> CompiledGrammar:
         """Return ``grammar`` ready to use. Raises InvalidRequest where it cannot be compiled or followed.
 
         It may take a second, and is for a thread on which nobody else waits.
@@ -88,7 +88,7 @@ class Grammars:
         except ValueError as error:
             raise _refused(grammar, str(error)) from error
         size = _FACTOR * taken + _GROWS
-        found = Compiled(parser, size, partial(self._begun, key))
+        found = CompiledGrammar(parser, size, partial(self._begun, key))
         with self._lock:
             self._compiled[key] = found
             self._compiled.move_to_end(key)

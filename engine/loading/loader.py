@@ -27,8 +27,7 @@ from engine.loading.planning.choices import (
 )
 from engine.loading.watching import LoadWatch
 from engine.machine import devices
-from engine.machine.devices import Device
-from engine.machine.failures import device_errors
+from engine.machine.devices import Device, device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.checkpoints.checkpoint import (

@@ -11,8 +11,8 @@ from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
+from engine.values import MAX_ROWS
 from engine.values.address import is_address
-from engine.values.limits import MAX_ROWS
 
 __all__ = [
     "AS_STORED", "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "SEPARATOR", "LoadRequest",

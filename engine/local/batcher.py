@@ -13,15 +13,15 @@ import torch
 
 from engine.decoding.work import PrefillWork, VerifyWork, WorkItem, YieldWork
 from engine.drafting.controllers.batch import BatchController
-from engine.machine.failures import device_errors
-from engine.models.base import SharedModel
-from engine.values.limits import MAX_ROWS
+from engine.machine.devices import device_errors
+from engine.models.base import BatchModel
+from engine.values import MAX_ROWS
 
 
 class Batcher:
     """Does the work items of running requests, some in each pass."""
 
-    def __init__(self, model: SharedModel, batch: BatchController) -> None:
+    def __init__(self, model: BatchModel, batch: BatchController) -> None:
         """``batch`` is told what each shared pass took, and says how large a prefill chunk may be."""
         self._model, self._batch = model, batch
         self._by_age = False
@@ -44,7 +44,7 @@ class Batcher:
 
     @property
     def _rows(self) -> int:
-        return self._model.shared_rows
+        return self._model.batch_rows
 
     def _next(self, readings: Sequence[PrefillWork]) -> PrefillWork | None:
         """By turns the one that is through first, and the one that waits longest: a short prompt does not
@@ -63,10 +63,10 @@ class Batcher:
         read, found = None, None
         try:
             with device_errors(torch.device(self._model.info.device)):
-                parts = [each.part() for each in verifying]
+                parts = [each.entry() for each in verifying]
                 if reading is not None:
-                    read = reading.part(self._batch.prompt_rows(rows, self._rows))
-                found = self._model.forward_together([*parts, *(() if read is None else (read,))])
+                    read = reading.entry(self._batch.prompt_rows(rows, self._rows))
+                found = self._model.forward_batch([*parts, *(() if read is None else (read,))])
         except Exception:
             pass  # whose fault it was shows when each is alone; the others go on
         if found is None:  # not inside ``except``: there the error holds what the pass had made

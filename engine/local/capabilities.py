@@ -13,11 +13,11 @@ from engine.values.sampling import AcceptanceRule, Sampling
 
 
 def capabilities(
-    resources: Resources, calls: CallStyle, *, judged_here: bool = True, parallel: int = 1
+    resources: Resources, calls: CallStyle, *, host_logits: bool = True, parallel: int = 1
 ) -> Capabilities:
     """Of a target with ``resources``: every acceptance rule and sampling parameter, rounds, grammars.
 
-    ``calls``: how it writes calls of tools. ``judged_here``: whether the host sees the logits that tokens
+    ``calls``: how it writes calls of tools. ``host_logits``: whether the host sees the logits that tokens
     are chosen from. ``parallel``: as of ``Capabilities``.
     """
     names = proposers.available(resources.loaded)
@@ -26,12 +26,12 @@ def capabilities(
         preferred=proposers.preferred(names),
         rules=tuple(AcceptanceRule),
         sampling=frozenset(each.name for each in fields(Sampling)),
-        logit_bias=judged_here,
-        top_logprobs=judged_here,
+        logit_bias=host_logits,
+        top_logprobs=host_logits,
         grammars=True,
         calls=calls,
         parallel=parallel,
-        withheld=tuple(
+        unavailable=tuple(
             Unavailable(name, why, proposers.entry_of(name).about)
             for name in proposers.names()
             if (why := proposers.why_not(name, resources)) is not None
@@ -50,4 +50,4 @@ def proposer_info(name: str) -> ProposerInfo:
         text = each.metadata.get("help", "")
         found.append(OptionInfo(each.name, kinds[each.name], each.default, text, named))
     entry = proposers.entry_of(name)
-    return ProposerInfo(name, tuple(found), entry.forgetful, entry.depth, entry.about)
+    return ProposerInfo(name, tuple(found), entry.isolated_options, entry.depth, entry.about)

@@ -17,14 +17,14 @@ from engine.api import (
     LoadRequest,
     TopToken,
     Watcher,
-    check_offered,
+    check_supported,
 )
 from engine.errors import ForetokenError, NotLoaded
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.watching import LoadWatch, Stage
 from engine.machine import device_memory
-from engine.machine.interpreter import importing
+from engine.machine.device_memory import uncollected_imports
 from engine.request import Request
 from engine.scheduler import Publish, Scheduler
 
@@ -123,7 +123,7 @@ class LocalEngine:
         if pair is None:
             self._scheduler.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
-        check_offered(request, pair.loaded.capabilities)
+        check_supported(request, pair.loaded.capabilities)
         asked = _Asked(pair, pair.session.prepared(request))
         return self._scheduler.generate(
             request, lambda generation, publish: self._answer(asked, generation, publish)
@@ -179,7 +179,7 @@ class LocalEngine:
         prepared = asked.prepared_for(pair)
         request = generation.request
         steps = pair.session.steps(
-            request, publish, lambda: generation.cancelled, prepared, batched=not request.alone
+            request, publish, lambda: generation.cancelled, prepared, batched=not request.exclusive
         )
         while True:
             try:
@@ -196,7 +196,7 @@ class LocalEngine:
     ) -> tuple[LoadPlan, Loaded]:
         """On the thread."""
         watch.begin(Stage.CHECKING)
-        with importing():
+        with uncollected_imports():
             from engine.loading.planning.plan import plan_loading
             from engine.local.pair import load_pair  # noqa: F401  # for what follows
 
@@ -271,7 +271,7 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
     """
     if not request.native:
         return
-    with importing():
+    with uncollected_imports():
         from engine.loading.compile_first import compile_first, needs_step
         from engine.machine import devices
 

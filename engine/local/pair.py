@@ -143,7 +143,7 @@ def _describe(
         capabilities=capabilities(
             resources,
             codec.calls,
-            judged_here=not session.target.runs_rounds,
+            host_logits=not session.target.runs_rounds,
             parallel=session.parallel,
         ),
         notes=tuple(_notes(plan, codec, draft)),

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.decoding.loop import StoppingCriteria
-from engine.grammar.compiler import Compiled
+from engine.grammar.compiler import CompiledGrammar
 from engine.models.base import ModelInfo
 from engine.request import Request, Speculation
 from engine.values.prompt import Prompt
@@ -16,11 +16,9 @@ from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """``begun``: tokens of the reply that stand already. ``seed`` is the one asked for, or drawn where
-    ``sampling`` has none.
+    """A request with its prompt encoded, its rule and seed chosen, and its limits computed.
 
-    ``reuse_cache``: what is cached of an earlier text may stay. ``stop`` are strings that end the reply;
-    ``grammar`` is what it matches. ``logit_bias``, ``top_logprobs`` and ``predicted``: see ``Request``.
+    For the other fields see ``Request``.
     """
 
     prompt: Prompt
@@ -34,13 +32,13 @@ class Run:
     predicted: str
     logit_bias: tuple[tuple[int, float], ...]
     top_logprobs: int
-    grammar: Compiled | None
-    begun: tuple[int, ...] = ()
+    grammar: CompiledGrammar | None
+    reply_prefix: tuple[int, ...] = ()
 
     @property
     def keys(self) -> list[int]:
         """The content keys of all tokens but the pending one."""
-        return [*self.prompt.keys, *self.begun][:-1]
+        return [*self.prompt.keys, *self.reply_prefix][:-1]
 
     @classmethod
     def resolve(
@@ -48,13 +46,13 @@ class Run:
         request: Request,
         prompt: Prompt,
         model: ModelInfo,
-        grammar: Compiled | None = None,
+        grammar: CompiledGrammar | None = None,
     ) -> Run:
-        """Draws a seed where none is given."""
+        """Resolve ``request`` for ``model``; draw a seed if it has none."""
         sampling, room = request.sampling, model.context - len(prompt.tokens)
         limit = room
         if request.max_tokens is not None:
-            limit = min(len(request.begun) + request.max_tokens, room)
+            limit = min(len(request.reply_prefix) + request.max_tokens, room)
         eos: Collection[int] = () if request.ignore_eos else model.eos
         return cls(
             prompt=prompt,
@@ -69,5 +67,5 @@ class Run:
             logit_bias=request.logit_bias,
             top_logprobs=request.top_logprobs,
             grammar=grammar,
-            begun=request.begun,
+            reply_prefix=request.reply_prefix,
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 
-from engine.decoding.constraint import Constrained, Constraint, Forcing
+from engine.decoding.constraint import ConstrainedProposer, Constraint, ForcingController
 from engine.decoding.context import Context
 from engine.decoding.controller import Controller
 from engine.decoding.device import DeviceLauncher
@@ -72,12 +72,12 @@ class Sequence:
         )
         yield None
         context = Context(run.prompt)
-        context.tokens.extend(run.begun)
+        context.tokens.extend(run.reply_prefix)
         constraint = constraint_of(run, context)
         vocabulary = target.model.info.vocabulary
         sampler = sampler_of(run, context, constraint, vocabulary, native=self.shared.native)
         proposer = self._begun(context, sampler)
-        member = learning.beside(wanted, proposer, sampler) if self.batched else None
+        member = learning.batch_member(wanted, proposer, sampler) if self.batched else None
         yield from self._prefill(context, proposer, member)
         if not self.cancelled():
             controller = member or learning.controller(wanted, proposer, sampler)
@@ -101,7 +101,7 @@ class Sequence:
 
     def _prefill(self, context: Context, proposer: Proposer, member: BatchMember | None) -> Steps:
         copy_into = partial(self.shared.slots.copy_into, self.slot) if self.batched else None
-        prepares = member is None or member.reads_at_once
+        prepares = member is None or member.prefills_at_once
         prefilled = yield from self.slot.prefill(
             context, proposer, self.run.reuse_cache, self.cancelled, copy_into, prepares=prepares
         )
@@ -119,8 +119,8 @@ class Sequence:
     ) -> Steps:
         run, drafter = self.run, proposer
         if constraint is not None and run.speculation.control is not Control.OFF:
-            drafter = Constrained(proposer, constraint)
-            controller = Forcing(controller, constraint, run.speculation.deepest)
+            drafter = ConstrainedProposer(proposer, constraint)
+            controller = ForcingController(controller, constraint, run.speculation.deepest)
         launcher = self._launcher(context, drafter, sampler, constraint)
         rounds = RoundLoop(context, launcher, controller, run.ending, run.speculation.proposer)
         deciding = nullcontext() if member is None else member.decoding(len(context.tokens))
@@ -131,7 +131,7 @@ class Sequence:
                     yield work
                 self.publish(self.processor.add(rounds.finish()))
                 yield None
-                if member is not None and member.wants_reading:
+                if member is not None and member.wants_prefill:
                     unread = unread or _preparing(proposer, context)
                     _prepare_on(unread, member)
 

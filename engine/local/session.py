@@ -29,16 +29,15 @@ from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.events import Event
-from engine.grammar.compiler import Compiled, Grammars
+from engine.grammar.compiler import CompiledGrammar, GrammarCompiler
 from engine.local.batcher import Batcher
 from engine.local.run import Run
 from engine.local.sequence import Sequence as RunningSequence
 from engine.local.sequence import Shared, Steps, constraint_of, sampler_of
 from engine.local.slot import Slot
 from engine.local.slots import Slots
-from engine.machine.devices import Device
-from engine.machine.failures import device_errors
-from engine.models.base import Model, SharedModel
+from engine.machine.devices import Device, device_errors
+from engine.models.base import BatchModel, Model
 from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING, opens_thought
 from engine.tool_calls.lark import grammar_of_calls
@@ -55,7 +54,7 @@ class Prepared:
     """A request's prompt, and its grammar compiled."""
 
     prompt: Prompt
-    grammar: Compiled | None
+    grammar: CompiledGrammar | None
 
 
 class Session:
@@ -71,11 +70,11 @@ class Session:
         kept: KeptTimes | None = None,
     ) -> None:
         """``place``: where the model runs, and what may be used there; None: whatever there is.
-        ``parallel``: how many requests may run at once, more than one only with a ``SharedModel``.
+        ``parallel``: how many requests may run at once, more than one only with a ``BatchModel``.
 
         ``kept``: times of verification from earlier starts; None: they are measured in this one.
         """
-        assert parallel == 1 or isinstance(model, SharedModel)
+        assert parallel == 1 or isinstance(model, BatchModel)
         # Asked once: a step that is built later is for the pair that is loaded then.
         self.native = (place is None or place.native) and build.ready() is not None
         graphs = place is None or place.cuda_graphs
@@ -83,11 +82,11 @@ class Session:
         self._kept = kept
         self.codec = codec
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
-        self.grammars = Grammars(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
+        self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.learning = Learning(stops_early=not self.target.runs_rounds)
         self._shared = Shared(codec, self.learning, self._slots, self.native)
         self._batcher = None
-        if isinstance(model, SharedModel):
+        if isinstance(model, BatchModel):
             self._batcher = Batcher(model, self.learning.batch)
 
     @property
@@ -110,11 +109,11 @@ class Session:
         tokens = self._encode(request)
         if not tokens:
             raise InvalidRequest("messages", "The prompt is empty: write something first.")
-        length = len(tokens) + len(request.begun)
+        length = len(tokens) + len(request.reply_prefix)
         if length + 1 > self.target.context:
             raise ContextExceeded(length, self.target.context)
         vocabulary = self.target.model.info.vocabulary
-        given = (*tokens, *request.begun)
+        given = (*tokens, *request.reply_prefix)
         strange = next((token for token in given if not 0 <= token < vocabulary), None)
         if strange is not None:
             raise InvalidRequest(
@@ -143,7 +142,7 @@ class Session:
             known = self._encoded = asked, self.codec.encode_request(request, self.target.context)
         return list(known[1])
 
-    def _grammar_of(self, request: Request) -> Compiled | None:
+    def _grammar_of(self, request: Request) -> CompiledGrammar | None:
         """Return the reply's grammar, compiled. Raises InvalidRequest if it cannot be."""
         grammar, style = request.grammar, self.codec.calls
         if request.tools:
@@ -236,7 +235,7 @@ class Session:
         processor = OutputProcessor(
             self.codec, run.prompt.tokens, run.stop, run.ending, shown, calls, offered
         )
-        processor.go_on(run.begun)
+        processor.go_on(run.reply_prefix)
         return processor
 
     def _begins_inside_thought(self, request: Request, prompt: Sequence[int]) -> bool:

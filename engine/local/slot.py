@@ -7,8 +7,7 @@ from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
-from engine.decoding.context import Context
-from engine.decoding.prefix import PREFILL_CHUNK, common_prefix
+from engine.decoding.context import PREFILL_CHUNK, Context, common_prefix
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
 from engine.decoding.work import PrefillWork, WorkItem, YieldWork

@@ -10,11 +10,13 @@ import os
 import shutil
 import sysconfig
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.errors import InvalidRequest, OutOfMemory
+from engine.errors import DeviceLost, InvalidRequest, OutOfMemory
 
 if TYPE_CHECKING:
     import torch
@@ -27,6 +29,8 @@ FP8_CAPABILITY = (8, 9)
 
 _NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
 """In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
+_LOST = "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_STATUS"
+"""In RuntimeErrors of Triton and cuBLAS that quote the driver."""
 
 _lost: set[str] = set()
 
@@ -116,6 +120,30 @@ def lose(device: torch.device) -> None:
 def is_lost(kind: str) -> bool:
     """Whether a device of this kind, as ``cuda``, failed in this process."""
     return kind in _lost
+
+
+@contextmanager
+def device_errors(device: torch.device) -> Iterator[None]:
+    """Raise DeviceLost for an error after which this process has no GPU any more.
+
+    Other errors pass, among them memory that runs out (see ``engine.machine.device_memory``).
+    """
+    import torch
+
+    try:
+        yield
+    except RuntimeError as error:
+        lost = isinstance(error, torch.AcceleratorError) or any(
+            words in str(error) for words in _LOST
+        )
+        if ran_out(error) or not lost:
+            raise
+        lose(device)
+        raise DeviceLost(
+            f"The GPU stopped answering ({str(error).splitlines()[0]}). Whatever was in its memory "
+            "is lost; your chats are kept. Load the pair again: it then runs on the CPU. To use the "
+            "GPU again, restart the app, and the machine if nvidia-smi does not find it."
+        ) from error
 
 
 def look() -> Facts:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
+
 from engine.machine import cgroups
 
 INSTRUCTIONS = (
@@ -15,6 +17,21 @@ INSTRUCTIONS = (
     "neon", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2",
 )  # fmt: skip
 """By the names of Linux's cpuinfo: of x86, then of ARM."""
+
+
+_BUSY = 0.9
+"""Share of the processors in use below which nobody waits for one."""
+_own = psutil.Process()
+
+
+def taken_by_others() -> float:
+    """Return the share of all processors that other programs used since this thread's last call.
+
+    0 at the first call, and where enough processors were idle for everybody.
+    """
+    busy = psutil.cpu_percent() / 100
+    own = _own.cpu_percent() / 100 / (psutil.cpu_count() or 1)
+    return max(0.0, busy - own) if busy > _BUSY else 0.0
 
 
 def cpuinfo(root: Path = cgroups.ROOT) -> str:

@@ -142,14 +142,14 @@ class Entry:
 
 
 @runtime_checkable
-class SharedModel(TreeModel, Protocol):
+class BatchModel(TreeModel, Protocol):
     """A model that computes rows of several sequences in one pass. Its states can ``copy_prefix``."""
 
     @property
-    def shared_rows(self) -> int:
+    def batch_rows(self) -> int:
         """The most rows that all parts of a pass may have together."""
 
-    def forward_together(self, parts: Sequence[Entry]) -> list[Tensor]:
+    def forward_batch(self, parts: Sequence[Entry]) -> list[Tensor]:
         """Logits float32 ``(rows, vocabulary)`` of each part, ``(0, vocabulary)`` where none are wanted.
 
         Each row has the bits it has in ``forward`` or ``forward_tree``, whoever the others belong to. No

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.torch.linear import Linear
-from engine.machine.zeros import zeros
+from engine.machine.device_memory import zeros
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.kernels.torch.attention import KV_BLOCK
-from engine.machine.zeros import zeros
+from engine.machine.device_memory import zeros
 from engine.models.hidden_states import AuxHiddenStates
 
 

@@ -22,9 +22,9 @@ Json = dict[str, Any]
 def check(request: Request, kind: Kind, context: int) -> None:
     """Raises InvalidRequest for what this kind of server does not take, and ContextExceeded for token ids
     that do not fit; text is counted by the server alone. ``context`` 0: it is not known."""
-    if request.begun:
+    if request.reply_prefix:
         raise InvalidRequest(
-            "begun",
+            "reply_prefix",
             "A server is sent text, so it cannot go on with a reply. Ask for it again instead.",
         )
     if request.token_ids is not None and context and len(request.token_ids) + 1 > context:

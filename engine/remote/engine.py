@@ -21,7 +21,7 @@ from engine.api import (
     TopToken,
     Watcher,
     check_drafting,
-    check_offered,
+    check_supported,
 )
 from engine.errors import InvalidRequest, LoadCancelled, ModelError, NotLoaded
 from engine.loading.catalog import Catalog
@@ -130,7 +130,7 @@ class RemoteEngine:
                     "No model is loaded. Choose a pair on the Models page, or use --pair."
                 )
             loaded = connected.loaded
-            check_offered(request, loaded.capabilities)
+            check_supported(request, loaded.capabilities)
             check_drafting(request.speculation, loaded.capabilities)
             check(request, connected.server.kind, loaded.context)
             reply = Reply(

@@ -16,7 +16,7 @@ from engine.train.data.recording import Recording
 from engine.train.data.windows import Pairs, Window
 from engine.train.loop import Loss
 from engine.train.losses import Teacher
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 CPU = torch.device("cpu")
 

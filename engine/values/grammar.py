@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from engine.values.checks import require
+from engine.values import require
 
 LONGEST_GRAMMAR = 2**20
 """Most characters of a grammar: it is compiled before anything is written."""

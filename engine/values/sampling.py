@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from engine.values.checks import require
+from engine.values import require
 
 LEAST_PENALTY = 1e-3
 """Of repetition: logits are divided by it, and must stay numbers."""

@@ -19,7 +19,7 @@ from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.torch.attention import KV_BLOCK
 from engine.request import Control, Speculation
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.lossless import (
     COUPLED,

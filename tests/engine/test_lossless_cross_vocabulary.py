@@ -18,7 +18,7 @@ import pytest
 
 from engine.events import Finished, Prefilled
 from engine.request import Control, Request, Speculation
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule
 from tests.support.checkpoints import open_session

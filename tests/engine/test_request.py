@@ -8,7 +8,7 @@ import pytest
 
 from engine.errors import InvalidRequest
 from engine.request import Request, Speculation
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
 

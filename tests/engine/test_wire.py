@@ -23,7 +23,7 @@ LESS = replace(
     tokens=False,
     grammars=True,
     calls=MISTRAL,
-    withheld=(),
+    unavailable=(),
 )
 
 
@@ -41,7 +41,7 @@ def test_what_is_new_is_left_out() -> None:
     told["controllers"] = [*told["controllers"], "a controller to come"]
     told["more"] = 1
     told["calls"] = {**capabilities_to_json(LESS)["calls"], "a string to come": "]"}
-    told["withheld"] = [{"name": "eagle9", "reason": "It is not loaded.", "a mark to come": 1}]
+    told["unavailable"] = [{"name": "eagle9", "reason": "It is not loaded.", "a mark to come": 1}]
     told["proposers"][0]["options"] = [
         {"name": "x", "kind": "list", "default": [], "help": "", "choices": []},
         {"name": "y", "kind": "int", "default": 1, "help": "", "choices": []},
@@ -49,11 +49,11 @@ def test_what_is_new_is_left_out() -> None:
     found = capabilities_from_json(told)
     assert found.proposers[0].options == (OptionInfo("y", int, 1, ""),)
     assert found.calls == MISTRAL
-    assert found.withheld == (Unavailable("eagle9", "It is not loaded."),)
+    assert found.unavailable == (Unavailable("eagle9", "It is not loaded."),)
     plain = replace(
         found,
         proposers=(replace(found.proposers[0], options=()), *found.proposers[1:]),
         calls=CAPABILITIES.calls,
-        withheld=CAPABILITIES.withheld,
+        unavailable=CAPABILITIES.unavailable,
     )
     assert plain == CAPABILITIES

@@ -22,7 +22,7 @@ from engine.api import (
     Unavailable,
     Watcher,
     check_drafting,
-    check_offered,
+    check_supported,
 )
 from engine.drafting import proposers
 from engine.errors import (
@@ -56,7 +56,7 @@ DRAFT = "draft"
 
 def _offered(name: str, *options: OptionInfo) -> ProposerInfo:
     entry = proposers.entry_of(name)
-    return ProposerInfo(name, options, entry.forgetful, entry.depth, entry.about)
+    return ProposerInfo(name, options, entry.isolated_options, entry.depth, entry.about)
 
 
 CAPABILITIES = Capabilities(
@@ -77,7 +77,7 @@ CAPABILITIES = Capabilities(
     sampling=frozenset(each.name for each in fields(Sampling)),
     logit_bias=False,  # what is recited has no logits
     top_logprobs=False,
-    withheld=(
+    unavailable=(
         Unavailable(
             "eagle3",
             "It needs a head of kind eagle3 for this target, and none is loaded.",
@@ -180,10 +180,10 @@ class FakeEngine:
         if loaded is None:
             self._turns.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
-        check_offered(request, loaded.capabilities)
+        check_supported(request, loaded.capabilities)
         check_drafting(request.speculation, loaded.capabilities)
         prompt = _prompt(request)
-        length = len(prompt) + len(request.begun)
+        length = len(prompt) + len(request.reply_prefix)
         if length + 1 > loaded.context:
             raise ContextExceeded(length, loaded.context)
         return self._turns.generate(
@@ -233,9 +233,9 @@ class FakeEngine:
             if preferred == DRAFT:
                 preferred = proposers.preferred([each.name for each in left])
             lacking = Unavailable(DRAFT, "It needs a draft model, and none is loaded.")
-            withheld = (*capabilities.withheld, lacking)
+            unavailable = (*capabilities.unavailable, lacking)
             capabilities = replace(
-                capabilities, proposers=left, preferred=preferred, withheld=withheld
+                capabilities, proposers=left, preferred=preferred, unavailable=unavailable
             )
         return Loaded(
             request=request,
@@ -273,7 +273,7 @@ class FakeEngine:
         publish(Prefilled(len(prompt), 0, self.seconds_a_round))
         if script.failure is not None:
             raise ForetokenError(script.failure)
-        begun = len(request.begun)
+        begun = len(request.reply_prefix)
         limit = begun + (request.max_tokens or len(script.tokens))
         limit = min(limit, loaded.context - len(prompt))
         whole = script.tokens[:limit]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.models.base import Entry, HiddenStateModel, Model, SharedModel, TreeModel
+from engine.models.base import BatchModel, Entry, HiddenStateModel, Model, TreeModel
 from engine.models.hidden_states import NORMED, AuxHiddenStates, entering
 from engine.models.sequence_state import SequenceState
 
@@ -112,7 +112,7 @@ def check_together(model: Model, seed: int) -> None:
 
     Raises AssertionError.
     """
-    assert isinstance(model, SharedModel) and isinstance(model, HiddenStateModel)
+    assert isinstance(model, BatchModel) and isinstance(model, HiddenStateModel)
     chance = random.Random(seed)
     aux_layers = (*entering(0, model.info.layers), NORMED)
 
@@ -142,11 +142,11 @@ def check_together(model: Model, seed: int) -> None:
                 parents = [-1, *(chance.randrange(row) for row in range(1, rows))]
             parts.append(Entry(text(rows), caches[at][0], parents))
         left = _ROOM - caches[reader][0].length - 100
-        most = model.shared_rows - _MOST_ROWS if chance.random() < 0.5 else 3
+        most = model.batch_rows - _MOST_ROWS if chance.random() < 0.5 else 3
         read = text(max(1, min(most, left)))
         parts.insert(chance.randint(0, len(parts)), Entry(read, caches[reader][0], final=True))
         twins = {id(cache): alone for cache, alone in caches}
-        for part, logits in zip(parts, model.forward_together(parts), strict=True):
+        for part, logits in zip(parts, model.forward_batch(parts), strict=True):
             alone = twins[id(part.state)]
             _check_part(model, part, logits, alone)
             kept = chance.randint(1, len(part.tokens))

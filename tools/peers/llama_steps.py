@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from engine.errors import PeerFailed
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from tools.peers.base import DRAFT, Case, Entrant, Reply, Source
 from tools.peers.steps import Pace, best_pace, pace
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from engine.bench.answering import forgetful_options
-from engine.decoding.context import Context
+from engine.bench.answering import isolated_options
+from engine.decoding.context import Context, chunks
 from engine.decoding.host import HostLauncher
 from engine.decoding.loop import StoppingCriteria, decode
-from engine.decoding.prefix import chunks
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
@@ -101,7 +100,7 @@ class OwnContender:
             speculation=Speculation(
                 proposer=self.proposer,
                 depth=None if self.proposer == "none" else self.case.depth,
-                options=forgetful_options(self.engine, self.proposer),
+                options=isolated_options(self.engine, self.proposer),
             ),
             max_tokens=limit,
             reuse_cache=False,

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.stats import expected_tokens
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from app.cli.loading import open_here
 from app.cli.text.output import progress, table
 from engine.api import LoadRequest
 from engine.request import FIXED_DEPTH, PLAIN, Control, Speculation, controller_named
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:

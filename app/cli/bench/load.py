@@ -17,7 +17,7 @@ from app.cli.loading import open_here
 from app.cli.text.output import table
 from engine.api import LoadRequest
 from engine.request import Request, Speculation
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.messages import Message
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from app.ui.words import Words
 from app.ui.words import pair as pair_words
 from engine.api import Capabilities, OptionInfo
 from engine.request import PLAIN, Control
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
 
 SLIDERS: Mapping[str, View] = {
@@ -149,7 +149,7 @@ class PanelBackend:
         ]
         lacking = [
             {"name": each.name, "about": each.about, "why": each.reason, "options": []}
-            for each in pair.capabilities.withheld
+            for each in pair.capabilities.unavailable
         ]
         return [*offered, *lacking]
 

@@ -58,23 +58,23 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
         settings = settings.drafting_like(default)
         if asked.proposer:
             changes.append(
-                pair_words.method_withheld(
+                pair_words.method_unavailable(
                     asked.proposer, why_not(capabilities, asked.proposer), settings.proposer
                 )
             )
     if settings.proposer != PLAIN and settings.controller not in capabilities.controllers:
         used = str(capabilities.controllers[0])
-        changes.append(pair_words.controller_withheld(settings.controller, used))
+        changes.append(pair_words.controller_unavailable(settings.controller, used))
         settings = replace(settings, controller=used)
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
-        changes.append(pair_words.rule_withheld(settings.acceptance))
+        changes.append(pair_words.rule_unavailable(settings.acceptance))
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
     for each in fields(Sampling):
         neutral = getattr(_NEUTRAL, each.name)
         asked_for = getattr(settings, each.name)
         if each.name not in capabilities.sampling and asked_for != neutral:
             if asked_for != getattr(_USUAL, each.name):  # nobody chose that
-                changes.append(pair_words.sampling_withheld(each.name))
+                changes.append(pair_words.sampling_unavailable(each.name))
             settings = replace(settings, **{each.name: neutral})
     return Resolved(settings, tuple(changes))
 
@@ -130,7 +130,7 @@ def usable_default(pair: Pair) -> Speculation:
 
 def why_not(capabilities: Capabilities, proposer: str) -> str:
     """Why a pair lacks a proposer, as a sentence."""
-    reasons = (each.reason for each in capabilities.withheld if each.name == proposer)
+    reasons = (each.reason for each in capabilities.unavailable if each.name == proposer)
     return next(reasons, pair_words.UNKNOWN_METHOD)
 
 

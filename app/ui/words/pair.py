@@ -44,7 +44,7 @@ def own_speed(tokens_per_s: float, replies: int) -> str:
     return f"{tokens_per_s:.1f} tokens/s in {of}"
 
 
-def method_withheld(asked: str, reason: str, used: str) -> str:
+def method_unavailable(asked: str, reason: str, used: str) -> str:
     return f"{_first(asked)} cannot be used with this pair: {lower_first(reason)} {_instead(used)}"
 
 
@@ -68,15 +68,15 @@ def _first(proposer: str) -> str:
     return proposer if named is None else named[0].upper() + named[1:]
 
 
-def rule_withheld(rule: str) -> str:
+def rule_unavailable(rule: str) -> str:
     return f"The acceptance rule {rule} is not there with what is loaded: auto judges instead."
 
 
-def controller_withheld(controller: str, used: str) -> str:
+def controller_unavailable(controller: str, used: str) -> str:
     return f"How far is drafted cannot be {controller} with what is loaded: it is {used}."
 
 
-def sampling_withheld(name: str) -> str:
+def sampling_unavailable(name: str) -> str:
     return f"What is loaded has no {name.replace('_', ' ')}: it is left off."
 
 

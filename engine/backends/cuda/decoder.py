@@ -30,7 +30,7 @@ from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.cuda.norm import normalise
 from engine.kernels.cuda.rotary import turn_and_store
 from engine.kernels.formats import QUANTISED
-from engine.machine.failures import device_errors
+from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Rope
 from engine.models.base import Model, ModelInfo

@@ -21,7 +21,7 @@ from engine.kernels.cuda.sampling.acceptance_kernel import TIMES_AT, TOKENS_AT, 
 from engine.kernels.cuda.sampling.draw import distribute
 from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.models.base import ModelInfo
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
 _BEGIN, _DRAFTED, _END = range(3)

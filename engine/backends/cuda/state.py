@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.kernels.cuda.kv_cache import StaticKVCache
-from engine.machine.failures import device_errors
+from engine.machine.devices import device_errors
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import SequenceState
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from engine.kernels import native
 from engine.machine import compilers
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 if TYPE_CHECKING:
     from engine.kernels.native.library import Library

@@ -193,16 +193,16 @@ class NativeDecoder:
     ) -> Tensor:
         """See ``TreeModel``."""
         assert len(tokens) <= native.ROWS
-        (logits,) = self.forward_together([Entry(tokens, state, parents)])
+        (logits,) = self.forward_batch([Entry(tokens, state, parents)])
         return logits
 
     @property
-    def shared_rows(self) -> int:
-        """See ``SharedModel``."""
+    def batch_rows(self) -> int:
+        """See ``BatchModel``."""
         return native.MOST_ROWS
 
-    def forward_together(self, parts: Sequence[Entry]) -> list[Tensor]:
-        """See ``SharedModel``."""
+    def forward_batch(self, parts: Sequence[Entry]) -> list[Tensor]:
+        """See ``BatchModel``."""
         assert sum(len(part.tokens) for part in parts) <= native.MOST_ROWS
         order = sorted(range(len(parts)), key=lambda at: not parts[at].final)  # those come last
         ordered = [parts[at] for at in order]

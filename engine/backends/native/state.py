@@ -8,7 +8,7 @@ import torch
 
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
-from engine.machine.zeros import zeros
+from engine.machine.device_memory import zeros
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState

@@ -17,7 +17,7 @@ from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
 from engine.noise import Draws
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 R = TypeVar("R")
 

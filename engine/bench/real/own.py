@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.api import Capabilities, LoadRequest
-from engine.bench.answering import forgetful_options
+from engine.bench.answering import isolated_options
 from engine.bench.real.child import Answer, serve
 from engine.bench.real.contest import Case, Method, Running, Setting
 from engine.bench.real.worker import Worker
@@ -84,7 +84,7 @@ class _Answers:
             token_ids=tuple(request["prompt"]),
             sampling=Sampling(temperature=0.0, seed=1),
             speculation=Speculation(
-                proposer=proposer, depth=depth, options=forgetful_options(self.engine, proposer)
+                proposer=proposer, depth=depth, options=isolated_options(self.engine, proposer)
             ),
             max_tokens=request["limit"],
             reuse_cache=False,

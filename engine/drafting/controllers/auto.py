@@ -28,7 +28,7 @@ from time import perf_counter
 from engine.decoding.controller import budget_to
 from engine.drafting.controllers.controller_statistics import ControllerStatistics
 from engine.events import Budget, Decision, Round
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 _GAIN, _RESUME = 1.02, 1.05
 """How much faster drafting must be to go on, and, after a pause, to begin again: between the two

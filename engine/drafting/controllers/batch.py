@@ -19,12 +19,12 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 from operator import mul
 
+from engine.decoding.context import PREFILL_PART
 from engine.decoding.controller import Controller, budget_to
-from engine.decoding.prefix import PREFILL_PART
 from engine.drafting.controllers.auto import LIKELIEST, NEXT, least
 from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.events import Budget, Decision, Round
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 _GAIN = 1.05
 """Minimum gain in tokens per second for any request to draft. A paused proposer is hardly tried again, so
@@ -218,12 +218,12 @@ class BatchMember:
         self._said: tuple[int, int] | None = None  # how many were told of, and how far it drafted
         self._own: Decision | None = None  # the inner's last
         # Beside others the proposer reads the prompt once it is to draft: often it never is.
-        self.reads_at_once = not measures or batch.running < 2
-        self._read, self._to_draft = self.reads_at_once, False
+        self.prefills_at_once = not measures or batch.running < 2
+        self._read, self._to_draft = self.prefills_at_once, False
         self._unread = self._rounds = 0  # tokens of the prompt, and rounds so far
 
     @property
-    def wants_reading(self) -> bool:
+    def wants_prefill(self) -> bool:
         """Whether the proposer is to prefill a chunk now, before it may draft."""
         return self._batch.reader is self
 

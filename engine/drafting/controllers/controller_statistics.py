@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from engine.drafting.controllers.calibration import Calibration
 from engine.drafting.controllers.times import Pace, Times
 from engine.events import Round
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 _FORGET = 0.97
 """Decay of an observation per round: about the last 30 rounds matter."""

@@ -29,15 +29,17 @@ class Learning:
         if wanted.control is Control.AUTO and isinstance(proposer, ChoosingProposer):
             recall, *autos = (
                 Auto(wanted.deepest, self._of(name, sampler))
-                for name in (proposer.recalls_as, *proposer.members)
+                for name in (proposer.recall_name, *proposer.members)
             )
             if autos:
                 members = dict(zip(proposer.members, autos, strict=True))
-                return Choice(members, (proposer.recalls_as, recall))
+                return Choice(members, (proposer.recall_name, recall))
         statistics = self._of(wanted.proposer, sampler)
         return controllers.create(wanted.control, wanted.deepest, statistics)
 
-    def beside(self, wanted: Speculation, proposer: Proposer, sampler: Sampler) -> BatchMember:
+    def batch_member(
+        self, wanted: Speculation, proposer: Proposer, sampler: Sampler
+    ) -> BatchMember:
         """As ``controller``, for a request beside which others may run.
 
         One that may learn nothing from others drafts nothing beside them: what it draws may be what they
@@ -49,7 +51,7 @@ class Learning:
             self.batch,
             wanted.deepest,
             measures=wanted.control is Control.AUTO,
-            may_draft=sampler.may_recall,
+            may_draft=sampler.may_use_history,
         )
 
     def drafter(self, proposer: str, rule: AcceptanceRule) -> Drafter:
@@ -60,6 +62,6 @@ class Learning:
 
     def _of(self, proposer: str, sampler: Sampler) -> ControllerStatistics:
         drafter = self.drafter(proposer, sampler.rule)
-        if not sampler.may_recall:
+        if not sampler.may_use_history:
             drafter = Drafter(drafter.drafts, stops_early=drafter.stops_early)
         return self.statistics.of(drafter)

@@ -9,7 +9,7 @@ from time import perf_counter
 from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.times import Times
 from engine.models.base import Model
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 ROWS = (1, 2, 4, 8, MAX_ROWS)
 """Rows of a step for which its time is measured, here and by benches."""

@@ -37,7 +37,7 @@ from engine.kernels.torch.linear import Linear
 from engine.models.activations import activation
 from engine.models.hidden_states import AuxLayer, joined
 from engine.models.weights import Layer, RmsNorm, load_layer, make_norm
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True, eq=False)

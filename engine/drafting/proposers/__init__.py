@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from engine.drafting.heads import kinds
 from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, OptionValue
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.decoding.proposer import Proposer
@@ -31,7 +31,7 @@ class Entry:
     place: str
     about: str
     depth: int = FIXED_DEPTH
-    forgetful: Mapping[str, OptionValue] = field(default_factory=dict)
+    isolated_options: Mapping[str, OptionValue] = field(default_factory=dict)
     takes_all: bool = False
 
 
@@ -46,7 +46,7 @@ _REGISTRY: Mapping[str, Entry] = {
         f"{_HERE}.suffix:SuffixProposer",
         "repeats from text and past replies",
         depth=MAX_DEPTH,
-        forgetful=_NO_PAST,
+        isolated_options=_NO_PAST,
     ),
     "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "heads beside the target's own"),
     "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the target's hidden states"),
@@ -57,10 +57,13 @@ _REGISTRY: Mapping[str, Entry] = {
         f"{_HERE}.hybrid:HybridProposer",
         "repeats, else a small model",
         depth=MAX_DEPTH,
-        forgetful=_NO_PAST,
+        isolated_options=_NO_PAST,
     ),
     "best": Entry(
-        f"{_HERE}.best:BestProposer", "the fastest just now", forgetful=_NO_PAST, takes_all=True
+        f"{_HERE}.best:BestProposer",
+        "the fastest just now",
+        isolated_options=_NO_PAST,
+        takes_all=True,
     ),
 }
 

@@ -68,7 +68,7 @@ class BestProposer:
     Options = SuffixProposer.Options
 
     needs: ClassVar[frozenset[str]] = frozenset()
-    recalls_as = RECALLING
+    recall_name = RECALLING
 
     def __init__(self, options: SuffixProposer.Options, resources: Resources) -> None:
         offered = proposers.available(resources.loaded)

@@ -12,8 +12,7 @@ from torch import Tensor
 from engine.backends.executors import executed
 from engine.backends.operations import Draft
 from engine.decoding.acceptance import Acceptance
-from engine.decoding.context import Context
-from engine.decoding.prefix import chunks, common_prefix
+from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.block import BlockDraft, BlockHead
@@ -72,7 +71,7 @@ class BlockProposer:
         floors, known = floors_of(self.sampler, budget), len(self.text)
         self.text += context.keys[known:read]
         draft = self.drafts.begin(known, read, context.tokens[-1], depth)
-        if draft.draws and self.sampler.reads:
+        if draft.draws and self.sampler.samples_raw:
             return self._written(draft, read + 1, depth, floors)
         chain = Chain(self.sampler, len(context.tokens), floors)
         if self.head.markov is None and not self._stops_early:

@@ -22,7 +22,7 @@ from engine.drafting.proposers.drawing import floors_of, stream_of
 from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.models.hidden_states import Backbone
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True)

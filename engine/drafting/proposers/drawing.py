@@ -89,13 +89,13 @@ class Chain:
     def draw_all(self, logits: Tensor) -> None:
         """A token for each row of ``logits``, which do not depend on one another."""
         # A penalty or a grammar makes a row depend on the tokens before it after all.
-        for rows in logits.split(1 if self._sampler.looks_back else len(logits)):
+        for rows in logits.split(1 if self._sampler.uses_context else len(logits)):
             self._draw(rows)
 
     def _draw(self, logits: Tensor) -> None:
         first = self._known + len(self.tokens)
         positions = range(first, first + len(logits))
-        found = self._sampler.read(logits, positions, self._stream)
+        found = self._sampler.sample_raw(logits, positions, self._stream)
         if found is not None:
             self.tokens += found.tokens
             self._likely += found.probabilities(enumerate(found.tokens))
@@ -124,7 +124,7 @@ def written(tokens: list[int], likely: list[float], floors: Floors) -> DraftProp
 
 def writes(draft: Draft, sampler: Sampler) -> bool:
     """Whether a head's executor chooses the tokens itself."""
-    return sampler.reads and (draft.draws or sampler.takes_argmax)
+    return sampler.samples_raw and (draft.draws or sampler.takes_argmax)
 
 
 def written_out(

@@ -9,8 +9,7 @@ from typing import ClassVar
 
 from engine.backends.executors import executed
 from engine.decoding.acceptance import Acceptance
-from engine.decoding.context import Context
-from engine.decoding.prefix import chunks, common_prefix
+from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head

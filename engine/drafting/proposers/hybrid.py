@@ -23,7 +23,7 @@ from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget
 from engine.request import FIXED_DEPTH
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 _LOOKING_ON = Budget(0, 0)
 

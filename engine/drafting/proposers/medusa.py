@@ -40,7 +40,7 @@ class MedusaProposer(StatelessProposer):
         draft = self.drafts.begin(read, context.tokens[-1])
         if nodes:
             return self._branched(draft.all_logits(depth), known, nodes, floors)
-        if draft.draws and self.sampler.reads:
+        if draft.draws and self.sampler.samples_raw:
             return written_out(draft, self.sampler, known, depth, floors)
         chain = Chain(self.sampler, known, floors)
         chain.draw_all(draft.all_logits(depth))

@@ -71,7 +71,7 @@ class NgramProposer:
         self._latest.clear()
         self._indexed = 0
         self.past.begin(context)
-        past = self.past.automata if sampler.may_recall else ()
+        past = self.past.automata if sampler.may_use_history else ()
         self._recalled = tuple(automaton for automaton in past if automaton.size)
 
     def prepare(self, context: Context) -> Iterator[None]:

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
-from engine.decoding.context import Context
-from engine.decoding.prefix import chunks, common_prefix
+from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.copying import Copy
@@ -103,7 +102,7 @@ class SuffixProposer:
             self._read = []
         self.copy.begin()
         self._prompt = len(context.tokens)
-        recalled = self.past.automata if sampler.may_recall else ()
+        recalled = self.past.automata if sampler.may_use_history else ()
         recent = context.tokens[-self.options.max_tree_depth :]
         behind = len(context.tokens) - len(recent)
         self._found = [(automaton, Match()) for automaton in recalled if automaton.size]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.kernels.cuda import KV_SPLIT
 from engine.kernels.cuda.kv_cache import LayerKV
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 _LEAST = 16
 """The tensor cores' tiles have at least so many rows and columns."""

@@ -21,7 +21,7 @@ from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, S
 from engine.kernels.formats.blocks import Blocks, Stacked, Weight
 from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 ROWS = MAX_ROWS
 MOST_ROWS = 4 * ROWS

@@ -24,7 +24,7 @@ from engine.kernels.formats.int8 import (
     quantise_rows,
 )
 from engine.kernels.torch.linear import Linear
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 EXACT_WIDTH = 1024
 """Products of this many pairs of bytes sum to less than 2**24: exact in float32, in any order."""

@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 log = logging.getLogger(__name__)
 

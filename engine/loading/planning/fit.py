@@ -15,7 +15,7 @@ from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.units import format_bytes
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}

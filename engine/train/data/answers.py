@@ -18,7 +18,7 @@ from engine.drafting.resources import DRAFT, Resources
 from engine.errors import ContextExceeded
 from engine.local.session import Session
 from engine.machine.devices import Device
-from engine.models.base import Model, SharedModel
+from engine.models.base import BatchModel, Model
 from engine.models.hidden_states import AuxLayer
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
@@ -29,7 +29,7 @@ from engine.train.data.recording import RecordedReply, Recording, batched
 from engine.train.progress import Phase, ProgressFile, report
 from engine.train.recipe import RepliesStage
 from engine.train.seeds import subseed
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
@@ -45,7 +45,7 @@ SHARD, SHARD_MINUTES = 64, 2.0
 def at_once(model: Model) -> bool:
     """Whether ``record`` asks it for several replies at once. A row of a draft stands often, and one of
     another reply always, so it then drafts nothing."""
-    return isinstance(model, SharedModel)
+    return isinstance(model, BatchModel)
 
 
 class _Listener:

@@ -12,7 +12,7 @@ from openai.types.chat import ChatCompletionChunk
 
 from app.server.transport.payload import encode
 from engine.events import Failed, Finished
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 ASK = [{"role": "user", "content": "Tell me a tale of a fox."}]
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

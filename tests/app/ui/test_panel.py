@@ -25,7 +25,7 @@ ELSEWHERE = replace(
     preferred="eagle",
     rules=(AcceptanceRule.GREEDY,),
     sampling=frozenset({"temperature"}),
-    withheld=(),
+    unavailable=(),
 )
 """As an engine on another machine may have it: a proposer that is none of ours, and one rule."""
 

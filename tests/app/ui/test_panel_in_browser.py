@@ -74,7 +74,7 @@ def test_options_are_drawn_for_the_chosen_proposer_kept_and_sent(page, app):
 def test_a_proposer_follows_the_pair_that_is_loaded(page, app):
     """n-gram once drafted for every pair that was loaded later, and eagle3 refused their messages."""
     eagle = replace(CAPABILITIES.proposers[0], name="eagle3", about="")
-    with_head = replace(CAPABILITIES, proposers=(*CAPABILITIES.proposers, eagle), withheld=())
+    with_head = replace(CAPABILITIES, proposers=(*CAPABILITIES.proposers, eagle), unavailable=())
     app.engine.capabilities = with_head
     opened(page, app, LoadRequest(target="pip"), "Pip, auto")
     page.wait_for_selector("[data-method=eagle3] input:enabled", state="attached")

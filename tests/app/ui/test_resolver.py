@@ -22,7 +22,7 @@ ALONE = Pair(
         CAPABILITIES,
         proposers=tuple(each for each in CAPABILITIES.proposers if each.name != "draft"),
         preferred="ngram",
-        withheld=(Unavailable("draft", "It needs a draft model, and none is loaded."),),
+        unavailable=(Unavailable("draft", "It needs a draft model, and none is loaded."),),
     ),
     Speculation(proposer="ngram"),
 )

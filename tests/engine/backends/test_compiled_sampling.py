@@ -139,10 +139,10 @@ def test_what_takes_more_than_the_logits_is_left_to_the_rest(
     logits = torch.randn(2, 40)
     sampling = Sampling(temperature=0.7, **cut)  # type: ignore[arg-type]
     sampler = Sampler(sampling, rule, 1, Context([1]), 40)
-    assert sampler.read(logits, (3, 4), Stream.CHOICE) is None
+    assert sampler.sample_raw(logits, (3, 4), Stream.CHOICE) is None
     free = Sampler(Sampling(temperature=0.7), AcceptanceRule.COUPLED, 1, Context([1]), 40)
-    assert free.read(logits, (3, 4), Stream.CHOICE) is not None
-    assert free.read(logits.double(), (3, 4), Stream.CHOICE) is None
+    assert free.sample_raw(logits, (3, 4), Stream.CHOICE) is not None
+    assert free.sample_raw(logits.double(), (3, 4), Stream.CHOICE) is None
 
 
 def judged(tokens: tuple[int, ...], logits: torch.Tensor, *, compiled: bool) -> VerifierOutput:

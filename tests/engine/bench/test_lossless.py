@@ -20,7 +20,7 @@ from engine.events import Origin, Tree
 from engine.local.engine import LocalEngine
 from engine.request import PLAIN
 from engine.train.data.prompts import read
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.messages import Message
 from tests.support.loading import request_for
 from tests.support.places import PIP, ROOT

@@ -19,7 +19,7 @@ from engine.bench.race import Contest, Race, Run, Side
 from engine.bench.reports import race as race_report
 from engine.bench.reports.paired import Noise, estimate
 from engine.errors import ForetokenError
-from engine.machine import others
+from engine.machine import processor
 from engine.request import PLAIN, Request, Speculation
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -384,7 +384,7 @@ def test_other_programs_are_counted_while_pairs_are_measured(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = cycle((0.0, 0.75))  # what came before a pair is not told with it
-    monkeypatch.setattr(others, "taken", lambda: next(told))
+    monkeypatch.setattr(processor, "taken_by_others", lambda: next(told))
     race, _ = raced(engine, contest())
     assert race.noise.taken == pytest.approx(0.75)
     assert "too busy" in race_report.verdict(race.estimate, race.contest, race.noise)

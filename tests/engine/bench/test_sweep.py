@@ -20,7 +20,7 @@ from engine.errors import ContextExceeded, ForetokenError
 from engine.local.engine import LocalEngine
 from engine.request import PLAIN, Control
 from engine.stats import Statistics
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule
 from tests.support.loading import request_for
 

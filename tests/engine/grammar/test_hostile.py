@@ -15,7 +15,7 @@ import pytest
 
 from engine.errors import InvalidRequest
 from engine.grammar import compiler
-from engine.grammar.compiler import Grammars
+from engine.grammar.compiler import GrammarCompiler
 from engine.grammar.matcher import Matcher, ParserFailed
 from engine.grammar.parsing import on_stack, parse, read_tokenizer
 from engine.models.checkpoints.tokenizer import load_tokenizer
@@ -28,14 +28,14 @@ TOKENIZER = load_tokenizer(PIP / "target").backend.to_str()
 
 
 @pytest.fixture(scope="module")
-def grammars() -> Iterator[Grammars]:
-    made = Grammars(lambda: TOKENIZER, VOCABULARY, (END,))
+def grammars() -> Iterator[GrammarCompiler]:
+    made = GrammarCompiler(lambda: TOKENIZER, VOCABULARY, (END,))
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_grammar_is_refused_in_words(grammars: Grammars, name: str) -> None:
+def test_a_hostile_grammar_is_refused_in_words(grammars: GrammarCompiler, name: str) -> None:
     """Compiled in this process, these overflow its stack, keep gigabytes, or seem to have been said."""
     grammar, why = HOSTILE[name]
     before = psutil.Process().memory_info().rss
@@ -49,7 +49,9 @@ def test_a_hostile_grammar_is_refused_in_words(grammars: Grammars, name: str) ->
     assert psutil.Process().memory_info().rss - before < 64 << 20
 
 
-def test_what_is_as_deep_as_may_be_is_compiled_with_room_on_the_stack(grammars: Grammars) -> None:
+def test_what_is_as_deep_as_may_be_is_compiled_with_room_on_the_stack(
+    grammars: GrammarCompiler,
+) -> None:
     for grammar in (
         Grammar(GrammarKind.JSON_SCHEMA, defs(500, lambda ref: ref)),
         Grammar(GrammarKind.JSON_SCHEMA, defs(160, inside)),
@@ -62,7 +64,9 @@ def test_what_is_as_deep_as_may_be_is_compiled_with_room_on_the_stack(grammars: 
         assert grammars.start(grammar).mask() is not None
 
 
-def test_a_parser_that_gives_up_on_the_way_says_so_and_is_not_kept(grammars: Grammars) -> None:
+def test_a_parser_that_gives_up_on_the_way_says_so_and_is_not_kept(
+    grammars: GrammarCompiler,
+) -> None:
     """Its masks would allow the end alone, as if the reply were whole."""
     kept = grammars.compiled(LATE)
     matcher, draw = kept.start(), np.random.default_rng(1)
@@ -95,7 +99,7 @@ def test_a_parser_in_error_is_no_end_of_a_text() -> None:
 
 
 def test_the_grammars_that_are_kept_have_a_bound_in_bytes(
-    grammars: Grammars, monkeypatch: pytest.MonkeyPatch
+    grammars: GrammarCompiler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some = [Grammar(GrammarKind.REGEX, f"[ab]{{{count}}}c") for count in range(4)]
     kept = [grammars.compiled(grammar) for grammar in some]
@@ -107,7 +111,7 @@ def test_the_grammars_that_are_kept_have_a_bound_in_bytes(
     assert grammars.compiled(some[1]) is not kept[1]
 
 
-def test_what_a_grammar_takes_is_measured_not_guessed(grammars: Grammars) -> None:
+def test_what_a_grammar_takes_is_measured_not_guessed(grammars: GrammarCompiler) -> None:
     """The bytes that are counted for it cover what it takes here."""
     words = json.dumps({"enum": [f"a word {at}" for at in range(15_000)]})
     grammar = Grammar(GrammarKind.JSON_SCHEMA, words)
@@ -120,7 +124,9 @@ def test_what_a_grammar_takes_is_measured_not_guessed(grammars: Grammars) -> Non
     assert taken > 2 << 20 and held <= found.bytes
 
 
-def test_while_a_grammar_is_tried_and_compiled_other_threads_go_on(grammars: Grammars) -> None:
+def test_while_a_grammar_is_tried_and_compiled_other_threads_go_on(
+    grammars: GrammarCompiler,
+) -> None:
     grammar = HOSTILE["a? 30,000 times"][0]
     other = Grammar(grammar.kind, f"b{grammar.text}")
     longest, done = 0.0, threading.Event()
@@ -141,7 +147,7 @@ def test_while_a_grammar_is_tried_and_compiled_other_threads_go_on(grammars: Gra
     assert longest < 0.5
 
 
-def test_a_kept_grammar_is_compiled_anew_after_some_texts(grammars: Grammars) -> None:
+def test_a_kept_grammar_is_compiled_anew_after_some_texts(grammars: GrammarCompiler) -> None:
     """All texts of one add to its lexer's states, which have an end."""
     grammar = Grammar(GrammarKind.REGEX, "[xy]{3}")
     kept = grammars.compiled(grammar)

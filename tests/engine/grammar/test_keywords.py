@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from engine.errors import InvalidRequest
-from engine.grammar.compiler import Grammars
+from engine.grammar.compiler import GrammarCompiler
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.values.grammar import Grammar, GrammarKind
 from tests.support.places import PIP
@@ -165,14 +165,16 @@ def _of_kind(value: Any, schema: dict[str, Any], root: Any) -> Iterator[bool]:
 
 
 @pytest.fixture(scope="module")
-def grammars() -> Iterator[Grammars]:
-    made = Grammars(BACKEND.to_str, 4096, (END,))
+def grammars() -> Iterator[GrammarCompiler]:
+    made = GrammarCompiler(BACKEND.to_str, 4096, (END,))
     yield made
     made.close()
 
 
 @pytest.mark.parametrize("schema", KEPT, ids=json.dumps)
-def test_whatever_the_masks_allow_is_valid(grammars: Grammars, schema: dict[str, Any]) -> None:
+def test_whatever_the_masks_allow_is_valid(
+    grammars: GrammarCompiler, schema: dict[str, Any]
+) -> None:
     whole = 0
     for seed in range(12):
         draw, text = random.Random(seed), list[int]()
@@ -197,6 +199,6 @@ def test_whatever_the_masks_allow_is_valid(grammars: Grammars, schema: dict[str,
 
 
 @pytest.mark.parametrize("schema", REFUSED, ids=json.dumps)
-def test_what_cannot_be_kept_is_refused(grammars: Grammars, schema: dict[str, Any]) -> None:
+def test_what_cannot_be_kept_is_refused(grammars: GrammarCompiler, schema: dict[str, Any]) -> None:
     with pytest.raises(InvalidRequest, match=r"grammar cannot be compiled as json_schema: .+"):
         grammars.start(Grammar(GrammarKind.JSON_SCHEMA, json.dumps(schema)))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from engine.errors import InvalidRequest
-from engine.grammar.compiler import Grammars
+from engine.grammar.compiler import GrammarCompiler
 from engine.grammar.matcher import Matcher
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.values.grammar import LONGEST_GRAMMAR, Grammar, GrammarKind
@@ -31,8 +31,8 @@ RECORD = Grammar(GrammarKind.JSON_SCHEMA, json.dumps(SCHEMA))
 
 
 @pytest.fixture(scope="module")
-def grammars() -> Grammars:
-    return Grammars(TOKENIZER.to_str, VOCABULARY, (END,))
+def grammars() -> GrammarCompiler:
+    return GrammarCompiler(TOKENIZER.to_str, VOCABULARY, (END,))
 
 
 def ids(text: str) -> list[int]:
@@ -45,7 +45,7 @@ def allowed(matcher: Matcher, drafted: list[int]) -> list[int]:
     return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")).tolist()
 
 
-def test_the_mask_depends_on_the_tokens_alone(grammars: Grammars) -> None:
+def test_the_mask_depends_on_the_tokens_alone(grammars: GrammarCompiler) -> None:
     """Random texts of the grammar, with drafts looked at and dropped on the way: a matcher that read the
     text plainly says the same at every place. Without this a draft could change the words."""
     looked = forced = 0
@@ -72,7 +72,7 @@ def test_the_mask_depends_on_the_tokens_alone(grammars: Grammars) -> None:
     assert looked > 100 and forced > 20
 
 
-def test_a_text_ends_exactly_where_the_grammar_accepts(grammars: Grammars) -> None:
+def test_a_text_ends_exactly_where_the_grammar_accepts(grammars: GrammarCompiler) -> None:
     matcher = grammars.start(RECORD)
     text = ids('{"name": "Bo", "age": 7, "tags": ["red"]}')
     ends = [matcher.allows(text[:length], END) for length in range(len(text) + 1)]
@@ -85,7 +85,7 @@ def test_a_text_ends_exactly_where_the_grammar_accepts(grammars: Grammars) -> No
         matcher.go_on(text[:1])
 
 
-def test_what_is_forced_is_all_of_a_key(grammars: Grammars) -> None:
+def test_what_is_forced_is_all_of_a_key(grammars: GrammarCompiler) -> None:
     assert TOKENIZER.decode(grammars.start(RECORD).forced()) == '{"name":'
 
 
@@ -100,7 +100,7 @@ def test_what_is_forced_is_all_of_a_key(grammars: Grammars) -> None:
     ],
 )
 def test_what_cannot_be_compiled_is_refused_in_words(
-    grammars: Grammars, kind: GrammarKind, good: str, bad: str
+    grammars: GrammarCompiler, kind: GrammarKind, good: str, bad: str
 ) -> None:
     assert grammars.start(Grammar(kind, good)).mask() is not None
     with pytest.raises(InvalidRequest, match=f"grammar cannot be compiled as {kind.value}: .+"):
@@ -108,7 +108,7 @@ def test_what_cannot_be_compiled_is_refused_in_words(
 
 
 def test_a_keyword_that_cannot_be_enforced_is_refused_where_it_has_to_be(
-    grammars: Grammars,
+    grammars: GrammarCompiler,
 ) -> None:
     text = json.dumps({"type": "array", "uniqueItems": True})
     grammars.start(Grammar(GrammarKind.JSON_SCHEMA, text, strict=False))
@@ -118,12 +118,12 @@ def test_a_keyword_that_cannot_be_enforced_is_refused_where_it_has_to_be(
 
 def test_a_tokenizer_or_a_model_that_cannot_be_held_to_a_grammar_says_so() -> None:
     with pytest.raises(InvalidRequest, match="llguidance cannot read"):
-        Grammars(lambda: '{"model": {}}', VOCABULARY, (END,)).start(RECORD)
+        GrammarCompiler(lambda: '{"model": {}}', VOCABULARY, (END,)).start(RECORD)
     with pytest.raises(InvalidRequest, match="no token that ends a text"):
-        Grammars(TOKENIZER.to_str, VOCABULARY, ()).start(RECORD)
+        GrammarCompiler(TOKENIZER.to_str, VOCABULARY, ()).start(RECORD)
 
 
-def test_a_grammar_that_is_too_large_or_too_deep_is_refused(grammars: Grammars) -> None:
+def test_a_grammar_that_is_too_large_or_too_deep_is_refused(grammars: GrammarCompiler) -> None:
     with pytest.raises(InvalidRequest, match="the most"):
         Grammar(GrammarKind.REGEX, "a" * (LONGEST_GRAMMAR + 1))
     for deep in ("[" * 3000 + "]" * 3000, '{"not":' * 2000 + "{}" + "}" * 2000):

@@ -14,7 +14,7 @@ from engine.kernels.formats.int8 import quantise
 from engine.kernels.torch import int8 as int8_product
 from engine.kernels.torch.int8 import Int8Embedding, Int8Packed, Int8Reference, make_int8
 from engine.kernels.torch.linear import is_row_independent
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.
 SHAPES = [(1, 8), (7, 13), (64, 64), (172, 64), (1536, 256), (256, 1024), (4099, 128), (64, 5000)]

@@ -18,7 +18,7 @@ from engine.kernels.torch.linear import (
     make_linear,
     make_unpacked,
 )
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 DTYPES = [torch.float32, torch.bfloat16]
 # (out, in): odd sizes, one output, wide heads, sizes of the embedded pair.

@@ -12,7 +12,7 @@ from engine.drafting import proposers
 from engine.drafting.resources import Resources
 from engine.local.capabilities import capabilities, proposer_info
 from engine.tool_calls.styles import HERMES
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
 
 WHY = {
@@ -44,7 +44,7 @@ def test_all_that_a_target_alone_can_do_is_told() -> None:
             tokens=True,
             grammars=True,
             calls=HERMES,
-            withheld=tuple(
+            unavailable=tuple(
                 Unavailable(name, WHY[name], proposers.entry_of(name).about)
                 for name in proposers.names()
                 if name not in names
@@ -59,7 +59,7 @@ def test_all_of_every_proposer_is_told(name: str) -> None:
     options = info.pop("options")
     assert info == {
         "name": name,
-        "forgetful": entry.forgetful,
+        "isolated_options": entry.isolated_options,
         "depth": entry.depth,
         "about": entry.about,
     }
@@ -71,7 +71,7 @@ def test_all_of_every_proposer_is_told(name: str) -> None:
         )
         for each, option in zip(own, options, strict=True)
     )
-    assert entry.forgetful.keys() <= {option.name for option in options}
+    assert entry.isolated_options.keys() <= {option.name for option in options}
 
 
 def test_what_is_one_of_few_is_told_as_a_list_even_where_the_registry_says_which() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from engine.errors import DeviceLost
 from engine.machine import devices
-from engine.machine.failures import device_errors
+from engine.machine.devices import device_errors
 
 CPU = torch.device("cpu")
 LOST = (

@@ -10,8 +10,8 @@ import time
 import psutil
 import pytest
 
-from engine.machine import others
-from engine.machine.others import taken
+from engine.machine import processor
+from engine.machine.processor import taken_by_others
 
 SPIN = "import time\nend = time.monotonic() + 20\nwhile time.monotonic() < end: pass"
 
@@ -25,19 +25,19 @@ def test_only_what_others_take_from_a_busy_machine_counts(monkeypatch: pytest.Mo
     busy = iter([100.0, 50.0, 95.0])
     monkeypatch.setattr(psutil, "cpu_percent", lambda: next(busy))
     monkeypatch.setattr(psutil, "cpu_count", lambda: 4)
-    monkeypatch.setattr(others, "_own", Own())
-    assert taken() == 0.75
-    assert taken() == 0, "there was room for everybody"
+    monkeypatch.setattr(processor, "_own", Own())
+    assert taken_by_others() == 0.75
+    assert taken_by_others() == 0, "there was room for everybody"
     monkeypatch.setattr(psutil, "cpu_count", lambda: 1)
-    assert taken() == 0, "it was this process"
+    assert taken_by_others() == 0, "it was this process"
 
 
 def test_other_programs_are_seen() -> None:
     running = [subprocess.Popen([sys.executable, "-c", SPIN]) for _ in range(os.cpu_count() or 1)]
     try:
-        taken()
+        taken_by_others()
         time.sleep(1)
-        assert taken() > 0.3
+        assert taken_by_others() > 0.3
     finally:
         for each in running:
             each.kill()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.machine.zeros import zeros
+from engine.machine.device_memory import zeros
 
 PAGE = 4096
 

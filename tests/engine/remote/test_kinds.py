@@ -113,7 +113,7 @@ KINDS: dict[str, tuple[Played, dict[str, Any], dict[str, Any]]] = {
                 sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
             ),
             {"context": 2048},
-            {"drafted": 0, "told_acceptance_length": 2.5, "shared": True},
+            {"drafted": 0, "reported_acceptance_length": 2.5, "shared": True},
         )
         for name, path in (("SGLang", "/server_info"), ("SGLang of old", "/get_server_info"))
     },
@@ -219,7 +219,7 @@ KINDS: dict[str, tuple[Played, dict[str, Any], dict[str, Any]]] = {
             sse(*said("One", " two"), {"choices": [], "usage": USAGE}),
         ),
         {},
-        {"drafted": 0, "told_acceptance_length": None},
+        {"drafted": 0, "reported_acceptance_length": None},
     ),
     "Dynamo with workers of ours": (
         Played(
@@ -249,7 +249,7 @@ KINDS: dict[str, tuple[Played, dict[str, Any], dict[str, Any]]] = {
     "an OpenAI-compatible server": (
         Played(owned("openai"), {}, sse(*said("One", " two"))),
         {},
-        {"drafted": 0, "told_acceptance_length": None, "tokens_per_s": None},
+        {"drafted": 0, "reported_acceptance_length": None, "tokens_per_s": None},
     ),
 }
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import InvalidRequest
-from engine.grammar.compiler import Grammars
+from engine.grammar.compiler import GrammarCompiler
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.tool_calls.lark import grammar_of_calls
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
@@ -48,11 +48,11 @@ every_style = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def grammars() -> Grammars:
-    return Grammars(TOKENIZER.to_str, 4096, (END,))
+def grammars() -> GrammarCompiler:
+    return GrammarCompiler(TOKENIZER.to_str, 4096, (END,))
 
 
-def fits(grammars: Grammars, grammar: Grammar, text: str) -> bool:
+def fits(grammars: GrammarCompiler, grammar: Grammar, text: str) -> bool:
     """Whether ``text`` is whole by the grammar."""
     tokens = [*TOKENIZER.encode(text, add_special_tokens=False).ids, END]
     return grammars.start(grammar).count_fitting(tokens) == len(tokens)
@@ -85,7 +85,9 @@ def joined(parts: Iterable[Part]) -> Iterable[Part]:
 
 
 @every_style
-def test_what_may_be_written_is_read_however_it_comes(grammars: Grammars, style: CallStyle) -> None:
+def test_what_may_be_written_is_read_however_it_comes(
+    grammars: GrammarCompiler, style: CallStyle
+) -> None:
     free = grammar_of_calls(TOOLS, ToolChoice(), style, {})
     before = "" if style.whole else "Let me <tool see.\n"
     text = before + style.written(CALLS)
@@ -100,7 +102,7 @@ def test_what_may_be_written_is_read_however_it_comes(grammars: Grammars, style:
 
 
 @every_style
-def test_a_call_is_one_of_a_tool_by_its_schema(grammars: Grammars, style: CallStyle) -> None:
+def test_a_call_is_one_of_a_tool_by_its_schema(grammars: GrammarCompiler, style: CallStyle) -> None:
     one, two = style.written(CALLS[:1]), style.written(CALLS)
     free = grammar_of_calls(TOOLS, ToolChoice(), style, {})
     for wrong in (
@@ -122,7 +124,7 @@ def test_a_call_is_one_of_a_tool_by_its_schema(grammars: Grammars, style: CallSt
 
 @every_style
 def test_a_reply_that_calls_nothing_may_have_a_structure_too(
-    grammars: Grammars, style: CallStyle
+    grammars: GrammarCompiler, style: CallStyle
 ) -> None:
     content = Grammar(GrammarKind.JSON_SCHEMA, json.dumps({"enum": ["yes"]}))
     both = grammar_of_calls(TOOLS, ToolChoice(), style, {}, content)
@@ -194,7 +196,7 @@ WRITTEN: dict[str, tuple[str, list[Part]]] = {
 
 @pytest.mark.parametrize("case", WRITTEN)
 def test_a_call_without_its_styles_mark_is_read_however_it_comes(
-    grammars: Grammars, case: str
+    grammars: GrammarCompiler, case: str
 ) -> None:
     """Qwen2.5-Coder copies the doubled braces of its own template: that was text, and agents stopped."""
     text, parts = WRITTEN[case]
@@ -219,7 +221,7 @@ def test_a_call_without_its_styles_mark_is_read_however_it_comes(
         "```python\nprint({})\n```\n\n",
     ],
 )
-def test_json_that_calls_no_tool_is_text(grammars: Grammars, text: str) -> None:
+def test_json_that_calls_no_tool_is_text(grammars: GrammarCompiler, text: str) -> None:
     for step in (1, 3, 999):
         assert read(HERMES, text, step, offered=OFFERED) == [Said(text)]
     free = grammar_of_calls(TOOLS, ToolChoice(), HERMES, {})
@@ -238,7 +240,7 @@ def test_json_is_text_where_no_tool_or_a_schema_was_asked_for() -> None:
     assert next(CallReader(HERMES, offered=OFFERED).read('{"names'), None) == Said('{"names')
 
 
-def test_a_call_that_began_without_its_mark_matches_its_schema(grammars: Grammars) -> None:
+def test_a_call_that_began_without_its_mark_matches_its_schema(grammars: GrammarCompiler) -> None:
     """The model wrote arguments in single quotes, and the call was text."""
     free = grammar_of_calls(TOOLS, ToolChoice(), HERMES, {})
     for wrong in ("'{\"a\": 2.5}'", '{"a": "2"}', "{\"a\": '2'}", "{}", '[{"a": 2}]'):

@@ -72,7 +72,7 @@ class Turn:
         have followed."""
         seed = begun.seed if request.sampling.seed is None else request.sampling.seed
         tokens = tuple(token.id for token in begun.tokens or ())
-        return replace(request, begun=tokens, sampling=replace(request.sampling, seed=seed))
+        return replace(request, reply_prefix=tokens, sampling=replace(request.sampling, seed=seed))
 
 
 def turn_of(

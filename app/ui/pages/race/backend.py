@@ -24,7 +24,7 @@ from engine.bench.prompts import Prompt, first_of_each
 from engine.bench.reports.paired import PAIRS
 from engine.errors import InvalidRequest, NotLoaded
 from engine.request import PLAIN, Control
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 PAGE = "race"
 ONE, SET = "prompt", "set"

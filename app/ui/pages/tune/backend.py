@@ -26,7 +26,7 @@ from engine.bench.reports.paired import PAIRS, Estimate
 from engine.bench.sweep import Plan, Result, Row
 from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 from engine.request import PLAIN, Control, Speculation
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 
 PAGE = "tune"
 SET = "set"

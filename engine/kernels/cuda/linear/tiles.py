@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 ROWS = MAX_ROWS
 """Rows of one tile: all of a round, and the least that tensor cores take."""

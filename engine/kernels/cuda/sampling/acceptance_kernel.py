@@ -18,7 +18,7 @@ from engine.kernels.cuda.sampling.arithmetic import exponential, noise_key, unif
 from engine.kernels.cuda.sampling.state import BLOCK
 from engine.kernels.cuda.sampling.truncation import MASS_ONE, mass_of
 from engine.noise import Stream
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 
 class Rule(IntEnum):

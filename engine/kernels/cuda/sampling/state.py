@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
 BLOCK = 2048

@@ -14,7 +14,7 @@
 
 namespace foretoken {
 
-constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of a round: MAX_ROWS of engine/values/limits.py, as build.py passes it
+constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of a round: MAX_ROWS of engine/values, as build.py passes it
 static_assert(ROWS == LANES, "products have a case for each number of rows, and a tree's rows are one group of lanes");
 constexpr int TILES = 4;                   // of up to ROWS rows each, that one stream of the weights serves
 constexpr int MOST_ROWS = TILES * ROWS;    // of one call: a prompt's

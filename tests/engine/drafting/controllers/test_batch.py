@@ -12,7 +12,7 @@ from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
 from engine.drafting.controllers.fixed import Fixed
 from engine.events import Budget, Origin, Round, Timing, Tree
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 
 
 class Own:
@@ -157,11 +157,11 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
     batch, (first,), stack = crowd(1, flat, 0.0001, 0.95)
     with stack, batch.joined():
         late = BatchMember(Own(), first.statistics, batch, 8, measures=True, may_draft=True)
-        assert not late.reads_at_once
+        assert not late.prefills_at_once
         with late.decoding():
-            assert late.budget() == Budget(0, 0) and late.wants_reading
+            assert late.budget() == Budget(0, 0) and late.wants_prefill
             late.read(0.01, finished=True)
-            assert not late.wants_reading and late.budget().depth > 0
+            assert not late.wants_prefill and late.budget().depth > 0
 
 
 def test_proposers_read_one_after_the_other() -> None:
@@ -174,9 +174,9 @@ def test_proposers_read_one_after_the_other() -> None:
         ]
         with late[0].decoding(), late[1].decoding():
             assert depths(late) == [0, 0]
-            assert [member.wants_reading for member in late] == [True, False]
+            assert [member.wants_prefill for member in late] == [True, False]
             late[0].read(0.01, finished=True)
-            assert [member.wants_reading for member in late] == [False, True]
+            assert [member.wants_prefill for member in late] == [False, True]
 
 
 def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
@@ -204,12 +204,12 @@ def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends() -> None:
         late = BatchMember(Own(), first.statistics, batch, 8, measures=True, may_draft=True)
         with late.decoding(prompt=600):  # 1.8 s to read, of passes of 0.05 s
             late.budget()
-            assert not late.wants_reading
+            assert not late.wants_prefill
             for _ in range(200):
                 late.observe(round_of(Budget(0, 0)))
             batch.reconsider()
             late.budget()
-            assert late.wants_reading
+            assert late.wants_prefill
 
 
 def round_of(budget: Budget) -> Round:

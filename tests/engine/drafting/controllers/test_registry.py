@@ -15,7 +15,7 @@ from engine.drafting.controllers.warm_up import ROWS, warm_up
 from engine.errors import InvalidRequest
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.request import FIXED_DEPTH, Control, Speculation, controller_named
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from tests.support.fakes import TableModel
 
 

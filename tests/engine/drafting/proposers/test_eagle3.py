@@ -8,8 +8,7 @@ from torch import Tensor
 
 from engine.backends.linear_factory import LinearFactory
 from engine.decoding.acceptance import Acceptance
-from engine.decoding.context import Context
-from engine.decoding.prefix import PREFILL_CHUNK
+from engine.decoding.context import PREFILL_CHUNK, Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target

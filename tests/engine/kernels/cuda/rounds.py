@@ -18,7 +18,7 @@ from engine.kernels.cuda.sampling.draw import distribute, weights_reference
 from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.kernels.cuda.sampling.truncation import truncated_reference
 from engine.noise import Stream, uniform
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
 

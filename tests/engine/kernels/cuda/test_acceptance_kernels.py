@@ -15,7 +15,7 @@ from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.kernels.cuda.sampling.draw import distribute
 from engine.kernels.cuda.sampling.state import Distribution, State
 from engine.noise import Stream
-from engine.values.limits import MAX_DEPTH
+from engine.values import MAX_DEPTH
 from engine.values.sampling import Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED, examples

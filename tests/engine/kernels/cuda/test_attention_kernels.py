@@ -22,7 +22,7 @@ from engine.kernels.cuda.rotary import turn_and_store, turn_and_store_reference
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED, examples
 
 CPU = torch.device("cpu")

@@ -36,7 +36,7 @@ from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 

@@ -17,7 +17,7 @@ from engine.decoding.sampling import truncated
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.cuda.sampling import arithmetic
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.values.limits import MAX_ROWS
+from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
 from tests.engine.kernels.cuda.where import DEVICE, examples

@@ -102,7 +102,9 @@ def test_as_many_run_as_there_is_room_for_and_the_others_are_told(engine: LocalE
 
 
 @pytest.mark.parametrize(
-    ("kind", "method"), [(Target, "verifying"), (Slots, "lend")], ids=["verifying", "lending"]
+    ("kind", "method"),
+    [(Target, "verify_entry"), (Slots, "copy_into")],
+    ids=["verifying", "copying"],
 )
 def test_who_runs_out_of_memory_in_a_shared_pass_is_told_so_and_nobody_else(
     engine: LocalEngine, kind: type, method: str, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +118,7 @@ def test_who_runs_out_of_memory_in_a_shared_pass_is_told_so_and_nobody_else(
 
     def runs_out(self: Any, *given: Any) -> Any:
         nonlocal calls
-        if tokens == (given[1] if kind is Slots else self.tokens[: len(tokens)]):
+        if tokens == (given[1] if kind is Slots else self.keys[: len(tokens)]):
             calls += 1
             if calls > 1:  # the first asks by itself
                 raise MemoryError
@@ -153,7 +155,7 @@ def test_what_is_measured_runs_alone(engine: LocalEngine) -> None:
     held = Held(engine.generate(asked("Before", 20)))
     assert held.reached.wait(PATIENCE)
     generations = [
-        engine.generate(asked(f"Number {number}", 20, alone=number in (2, 3)))
+        engine.generate(asked(f"Number {number}", 20, exclusive=number in (2, 3)))
         for number in range(6)
     ]
     for number, generation in enumerate(generations):

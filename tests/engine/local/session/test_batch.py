@@ -18,8 +18,8 @@ from engine.events import FinishReason
 from engine.local.session import Session
 from engine.models.base import Entry
 from engine.request import Control, Request, Speculation
+from engine.values import MAX_DEPTH, MAX_ROWS
 from engine.values.grammar import Grammar, GrammarKind
-from engine.values.limits import MAX_DEPTH, MAX_ROWS
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
@@ -186,13 +186,13 @@ def test_however_much_of_a_prompt_a_pass_reads_the_words_are_the_same(
         lambda self, rows, most: min(chance.choice(sizes), most - rows),
     )
     read: set[int] = set()
-    original = PrefillWork.part
+    original = PrefillWork.entry
 
     def part(self: PrefillWork, count: int) -> Entry:
         read.add(count)
         return original(self, count)
 
-    monkeypatch.setattr(PrefillWork, "part", part)
+    monkeypatch.setattr(PrefillWork, "entry", part)
     clients = [
         Client(
             replace(
@@ -300,8 +300,8 @@ def test_a_request_that_fails_in_a_shared_pass_fails_alone(
             raise RuntimeError("its rows cannot be computed")
         return original(self, *arguments)
 
-    original = type(together.target).verifying
-    monkeypatch.setattr(type(together.target), "verifying", breaks)
+    original = type(together.target).verify_entry
+    monkeypatch.setattr(type(together.target), "verify_entry", breaks)
     run(together, clients, look)
     assert "cannot be computed" in str(clients[0].error)
     assert [client.error for client in clients[1:]] == [None, None]

@@ -28,7 +28,7 @@ def test_the_words_are_those_of_a_reply_that_never_stopped(
     )
     _, whole = answered(session, request)
     _, first = answered(session, replace(request, max_tokens=cut))
-    rest = replace(request, begun=first.token_ids, max_tokens=20 - cut)
+    rest = replace(request, reply_prefix=first.token_ids, max_tokens=20 - cut)
     events, finished = answered(session, rest)
     assert finished == whole
     new = [token for e in events if isinstance(e, Emitted) for token in e.tokens or ()]
@@ -42,15 +42,15 @@ def test_a_stop_string_is_found_across_the_cut(session: Session) -> None:
     stop = whole.text[len(whole.text) // 2 - 3 : len(whole.text) // 2 + 3]
     _, stopped = answered(session, replace(request, stop=(stop,)))
     cut = len(stopped.token_ids) - 1
-    again = replace(request, stop=(stop,), begun=whole.token_ids[:cut])
+    again = replace(request, stop=(stop,), reply_prefix=whole.token_ids[:cut])
     _, finished = answered(session, again)
     assert (finished.text, finished.reason) == (stopped.text, FinishReason.STOP)
 
 
 def test_what_stands_counts_for_the_context_and_not_for_max_tokens(session: Session) -> None:
     room = session.target.context - len(PROMPT)
-    begun = tuple(40 + at % 50 for at in range(room - 3))
-    _, finished = answered(session, replace(asked(max_tokens=None), begun=begun))
+    reply_prefix = tuple(40 + at % 50 for at in range(room - 3))
+    _, finished = answered(session, replace(asked(max_tokens=None), reply_prefix=reply_prefix))
     assert isinstance(finished, Finished) and len(finished.token_ids or ()) == room
     with pytest.raises(ContextExceeded):
-        session.prepare(replace(asked(), begun=(*begun, 40, 40, 40)))
+        session.prepare(replace(asked(), reply_prefix=(*reply_prefix, 40, 40, 40)))

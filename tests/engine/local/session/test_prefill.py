@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.decoding.prefix import PREFILL_CHUNK
+from engine.decoding.context import PREFILL_CHUNK
 from engine.decoding.text.codec import TextCodec
 from engine.drafting.resources import Resources
 from engine.events import FinishReason, Prefilled

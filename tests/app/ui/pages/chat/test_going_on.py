@@ -91,7 +91,7 @@ def test_it_goes_on_with_the_seed_that_it_began_with(backend: ChatBackend, monke
     reply = told["reply"]["id"]
     act(backend, LONG, action="continue", message=reply, chat=told["chat"])
     assert asked[-1].sampling.seed == 11
-    assert len(asked[-1].begun) == 7
+    assert len(asked[-1].reply_prefix) == 7
     act(backend, LONG, action="retry", message=reply, chat=told["chat"])
     assert asked[-1].sampling.seed is None, "a retry draws one of its own"
 
