@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from engine.api import DownloadProgress, Engine, Loaded, LoadProgress, LoadRequest, Stage
 from engine.errors import DownloadCancelled, ForetokenError, InvalidRequest, LoadCancelled
-from engine.loading.catalog import Catalog
+from engine.loading.inventory import Inventory
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +63,11 @@ class PairLoader:
     def __init__(
         self,
         engine: Engine,
-        catalog: Callable[[], Catalog],
-        settle: Callable[[LoadRequest], LoadRequest] = lambda request: request,
-        loaded: Callable[[LoadRequest], None] = lambda request: None,
+        inventory: Callable[[], Inventory],
+        loaded: Callable[[LoadRequest], None],
     ) -> None:
-        """``catalog``: the one that the engine looks pairs up in; ``settle`` chooses a draft for requests
-        that name none; ``loaded`` is called with each that people chose once it is in memory."""
-        self._engine, self._catalog = engine, catalog
-        self._settle, self._when_loaded = settle, loaded
+        """``loaded`` is called with each request of people that was loaded."""
+        self._engine, self._inventory, self._when_loaded = engine, inventory, loaded
         self.chosen: Loaded | None = None
         """What was loaded last because people chose it, not because a request of the API named it."""
         self._lock = threading.Lock()
@@ -129,7 +126,7 @@ class PairLoader:
 
     def _named(self, request: LoadRequest) -> LoadStatus:
         """How a load of ``request`` begins. Raises as ``start``."""
-        pairing = self._catalog().named(request)
+        pairing = self._inventory().named(request)
         draft = None if pairing.draft is None else pairing.draft.id
         return LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
 
@@ -168,7 +165,7 @@ class PairLoader:
         end = replace(watcher.status, message="")
         try:
             try:
-                request = self._settle(request)
+                request = self._inventory().with_best_draft(request)
                 end = replace(self._named(request), message="", note=end.note)
                 watcher.status = replace(end, state=LoadState.WORKING, message=LOADING)
                 loaded = self._engine.load(request, watcher)

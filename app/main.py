@@ -139,7 +139,7 @@ def first_load(data_dir: Path, settings: Settings) -> Settings:
     """Return ``settings`` with the pair to begin with, and how it is computed: what the command line
     states, else what is kept. A kept pair that is gone is said, and the one that comes with the app takes
     its place."""
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
 
     kept = PreferencesFile(data_dir).read()
     load = kept.over(settings.load, settings.fixed)
@@ -147,7 +147,7 @@ def first_load(data_dir: Path, settings: Settings) -> Settings:
         return replace(settings, load=load)
     instead = replace(kept, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
     try:
-        read_catalog(data_dir).named(load)
+        open_inventory(data_dir).named(load)
     except ForetokenError as error:
         note = _in_its_place(load, instead, str(error))
         say(note)

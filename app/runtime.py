@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from app import paths
+from app.inventory import open_inventory
 from app.inventory.downloads import Downloads
 from app.inventory.found_models import Drafts, FoundModels
 from app.inventory.model_folders import searched
@@ -21,14 +21,8 @@ from app.web.request_log import RequestLog
 from app.web.switch import Serving
 from engine import wire
 from engine.api import AUTO, Engine, LoadRequest
-from engine.loading import hub
-from engine.loading.catalog import Catalog, open_catalog
-from engine.loading.discovery import System, has_room, with_best_draft
-from engine.loading.drafts import DraftChoice, best_draft, preference
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import Catalog, DraftChoice, Inventory, ModelSpec, System, ranked
 from engine.switching import SwitchingEngine
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -57,26 +51,28 @@ class Runtime:
     loader: PairLoader = field(init=False)
     found: FoundModels = field(init=False)
     downloads: Downloads = field(init=False)
+    _files: Inventory = field(init=False)
     requests: RequestLog = field(default_factory=RequestLog)
     ending: ExitStack = field(default_factory=ExitStack)
 
     def __post_init__(self) -> None:
         self.preferences = PreferencesFile(self.data_dir)
-        self.loader = PairLoader(
-            self.engine, self.known, self.with_best_draft, self.preferences.remember
-        )
-        self.found = FoundModels(self.data_dir, self.models, self.system, self.locate)
+        self.loader = PairLoader(self.engine, lambda: self.inventory, self.preferences.remember)
+        listed = partial(searched, self.data_dir)
+        self._files = Inventory(self.catalog, self.models, listed, self.system)
+        self.found = FoundModels(self.data_dir, self._files)
         self.ending.callback(self.found.close)
-        self.downloads = Downloads(self.data_dir, self.models, self.found.scan)
+        self.downloads = Downloads(self.data_dir, self._files, self.found.scan)
         self.ending.callback(self.downloads.close)
 
-    def known(self) -> Catalog:
-        """The catalog, with the names of what was found beside it."""
-        return replace(self.catalog, found=self.found.usable)
+    @property
+    def inventory(self) -> Inventory:
+        """The models of this machine, with the names of those that were found outside the catalog."""
+        return replace(self._files, catalog=replace(self.catalog, found=self.found.usable))
 
     def locate(self, spec: ModelSpec) -> Path | None:
         """Where a model lies on disk, complete; None when it does not."""
-        return hub.locate(spec, self.models)
+        return self._files.locate(spec)
 
     def request(self, target: str, draft: str | None = None) -> LoadRequest:
         """A pair that was chosen while the app runs, computed as it was started: on that device, with
@@ -92,11 +88,6 @@ class Runtime:
             context=self.first.context if "context" in self.fixed else None,
         )
 
-    def with_best_draft(self, request: LoadRequest) -> LoadRequest:
-        """Return ``request`` with the draft that suits its target, where none is named."""
-        folders = (self.models, *searched(self.data_dir))
-        return with_best_draft(request, self.known(), self.locate, self.system, folders)
-
     def beside_catalog(self) -> tuple[ModelSpec, ...]:
         """What was found and is not a model of the catalog, which it may be by another path."""
         located = map(self.locate, self.catalog.models)
@@ -111,43 +102,24 @@ class Runtime:
         here: list[ModelSpec] = []
         listed: tuple[DraftChoice, ...] = ()
         if target.id in {spec.id for spec in models}:
-            listed = self.catalog.drafts_for(target, self.locate)
+            listed = self.inventory.drafts_for(target)
         else:
             here = [spec for spec in models if self.locate(spec) is not None]
         found = self.found.compare(target, (*here, *self.beside_catalog()))
-        choices = sorted((*found.choices, *listed), key=preference)
-        return Drafts(tuple(choices), scanning or found.pending)
-
-    def best_draft(self, target: ModelSpec, choices: Iterable[DraftChoice]) -> ModelSpec | None:
-        """Return what is loaded with ``target`` where nobody chooses: the draft of the catalog's pair of
-        that id, else the best of ``choices``; None for none."""
-        pair = next((pair for pair in self.catalog.pairs if pair.id == target.id), None)
-        if pair is not None:
-            return pair.draft
-        fitting = {c.spec: c for c in choices if c.fits and c.cross_vocabulary is None}
-        here = [spec for spec in fitting if self.locate(spec) is not None]
-        return best_draft(target, here, partial(has_room, target), self.catalog.paired(target))
+        return Drafts(ranked((*found.choices, *listed)), scanning or found.pending)
 
     def another_engine(self) -> Engine:
         """One without a model, beside the app's own: who asks for it closes it."""
-        return _engine(self.known, self.data_dir)
+        return _engine(lambda: self.inventory.catalog, self.models, self.data_dir)
 
     def read_catalog_again(self) -> None:
-        """Something was added to the user's own catalog: replaces ``catalog``."""
-        self.catalog = read_catalog(self.data_dir)
+        """Replace ``catalog`` after a change of the user's own catalog."""
+        self.catalog = open_inventory(self.data_dir).catalog
 
     def close(self) -> None:
         """Close what was added, stop the engine's thread and free the models."""
         self.ending.close()
         self.engine.close()
-
-
-def read_catalog(data_dir: Path) -> Catalog:
-    """The shipped catalog and the user's additions; a broken file is told and left out."""
-    catalog = open_catalog(paths.catalog_file(), paths.own_catalog(data_dir))
-    for problem in catalog.problems:
-        logger.warning("%s", problem)
-    return catalog
 
 
 def create_runtime(data_dir: Path, first: LoadRequest, *, for_programs: bool = False) -> Runtime:
@@ -157,19 +129,20 @@ def create_runtime(data_dir: Path, first: LoadRequest, *, for_programs: bool = F
     """
 
     def catalog() -> Catalog:
-        return runtime.known()
+        return runtime.inventory.catalog
 
-    models = hub.models_folder(data_dir)
-    runtime = Runtime(
-        _engine(catalog, data_dir, for_programs), read_catalog(data_dir), data_dir, models, first
-    )
+    inventory = open_inventory(data_dir)
+    engine = _engine(catalog, inventory.models, data_dir, for_programs)
+    runtime = Runtime(engine, inventory.catalog, data_dir, inventory.models, first)
     return runtime
 
 
-def _engine(catalog: Callable[[], Catalog], data_dir: Path, for_programs: bool = False) -> Engine:
+def _engine(
+    catalog: Callable[[], Catalog], models: Path, data_dir: Path, for_programs: bool = False
+) -> Engine:
     return SwitchingEngine(
         catalog,
-        models=hub.models_folder(data_dir),
+        models=models,
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
         grammars=for_programs,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from app import paths
-from app.inventory import own_catalog
+from app.inventory import open_inventory, own_catalog
 from engine.api import LoadRequest, slug
 from engine.errors import DiskError, InvalidRequest
 from engine.machine.secrets import server_key
@@ -16,7 +16,7 @@ from engine.values.address import Address
 
 if TYPE_CHECKING:
     from engine.api import Watcher
-    from engine.loading.specs import ModelSpec
+    from engine.loading.inventory import ModelSpec
     from engine.remote.server import Server
 
 SECTION = "servers"
@@ -84,18 +84,12 @@ def forget(data_dir: Path, spec: ModelSpec) -> None:
     except OSError as error:
         raise DiskError.at(file.parent, error) from error
     address = Address.parse(spec.address)
-    if all(_root(other) != address.root for other in _kept(data_dir)):
+    if all(_root(other) != address.root for other in open_inventory(data_dir).catalog.servers):
         server_key(address).delete()
 
 
-def _kept(data_dir: Path) -> tuple[ModelSpec, ...]:
-    from app.runtime import read_catalog
-
-    return read_catalog(data_dir).servers
-
-
 def _address_of(data_dir: Path, identity: str) -> Address | None:
-    found = (each for each in _kept(data_dir) if each.id == identity)
+    found = (each for each in open_inventory(data_dir).catalog.servers if each.id == identity)
     return next((Address.parse(each.address) for each in found), None)
 
 

@@ -11,11 +11,11 @@ from huggingface_hub import constants
 
 from app import paths
 from app.diagnostics import cache_folder
-from app.inventory import disk
 from app.runtime import Runtime
 from app.storage.store import FILE, Store
 from app.training.runs import Trainings
 from engine.errors import DiskError
+from engine.files import size_on_disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +54,17 @@ class StoredData:
         """What a folder of ``folders`` takes; of the data folder without models that lie within it. Links
         count nothing."""
         folder, models = self.folders[name], self._runtime.models
-        size = disk.size(folder)
+        size = size_on_disk(folder)
         within = name == "data" and folder in models.parents
-        return size - disk.size(models) if within else size
+        return size - size_on_disk(models) if within else size
 
     def asked(self) -> Asked:
         """What ``forget`` would delete."""
         return Asked(
             len(self._store.chats()),
-            sum(map(disk.size, self._chat_files())),
-            disk.size(paths.remembered(self._runtime.data_dir)),
-            sum(map(disk.size, self._trainings.recordings())),
+            sum(map(size_on_disk, self._chat_files())),
+            size_on_disk(paths.remembered(self._runtime.data_dir)),
+            sum(map(size_on_disk, self._trainings.recordings())),
         )
 
     def forget(self) -> None:

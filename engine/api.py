@@ -17,9 +17,8 @@ from typing import Any, Protocol
 
 from engine.errors import InvalidRequest
 from engine.events import Event, Failed, Finished
-from engine.loading.hub.progress import DownloadProgress
+from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.loading.request import AS_STORED, AUTO, FP8, QUANTIZATIONS, SEPARATOR, LoadRequest
-from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, Control, OptionValue, Request, Speculation
 from engine.tool_calls.styles import CallStyle
 from engine.values.sampling import AcceptanceRule, Sampling

@@ -86,6 +86,16 @@ def _count(raw: bytes, marks: bytes) -> int:
     return sum(raw.count(mark) for mark in marks)
 
 
+def size_on_disk(path: Path) -> int:
+    """Return the bytes of a file or of everything in a folder; 0 if it is gone. Links count nothing."""
+    try:
+        if path.is_symlink():
+            return 0
+        return path.stat().st_size if path.is_file() else sum(map(size_on_disk, path.iterdir()))
+    except OSError:
+        return 0
+
+
 def write_private(path: Path, text: str) -> None:
     """Replace a file by one that nobody else may read at any moment. Raises DiskError; what was there
     before is there then."""

@@ -16,7 +16,7 @@ from functools import partial
 import psutil
 
 from app import paths
-from app.runtime import read_catalog
+from app.inventory import open_inventory
 from engine.errors import ForetokenError
 from engine.events import Failed
 from engine.loading import hub
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 def measure(pair: str, context: int, proposer: str, quantization: str) -> dict[str, object]:
     """Bytes by name, and the error of the prediction."""
     data_dir = paths.data_folder(None)
-    catalog, models = read_catalog(data_dir), hub.models_folder(data_dir)
+    catalog, models = open_inventory(data_dir).catalog, hub.models_folder(data_dir)
     locate = partial(hub.locate, models=models)
     request = LoadRequest.parse(pair, context=context, quantization=quantization)
     predicted = forecast(catalog.resolve(request, locate), request, locate, context)

@@ -13,9 +13,9 @@ def diagnostics(data_dir: options.DataDirOption = None) -> None:
     """
     from app import diagnostics as found
     from app.stored_data import folders
-    from engine.loading import hub
+    from engine.loading.inventory import models_folder
     from engine.machine.secrets import hub_token
 
     data = paths.data_folder(data_dir)
-    where = folders(data, hub.models_folder(data))
+    where = folders(data, models_folder(data))
     print(found.report(None, where, secrets=(hub_token().get()[0],)), end="")

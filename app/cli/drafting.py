@@ -15,7 +15,7 @@ from engine.values.sampling import AcceptanceRule
 
 if TYPE_CHECKING:
     from engine.api import Loaded
-    from engine.loading.specs import Pairing
+    from engine.loading.inventory import Pairing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +61,10 @@ def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
     """Raises InvalidRequest for a proposer that needs more than a pair has, before that is loaded. What a
     server drafts with is its own affair."""
     from engine.drafting import proposers
-    from engine.loading.drafts import drafting
 
     if not pairing.target.address:
         for name in filter(None, names):
-            proposers.check_needs(name, drafting(pairing))
+            proposers.check_needs(name, pairing.drafting)
 
 
 def use_drafts(names: Sequence[str | None]) -> bool:

@@ -6,17 +6,16 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from app.cli.drafting import check_needs, use_drafts
-from engine.errors import InvalidRequest, ModelError, OutOfMemory
+from engine.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from engine.api import DownloadProgress, Engine, LoadProgress, LoadRequest
-    from engine.loading.catalog import Catalog
-    from engine.loading.files import PairFiles
+    from engine.loading.inventory import Inventory, PairFiles
     from engine.local.engine import LocalEngine
     from engine.switching import SwitchingEngine
 
@@ -89,34 +88,25 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
 
     Raises CatalogError, ModelError, IncompatiblePair or DownloadError.
     """
-    from app.runtime import read_catalog
-    from engine.loading import hub
-    from engine.loading.files import fetch_pair
+    from app.inventory import open_inventory
 
-    models = hub.models_folder(data_dir)
-    return fetch_pair(request, read_catalog(data_dir), models, status.on_progress)
+    return open_inventory(data_dir).download_pair(request, status.on_progress)
 
 
 @cache
 def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> LoadRequest:
     """Return ``request`` with the draft that suits its target best, where none is named and one of
     ``proposers`` may use it (None: the pair's default may). Raises CatalogError or ModelError."""
-    from app.inventory.model_folders import searched
-    from app.runtime import read_catalog
-    from engine.loading import hub
-    from engine.loading.discovery import System, with_best_draft
+    from app.inventory import open_inventory
 
     if request.draft is not None or not use_drafts(proposers):
         return request
-    models = hub.models_folder(data_dir)
-    locate = partial(hub.locate, models=models)
-    folders = (models, *searched(data_dir))
-    catalog = read_catalog(data_dir)
-    found = with_best_draft(request, catalog, locate, System.current(), folders)
+    inventory = open_inventory(data_dir)
+    found = inventory.with_best_draft(request)
     if found.draft:
         print(
-            f"Note: {catalog.spec(found.draft).name} is loaded as the draft, as the best that fits here. "
-            f"To load none: --pair {request.target}::",
+            f"Note: {inventory.spec(found.draft).name} is loaded as the draft, as the best that fits "
+            f"here. To load none: --pair {request.target}::",
             file=sys.stderr,
         )
     return found
@@ -128,45 +118,17 @@ def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bo
 
     Raises CatalogError, ModelError, IncompatiblePair or InvalidRequest.
     """
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
 
-    catalog = read_catalog(data_dir)
+    inventory = open_inventory(data_dir)
     for request, proposer in asked:
         if here:
-            _check_here(request, catalog)
-        check_needs((proposer,), catalog.named(settled(request, data_dir, proposer)))
+            _check_here(request, inventory)
+        check_needs((proposer,), inventory.named(settled(request, data_dir, proposer)))
 
 
-def check_room(data_dir: Path, *requests: LoadRequest) -> None:
-    """Whether pairs fit into memory beside each other, at least with the shortest context, before any is
-    loaded. Servers take none, and of what is not here yet nothing may be known. Raises OutOfMemory."""
-    from app.runtime import read_catalog
-    from engine.loading import hub
-    from engine.loading.planning import fit
-    from engine.loading.planning.forecast import forecast
-    from engine.values.units import format_bytes
-
-    catalog = read_catalog(data_dir)
-    locate = partial(hub.locate, models=hub.models_folder(data_dir))
-    rooms = []
-    for request in requests:
-        with contextlib.suppress(ModelError):  # told when it is loaded, if it is one then
-            pairing = catalog.resolve(request, locate)
-            rooms.append(forecast(pairing, request, locate, fit.SHORTEST_CONTEXT).room)
-    if len(rooms) < 2:
-        return
-    needed = sum(room.weights + room.kv for room in rooms) + max(room.work for room in rooms)
-    free = min(room.free for room in rooms)
-    if needed > free:
-        names = " and ".join(model.name for room in rooms for model in room.models)
-        raise OutOfMemory(
-            f"{names} need {format_bytes(needed)} at once, with {fit.SHORTEST_CONTEXT} tokens of context "
-            f"each; {format_bytes(free)} are free. Choose smaller ones, or close other programs."
-        )
-
-
-def _check_here(request: LoadRequest, catalog: Catalog) -> None:
-    if catalog.named(request).target.address:
+def _check_here(request: LoadRequest, inventory: Inventory) -> None:
+    if inventory.named(request).target.address:
         raise InvalidRequest(
             "pair",
             f"{request.text} is a server, and this needs a model on this machine. `foretoken race`, "
@@ -182,11 +144,11 @@ def open_for_command(
 
     Raises InvalidRequest before anything is loaded where one of ``proposers`` needs more than that.
     """
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
     from engine.switching import SwitchingEngine
 
-    catalog = read_catalog(data_dir)
-    with _opened(SwitchingEngine, request, catalog, data_dir, proposers) as engine:
+    inventory = open_inventory(data_dir)
+    with _opened(SwitchingEngine, request, inventory, data_dir, proposers) as engine:
         yield engine
 
 
@@ -196,12 +158,12 @@ def open_here(
 ) -> Iterator[LocalEngine]:
     """The same on this machine, for what measures more than the door shows. Raises InvalidRequest for a
     server too. ``log`` as for ``Status``."""
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
     from engine.local.engine import LocalEngine
 
-    catalog = read_catalog(data_dir)
-    _check_here(request, catalog)
-    with _opened(LocalEngine, request, catalog, data_dir, proposers, log) as engine:
+    inventory = open_inventory(data_dir)
+    _check_here(request, inventory)
+    with _opened(LocalEngine, request, inventory, data_dir, proposers, log) as engine:
         yield engine
 
 
@@ -209,29 +171,28 @@ def open_here(
 def _opened(
     kind: Callable[..., E],
     request: LoadRequest,
-    catalog: Catalog,
+    inventory: Inventory,
     data_dir: Path,
     proposers: Sequence[str | None],
     log: bool = False,
 ) -> Iterator[E]:
     from app import paths
-    from engine.loading import hub
 
     request = settled(request, data_dir, *proposers)
-    check_needs(proposers, catalog.named(request))
+    check_needs(proposers, inventory.named(request))
     made = kind(
-        lambda: catalog,
-        models=hub.models_folder(data_dir),
+        lambda: inventory.catalog,
+        models=inventory.models,
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
     )
     with contextlib.closing(made) as engine:
-        _load(engine, request, catalog, Status(log=log))
+        _load(engine, request, inventory, Status(log=log))
         yield engine
 
 
-def _load(engine: Engine, request: LoadRequest, catalog: Catalog, status: Status) -> None:
-    elsewhere = bool(catalog.named(request).target.address)
+def _load(engine: Engine, request: LoadRequest, inventory: Inventory, status: Status) -> None:
+    elsewhere = bool(inventory.named(request).target.address)
     with status:
         if not elsewhere:
             compile_before(request, status)

@@ -12,8 +12,9 @@ import typer
 
 from app import main, paths
 from app.cli import options
-from app.cli.loading import check_loads, check_room, open_for_command
+from app.cli.loading import check_loads, open_for_command
 from app.cli.text.output import progress, table
+from app.inventory import open_inventory
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
@@ -105,7 +106,7 @@ def race(
         folder, (load, rivals), (base_load, drafts)
     )  # or the second is told after the first
     if base_load != load:
-        check_room(folder, load, base_load)
+        open_inventory(folder).check_room((load, base_load))
     with contextlib.ExitStack() as stack:
 
         def opened(request: LoadRequest, *proposers: str | None) -> Engine:

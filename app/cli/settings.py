@@ -46,9 +46,9 @@ def settings(
     if native is not None:
         changes["native"] = native
     if changes.get("chosen"):
-        from app.runtime import read_catalog
+        from app.inventory import open_inventory
 
-        read_catalog(file.path.parent).named(changes["chosen"])  # told now, not at the next start
+        open_inventory(file.path.parent).named(changes["chosen"])  # told now, not at the next start
     found = file.keep(**changes) if changes else file.read()
     print(f"Begins with {_begins_with(found)}.")
     print(

@@ -18,10 +18,9 @@ from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.render import Rendered
 from app.deploy.request import PlanRequest
-from app.runtime import read_catalog
+from app.inventory import open_inventory
 from engine.errors import DiskError
 from engine.files import read_json
-from engine.loading import hub
 
 USUAL_CONTEXT = 8192
 """Tokens of a prompt and its reply, unless asked otherwise and where the model has as many."""
@@ -80,9 +79,9 @@ def find_model(name: str, data: Path) -> ModelFacts:
     found = find(name)
     if found is not None:
         return found
-    models = hub.models_folder(data)
-    for spec in read_catalog(data).models:
-        if name in (spec.id, spec.repository) and (folder := hub.locate(spec, models)):
+    inventory = open_inventory(data)
+    for spec in inventory.catalog.models:
+        if name in (spec.id, spec.repository) and (folder := inventory.locate(spec)):
             model = of_path(folder)
             published = not spec.is_gguf and spec.repository
             return replace(model, name=published or model.name)

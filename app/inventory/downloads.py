@@ -18,9 +18,7 @@ from typing import Any
 from engine.api import DownloadProgress
 from engine.errors import DiskError, DownloadCancelled, ForetokenError, TokenNeeded
 from engine.files import read_json, write_private
-from engine.loading import hub
-from engine.loading.files import fetch
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import Inventory, ModelSpec
 
 FILE = "downloads.json"
 _KEPT = (
@@ -60,9 +58,9 @@ class Downloads:
     """The downloads of one running app. Safe to use from any thread; ``finished`` counts those that are
     complete, for a quick one may never be seen in the list."""
 
-    def __init__(self, data_dir: Path, models: Path, on_done: Callable[[], None]) -> None:
-        """``models``: the folder that they go to. ``on_done`` is called when one is complete."""
-        self._file, self._models, self._on_done = data_dir / FILE, models, on_done
+    def __init__(self, data_dir: Path, inventory: Inventory, on_done: Callable[[], None]) -> None:
+        """``on_done`` is called when a download is complete."""
+        self._file, self._inventory, self._on_done = data_dir / FILE, inventory, on_done
         self._lock = threading.Lock()
         self._list = {key_of(spec): Download(spec, DownloadState.PAUSED) for spec in self._read()}
         self._worker: threading.Thread | None = None
@@ -121,7 +119,7 @@ class Downloads:
                 return
             del self._list[key]
             self._keep()
-        hub.discard(found.spec, self._models)
+        self._inventory.discard(found.spec)
 
     def close(self) -> None:
         """Ends what runs at the next bytes; it is there again when the app is."""
@@ -156,9 +154,8 @@ class Downloads:
         """Whether it is complete."""
         end: Download | None = None
         try:
-            fetch(
+            self._inventory.download(
                 spec,
-                self._models,
                 lambda progress: self._progressed(key, progress),
                 lambda: self._stop == key or self._closed,
             )
@@ -211,4 +208,4 @@ class Downloads:
                 "%s cannot be read (%r): unfinished downloads are left out.", self._file, error
             )
             return []
-        return [spec for spec in specs if spec.repository and not hub.locate(spec, self._models)]
+        return [spec for spec in specs if spec.repository and not self._inventory.locate(spec)]

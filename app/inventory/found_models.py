@@ -14,11 +14,15 @@ from app.inventory.model_folders import (
     recent_models,
     remember_models,
     remove_folder,
-    searched,
 )
-from engine.loading.discovery import BackgroundScan, FoundModel, System
-from engine.loading.drafts import DraftChoice, judge_draft, preference
-from engine.loading.specs import Locate, ModelSpec
+from engine.loading.inventory import (
+    BackgroundScan,
+    DraftChoice,
+    FoundModel,
+    Inventory,
+    ModelSpec,
+    ranked,
+)
 
 _Pair = tuple[ModelSpec, ModelSpec]
 
@@ -38,10 +42,9 @@ class FoundModels:
     ``version`` changes with everything that may be shown. Safe to use from any thread.
     """
 
-    def __init__(self, data_dir: Path, models: Path, system: System, locate: Locate) -> None:
-        """``models``: the folder for downloads. Nothing is looked for until ``scan``."""
-        self._data_dir, self._models, self._system = data_dir, models, system
-        self._locate = locate
+    def __init__(self, data_dir: Path, inventory: Inventory) -> None:
+        """Nothing is looked for until ``scan``."""
+        self._data_dir, self._inventory = data_dir, inventory
         self._lock = threading.Lock()
         self._scan: BackgroundScan | None = None
         self._found: tuple[FoundModel, ...] = ()
@@ -54,17 +57,11 @@ class FoundModels:
 
     def scan(self) -> None:
         """Looks for everything anew; until that is done, what was found before is shown."""
-        folders = (self._models, *searched(self._data_dir))
         with self._lock:
             if self._scan is not None:
                 self._scan.cancel()
             self._judged.clear()
-            self._scan = BackgroundScan(
-                self._system,
-                folders,
-                on_found=lambda _: self._changed(),
-                on_done=self._done,
-            )
+            self._scan = self._inventory.scan_in_background(lambda _: self._changed(), self._done)
             self.version += 1
 
     def scan_once(self) -> None:
@@ -177,7 +174,7 @@ class FoundModels:
                     target=self._compare, name="compare drafts", daemon=True
                 )
                 self._judge.start()
-        return Drafts(tuple(sorted(known, key=preference)), bool(missing))
+        return Drafts(ranked(known), bool(missing))
 
     def _compare(self) -> None:
         while True:
@@ -189,7 +186,7 @@ class FoundModels:
                 pair = self._queue.pop(0)
             if pair in self._judged:
                 continue
-            choice = judge_draft(*pair, self._locate)
+            choice = self._inventory.judge_draft(*pair)
             with self._lock:
                 self._judged[pair] = choice
                 self.version += 1

@@ -24,7 +24,7 @@ def model_folders(data_dir: Path) -> tuple[Path, ...]:
 def add_folder(data_dir: Path, folder: Path) -> Path:
     """Remembers it, as an absolute path, which is returned. Raises InvalidRequest where there is no such
     folder, or it is the system's own, DiskError where the list cannot be written."""
-    from engine.loading.discovery import is_pseudo  # brings NumPy
+    from engine.loading.inventory import is_pseudo  # brings NumPy
 
     named = os.path.abspath(folder.expanduser())
     whole = Path(os.path.realpath(named))

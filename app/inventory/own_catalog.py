@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from engine.errors import CatalogError
-from engine.loading.catalog import load_catalog
+from engine.loading.inventory import load_catalog
 from engine.yaml_text import YAML_LOADER
 
 _SECTION = r"^{name}:[ \t]*(?:#.*)?$"

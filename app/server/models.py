@@ -20,7 +20,7 @@ from app.settings.defaults import Defaults
 from engine import wire
 from engine.api import Loaded, slug
 from engine.errors import ForetokenError
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import ModelSpec
 
 DEFAULT = "default"
 """Means whatever is loaded, for clients that insist on a name."""
@@ -199,7 +199,7 @@ class Models:
     def _described(self, loaded: Loaded) -> Described:
         spec: ModelSpec | None = None
         with suppress(ForetokenError):  # its files may have been moved since
-            spec = self._runtime.known().spec(loaded.target_id)
+            spec = self._runtime.inventory.spec(loaded.target_id)
         place = self._runtime.locate(spec) if spec else None
         return Described(
             id=loaded.id,

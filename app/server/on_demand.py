@@ -15,7 +15,7 @@ from app.runtime import Runtime
 from app.server.errors import not_loaded
 from engine.api import Loaded, LoadRequest, slug
 from engine.errors import InvalidRequest
-from engine.loading.specs import ModelSpec, Pairing
+from engine.loading.inventory import ModelSpec, Pairing
 
 _LOOK_S = 0.1
 """Between two looks whether a load that somebody else began is through."""

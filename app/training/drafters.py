@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING
 from safetensors import SafetensorError
 
 from app import paths
-from app.inventory import own_catalog
-from app.runtime import read_catalog
+from app.inventory import open_inventory, own_catalog
 from app.storage.history import history
 from app.storage.store import Store
 from engine.api import LoadRequest
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
-from engine.loading import hub
-from engine.loading.drafts import judge_draft
-from engine.loading.files import fetch
-from engine.loading.specs import Pairing
+from engine.loading.inventory import Inventory, Pairing
 from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, ProgressFile, report
 
@@ -62,18 +58,18 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
 
     recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
     with _end_written(progress, wanted.out):
-        pair = read_catalog(data_dir).resolve(LoadRequest.parse(wanted.target or recipe.target))
+        inventory = open_inventory(data_dir)
+        pair = inventory.resolve(LoadRequest.parse(wanted.target or recipe.target))
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
-        models = hub.models_folder(data_dir)
-        target = fetch(pair.target, models)
+        target = inventory.download(pair.target)
         # Nothing is downloaded for it: it only makes the recording quicker.
-        draft = None if pair.draft is None else hub.locate(pair.draft, models)
+        draft = None if pair.draft is None else inventory.locate(pair.draft)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(
             recipe, target, prompts, wanted.out, resume=wanted.resume, draft=draft
         ).resolve()
-        identity = _enter(pair, recipe, folder, data_dir)
+        identity = _enter(pair, recipe, folder, inventory, data_dir)
         progress.write(Phase.DONE, folder=str(folder), pair=identity)
     return folder
 
@@ -134,7 +130,9 @@ def from_chats(data_dir: Path) -> list[Prompt]:
     return found
 
 
-def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
+def _enter(
+    pair: Pairing, recipe: Recipe, folder: Path, inventory: Inventory, data_dir: Path
+) -> str:
     """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id.
 
     Where another drafter has that id, as of a run in another folder, the id is numbered.
@@ -143,7 +141,7 @@ def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
     first = slug(f"{pair.target.name}-{recipe.name}")
     for number in count(1):
         identity = first if number == 1 else f"{first}-{number}"
-        entries = _entries(identity, pair, recipe, folder)
+        entries = _entries(identity, pair, recipe, folder, inventory)
         if all(own_catalog.is_free(file, shipped, *entry) for entry in entries):
             break
     for entry in entries:
@@ -152,14 +150,18 @@ def _enter(pair: Pairing, recipe: Recipe, folder: Path, data_dir: Path) -> str:
     return identity
 
 
-def _entries(identity: str, pair: Pairing, recipe: Recipe, folder: Path) -> list[Entry]:
+def _entries(
+    identity: str, pair: Pairing, recipe: Recipe, folder: Path, inventory: Inventory
+) -> list[Entry]:
     """What the catalog is to hold of a drafter in ``folder``: the models it lacks, then the pair."""
     name = f"{pair.target.name} + {recipe.name}"
     entry: dict[str, object] = {"id": identity, "name": name}
     parts = [("target", pair.target)]
     if recipe.kind in heads.kinds():
         entry["heads"] = [str(folder)]
-        if pair.draft is not None and judge_draft(pair.target, pair.draft).cross_vocabulary is None:
+        if pair.draft is not None and (
+            inventory.judge_draft(pair.target, pair.draft).cross_vocabulary is None
+        ):
             parts.append(("draft", pair.draft))
     # A catalog takes two models for a pair only where it says that they share a tokenizer.
     tokenizer = next((spec.tokenizer for _, spec in parts if spec.tokenizer), identity)

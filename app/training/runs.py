@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from app.runtime import read_catalog
+from app.inventory import open_inventory
 from app.training import process as training_process
 from app.training.drafters import SHIPPED, from_chats, prompts_of, slug
 from app.training.order import Order, derived
@@ -26,7 +26,6 @@ from app.training.process import Process
 from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.files import read_json, write_private
-from engine.loading import hub
 from engine.train.output.run_directory import RunFolder
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import RepliesStage
@@ -111,17 +110,17 @@ class Trainings:
                     "minutes",
                     f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
                 )
-            catalog = read_catalog(self._data_dir)
-            target = catalog.resolve(LoadRequest.parse(order.pair)).target
+            inventory = open_inventory(self._data_dir)
+            target = inventory.resolve(LoadRequest.parse(order.pair)).target
             if target.address:
                 raise ModelError(
                     f"{target.name} runs on a server, and a drafter is trained from weights that are "
                     "here. Choose a model of this machine."
                 )
-            if hub.locate(target, self._models) is None:
+            if inventory.locate(target) is None:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
             number, model = 1, slug(target.name)
-            taken = {pair.id for pair in catalog.pairs}
+            taken = {pair.id for pair in inventory.catalog.pairs}
             while (name := f"{model}-{order.kind}-{number}") in taken or (
                 self._folder / name
             ).exists():

@@ -19,7 +19,7 @@ from engine.loading.catalog_file import Entry, read_catalog_file
 from engine.loading.drafts import (
     DraftChoice,
     judge_draft,
-    preference,
+    ranked,
     why_not,
     why_not_by_catalog,
 )
@@ -78,9 +78,8 @@ class Catalog:
         ``locate`` (``hub.locate``) lets models on disk be compared by their real tokenizers.
         """
         spec = self.model(target) if isinstance(target, str) else target
-        choices = [judge_draft(spec, other, locate) for other in self.models if other.id != spec.id]
-        choices.sort(key=preference)
-        return tuple(choices)
+        others = (other for other in self.models if other.id != spec.id)
+        return ranked(judge_draft(spec, other, locate) for other in others)
 
     def named(self, request: LoadRequest) -> Pairing:
         """The target and what drafts for it that ``request`` names, whether or not they fit.

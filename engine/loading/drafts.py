@@ -7,13 +7,13 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.drafting import heads, proposers
+from engine.drafting import heads
 from engine.errors import IncompatiblePair, ModelError
 from engine.loading.planning.pairing import Compatibility, compare, hopeless
-from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of
+from engine.loading.specs import Locate, ModelSpec, folder_of
 from engine.models.checkpoints import checkpoint
 
-MOST, USUAL = 1 / 2, 1 / 10
+LARGEST_SHARE, USUAL_SHARE = 1 / 2, 1 / 10
 """Of a target's bytes, what a draft takes at most to be loaded unasked, and what it usually takes."""
 
 
@@ -41,17 +41,6 @@ class HeadChoice:
     kind: str
     reason: str | None
     parameters: int = 0
-
-
-def drafting(pairing: Pairing) -> frozenset[str]:
-    """What of a pair drafts, as proposers' ``needs`` name it: ``draft``, and the kinds of its heads."""
-    found = {kind for head in pairing.heads if (kind := heads.kind_in(head))}
-    return frozenset(found if pairing.draft is None else {*found, "draft"})
-
-
-def offered(pairing: Pairing) -> tuple[str, ...]:
-    """The proposers that a pair of this machine has, as far as is known before it is loaded."""
-    return proposers.available(drafting(pairing))
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:
@@ -88,17 +77,17 @@ def best_draft(
 ) -> ModelSpec | None:
     """Return the draft that is loaded with ``target`` where nobody chose; None where none should be.
 
-    The catalog's own (``paired``, by ids) goes first, then the largest of ``USUAL`` of the target's bytes
-    or less, then the smallest up to ``MOST``. ``suits`` is asked in that order, until one does.
+    The catalog's own (``paired``, by ids) go first, then the largest of ``USUAL_SHARE`` of the target's
+    bytes or less, then the smallest up to ``LARGEST_SHARE``. The first that ``suits`` is returned.
     """
     shares = {one: share for one in drafts if (share := break_even(target, one)) is not None}
 
     def order(draft: ModelSpec) -> tuple[bool, bool, float, str]:
         share = shares[draft]
-        large = share > USUAL
+        large = share > USUAL_SHARE
         return draft.id not in paired, large, share if large else -share, draft.id
 
-    paying = sorted((one for one, share in shares.items() if share <= MOST), key=order)
+    paying = sorted((one for one, share in shares.items() if share <= LARGEST_SHARE), key=order)
     return next((one for one in paying if one.id != target.id and suits(one)), None)
 
 
@@ -107,10 +96,14 @@ def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> 
     return _compared(target, draft, locate).reason
 
 
-def preference(choice: DraftChoice) -> tuple[bool, bool, int, str]:
-    """Sorts fitting ones first, of them those with the target's vocabulary, small before big."""
-    spec = choice.spec
-    return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+def ranked(choices: Iterable[DraftChoice]) -> tuple[DraftChoice, ...]:
+    """Sort fitting drafts first, of them those with the target's vocabulary first, small before big."""
+
+    def order(choice: DraftChoice) -> tuple[bool, bool, int, str]:
+        spec = choice.spec
+        return not choice.fits, choice.cross_vocabulary is not None, spec.parameters, spec.id
+
+    return tuple(sorted(choices, key=order))
 
 
 def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> HeadChoice:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
 
-from engine.errors import ModelError
 from engine.loading import hub
 from engine.loading.catalog import Catalog
-from engine.loading.hub import DownloadProgress
+from engine.loading.progress import DownloadProgress
 from engine.loading.request import LoadRequest
-from engine.loading.specs import ModelSpec, Pairing
+from engine.loading.specs import Pairing
 from engine.models.checkpoints.tokenizer import load_tokenizer, version_of
 
 
@@ -37,24 +36,12 @@ def fetch_pair(
     Raises CatalogError, ModelError, IncompatiblePair, DownloadError.
     """
     pairing = catalog.resolve(request, partial(hub.locate, models=models))
-    target = fetch(pairing.target, models, on_progress, cancelled)
+    fetch = partial(hub.download, models=models, on_progress=on_progress, cancelled=cancelled)
+    target = fetch(pairing.target)
     draft = None
     if pairing.draft is not None:
-        draft = fetch(pairing.draft, models, on_progress, cancelled)
+        draft = fetch(pairing.draft)
     return PairFiles(pairing, target, draft)
-
-
-def fetch(
-    spec: ModelSpec,
-    models: Path | None,
-    on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
-    cancelled: Callable[[], bool] = lambda: False,
-) -> Path:
-    """The model's folder, downloaded into ``models`` if it is not on disk. Raises DownloadError, and
-    ModelError for a model that runs elsewhere."""
-    if spec.address:
-        raise ModelError(f"{spec.name} is on a server, and its weights cannot be loaded here.")
-    return hub.download(spec, models, on_progress=on_progress, cancelled=cancelled)
 
 
 def template_of(model: Path) -> str:

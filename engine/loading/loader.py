@@ -25,7 +25,7 @@ from engine.loading.planning.choices import (
     compiled_step,
     compute_dtype,
 )
-from engine.loading.watching import LoadWatch
+from engine.loading.progress import LoadWatch
 from engine.machine import devices
 from engine.machine.devices import Device, device_errors
 from engine.models.architecture import Architecture

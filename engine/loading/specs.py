@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.drafting import heads, proposers
 from engine.models.checkpoints.checkpoint import AUTO, Checkpoint
 from engine.models.checkpoints.gguf.description import is_gguf
+
+_TYPE = re.compile(r"(?:^|[-._])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
+"""The quantisation type in a GGUF file's name: model-Q4_K_M.gguf."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +61,12 @@ class ModelSpec:
         return bool(self.file) or (self.path is not None and is_gguf(self.path))
 
     @property
+    def gguf_type(self) -> str:
+        """The quantisation type of a GGUF file on the hub, by its name, or ""."""
+        found = _TYPE.search(without_part(Path(self.file).stem))
+        return found[1].upper() if found else ""
+
+    @property
     def called(self) -> str:
         """What people call it: its id, or its name where it has none in the catalog but its path."""
         return self.name if Path(self.id).is_absolute() else self.id
@@ -75,9 +86,25 @@ class Pairing:
     heads: tuple[Path, ...] = ()
     note: str = ""
 
+    @property
+    def drafting(self) -> frozenset[str]:
+        """What of the pair drafts, by the names in proposers' ``needs``: ``draft`` and kinds of heads."""
+        kinds = {kind for head in self.heads if (kind := heads.kind_in(head))}
+        return frozenset(kinds if self.draft is None else {*kinds, "draft"})
+
+    @property
+    def proposers(self) -> tuple[str, ...]:
+        """The proposers that the pair will have on this machine, as far as is known before a load."""
+        return proposers.available(self.drafting)
+
 
 Locate = Callable[[ModelSpec], Path | None]
 """Where a model lies on disk, complete; None when it does not (``hub.locate``)."""
+
+
+def without_part(stem: str) -> str:
+    """Return a GGUF file's name without the number of its first part."""
+    return re.sub(r"-00001-of-\d{5}$", "", stem)
 
 
 def folder_of(spec: ModelSpec) -> Path | None:

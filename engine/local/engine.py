@@ -22,7 +22,7 @@ from engine.api import (
 from engine.errors import ForetokenError, NotLoaded
 from engine.loading.catalog import Catalog
 from engine.loading.files import PairFiles, fetch_pair
-from engine.loading.watching import LoadWatch, Stage
+from engine.loading.progress import LoadWatch, Stage
 from engine.machine import device_memory
 from engine.machine.device_memory import uncollected_imports
 from engine.request import Request

@@ -19,7 +19,7 @@ from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
 from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.planning.plan import LoadPlan
-from engine.loading.watching import LoadWatch, Stage
+from engine.loading.progress import LoadWatch, Stage
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
 from engine.machine import threads

@@ -25,7 +25,7 @@ from engine.api import (
 )
 from engine.errors import InvalidRequest, LoadCancelled, ModelError, NotLoaded
 from engine.loading.catalog import Catalog
-from engine.loading.watching import LoadProgress, Stage
+from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import server_key
 from engine.remote.body import check
 from engine.remote.connection import Client, Loop

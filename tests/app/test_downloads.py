@@ -13,7 +13,7 @@ import pytest
 from app.inventory.downloads import FILE, Downloads, DownloadState, key_of
 from engine.loading import hub
 from engine.loading.hub import patience, transfer
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import Catalog, Inventory, ModelSpec
 from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.folders import model_files
 from tests.support.hub_server import HostedRepository, HubServer
@@ -44,7 +44,9 @@ def made(tmp_path: Path) -> Iterator[Callable[[], Downloads]]:
     opened: list[Downloads] = []
 
     def make() -> Downloads:
-        opened.append(Downloads(tmp_path, tmp_path / "models", lambda: None))
+        opened.append(
+            Downloads(tmp_path, Inventory(Catalog((), ()), tmp_path / "models"), lambda: None)
+        )
         return opened[-1]
 
     yield make

@@ -23,7 +23,7 @@ from app.ui.pages.models.backend import ModelsBackend
 from app.ui.rounds.view import View
 from engine.errors import InvalidRequest
 from engine.loading.catalog import open_catalog
-from engine.loading.discovery import System
+from engine.loading.discovery.system import System
 from tests.support.checkpoints import write_random
 from tests.support.fake_engine import FakeEngine
 from tests.support.gguf_files import write_gguf
@@ -46,7 +46,7 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
     engine = FakeEngine()
     catalog = open_catalog(catalog_file())
     with closing(Runtime(engine, catalog, tmp_path, tmp_path / "models", system=system)) as made:
-        engine.catalog = made.known
+        engine.catalog = lambda: made.inventory.catalog
         yield made
 
 

@@ -16,7 +16,8 @@ import pytest
 
 from app.cli import cli
 from app.cli.text.replies import GenerationFailed
-from app.runtime import Runtime, read_catalog
+from app.inventory import open_inventory
+from app.runtime import Runtime
 from engine.api import LoadRequest
 from engine.errors import ForetokenError
 from engine.loading.catalog import Catalog
@@ -101,7 +102,7 @@ def test_connect_keeps_nothing_of_a_model_that_is_listed_and_cannot_be_connected
         server_key(Address.parse(played.url)).store("earlier")
         with pytest.raises(ForetokenError, match="no memory"):
             run("models", "connect", f"{played.url}#large", "--key", "--data-dir", str(home))
-        assert read_catalog(home).servers == ()
+        assert open_inventory(home).catalog.servers == ()
         assert server_key(Address.parse(played.url)).get()[0] == "earlier"
 
 

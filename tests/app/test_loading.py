@@ -15,8 +15,7 @@ from app.runtime import Runtime
 from engine.api import LoadRequest
 from engine.errors import CatalogError, InvalidRequest, ModelError
 from engine.loading.catalog import Catalog, open_catalog
-from engine.loading.hub import DownloadProgress
-from engine.loading.watching import LoadProgress, Stage
+from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from tests.support.fake_engine import FakeEngine
 from tests.support.folders import write_model
 from tests.support.loading import request_for

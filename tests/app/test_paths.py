@@ -55,12 +55,12 @@ def test_models_lie_in_the_data_folder_unless_somebody_says_otherwise(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The program reads the variable and never sets it: one app's folder would be the next one's."""
-    monkeypatch.delenv(hub.FOLDER_VARIABLE, raising=False)
+    monkeypatch.delenv(hub.MODELS_VARIABLE, raising=False)
     for name in ("one", "other"):
         folder = paths.data_folder(tmp_path / name)
         with contextlib.closing(create_runtime(folder, LoadRequest(target=""))) as runtime:
             assert runtime.models == folder / "models"
-    monkeypatch.setenv(hub.FOLDER_VARIABLE, str(tmp_path / "elsewhere"))
+    monkeypatch.setenv(hub.MODELS_VARIABLE, str(tmp_path / "elsewhere"))
     assert hub.models_folder(folder) == tmp_path / "elsewhere"
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from app import paths, servers
-from app.inventory import own_catalog
+from app.inventory import open_inventory, own_catalog
 from app.loading import LoadState
-from app.runtime import create_runtime, read_catalog
+from app.runtime import create_runtime
 from app.ui.pages.models.servers import ServersBackend
 from engine.api import LoadRequest
 from engine.errors import CatalogError, InvalidRequest
@@ -46,13 +46,13 @@ def test_what_is_kept_is_found_and_forgotten_with_its_key(tmp_path: Path) -> Non
     assert servers.keep(tmp_path, PLACE, "org/small") == small
     large = servers.keep(tmp_path, PLACE, "org/large")
     server_key(PLACE).store("secret")
-    kept = {each.id: each for each in read_catalog(tmp_path).servers}
+    kept = {each.id: each for each in open_inventory(tmp_path).catalog.servers}
     assert set(kept) == {small, large}
     assert Address.parse(kept[small].address) == Address(PLACE.root, "org/small")
     servers.forget(tmp_path, kept[small])
     assert server_key(PLACE).get()[0] == "secret"  # the other one needs it
     servers.forget(tmp_path, kept[large])
-    assert server_key(PLACE).get()[0] is None and read_catalog(tmp_path).servers == ()
+    assert server_key(PLACE).get()[0] is None and open_inventory(tmp_path).catalog.servers == ()
     with pytest.raises(InvalidRequest, match="does not stand in"):
         servers.forget(tmp_path, kept[large])
 
@@ -67,7 +67,7 @@ def test_only_an_entrys_own_lines_go(tmp_path: Path) -> None:
     ]
     assert not own_catalog.remove(file, paths.catalog_file(), "servers", "office")
     assert own_catalog.remove(file, paths.catalog_file(), "servers", "home")
-    assert [each.id for each in read_catalog(tmp_path).servers] == []
+    assert [each.id for each in open_inventory(tmp_path).catalog.servers] == []
     file.write_text("servers: [{id: a, name: A, address: 'http://a'}]\n")
     with pytest.raises(CatalogError, match="by hand"):
         own_catalog.remove(file, paths.catalog_file(), "servers", "a")

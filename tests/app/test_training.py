@@ -14,8 +14,8 @@ import pytest
 import torch
 import yaml
 
+from app.inventory import open_inventory
 from app.paths import project_root
-from app.runtime import read_catalog
 from app.training import order as training_order
 from app.training import process as training_process
 from app.training import runs as training
@@ -157,7 +157,7 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert done.state is State.DONE, done.error
     assert done.share == 1
     assert done.measured and done.measured[-1].length >= 1
-    pair = read_catalog(data_dir).pair(done.pair)
+    pair = open_inventory(data_dir).catalog.pair(done.pair)
     assert pair.id == "tiny-medusa-1"
     assert pair.heads == (done.drafter,)
     with pytest.raises(InvalidRequest, match="earlier training"):

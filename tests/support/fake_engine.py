@@ -40,9 +40,8 @@ from engine.events import (
     Started,
 )
 from engine.loading.catalog import Catalog
-from engine.loading.hub import DownloadProgress
+from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.loading.specs import Pairing
-from engine.loading.watching import LoadProgress, Stage
 from engine.request import FIXED_DEPTH, PLAIN, Request, Speculation
 from engine.scheduler import Publish, Scheduler
 from engine.values.sampling import AcceptanceRule, Sampling

@@ -22,7 +22,7 @@ from app.web.connections import Connection
 from app.web.listen import listen
 from app.web.switch import ApiSwitch
 from engine.loading.catalog import open_catalog
-from engine.loading.discovery import System
+from engine.loading.discovery.system import System
 from tests.support.fake_engine import FakeEngine
 
 
@@ -47,7 +47,7 @@ def fake_runtime(data_dir: Path, engine: FakeEngine) -> Runtime:
     runtime = Runtime(
         engine, open_catalog(catalog_file()), data_dir, data_dir / "models", system=system
     )
-    engine.catalog = runtime.known
+    engine.catalog = lambda: runtime.inventory.catalog
     return runtime
 
 

@@ -129,7 +129,7 @@ def peers(
 
 def _models(text: str, data_dir: Path, status: Status) -> Models:
     """The pair's folders, downloaded if they are not on disk."""
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
     from engine.errors import IncompatiblePair
     from engine.loading import hub
     from engine.loading.files import fetch_pair
@@ -137,7 +137,7 @@ def _models(text: str, data_dir: Path, status: Status) -> Models:
     from engine.models.checkpoints.checkpoint import inspect
     from tools.peers.cases import Models
 
-    catalog, downloaded = read_catalog(data_dir), hub.models_folder(data_dir)
+    catalog, downloaded = open_inventory(data_dir).catalog, hub.models_folder(data_dir)
     found = fetch_pair(LoadRequest.parse(text), catalog, downloaded, status.on_progress)
     target, draft = found.target, found.draft
     if draft is not None and vocabularies(inspect(target), inspect(draft)) is not None:

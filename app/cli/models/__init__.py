@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,19 +19,17 @@ from app.cli.models.found import (
     add_model_folder,
     drafts,
     facts,
-    found_models,
     print_found,
     remove_model_folder,
 )
-from app.cli.models.hub import download_repository, look_up, names_repository, token
+from app.cli.models.hub import download_repository, look_up, token
 from app.cli.models.servers import connect, forget_server
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
 from engine.api import LoadRequest
 
 if TYPE_CHECKING:
-    from engine.loading.catalog import Catalog
-    from engine.loading.specs import ModelSpec
+    from engine.loading.inventory import Inventory, ModelSpec
 
 cli = typer.Typer(
     help="List, check, download and export models. Without a command: list.",
@@ -51,13 +48,10 @@ cli.command("disk")(disk)
 cli.command("delete")(delete)
 
 
-def _catalog(data_dir: Path | None) -> tuple[Catalog, Path]:
-    """The catalog, and the folder of downloaded models."""
-    from app.runtime import read_catalog
-    from engine.loading import hub
+def _inventory(data_dir: Path | None) -> Inventory:
+    from app.inventory import open_inventory
 
-    folder = paths.data_folder(data_dir)
-    return read_catalog(folder), hub.models_folder(folder)
+    return open_inventory(paths.data_folder(data_dir))
 
 
 @cli.callback(invoke_without_command=True)
@@ -72,8 +66,9 @@ def list_models(
     as_json: options.JsonOption = False, data_dir: options.DataDirOption = None
 ) -> None:
     """List the catalog: what is on disk, and what fits into memory; and what other programs hold."""
-    catalog, downloaded = _catalog(data_dir)
-    entries = [describe(spec, downloaded) for spec in catalog.models]
+    inventory = _inventory(data_dir)
+    catalog = inventory.catalog
+    entries = [describe(spec, inventory) for spec in catalog.models]
     rows = [
         (
             entry["id"],
@@ -96,7 +91,7 @@ def list_models(
     servers = [(one.id, one.name, one.address) for one in catalog.servers]
     if servers:
         print("\n" + table(("server", "name", "address"), servers, frozenset()))
-    found = found_models(paths.data_folder(data_dir))
+    found = list(inventory.scan())
     print_found(found)
     kept = Defaults(paths.data_folder(data_dir)).all().values()
     if kept:
@@ -156,13 +151,12 @@ def check(
     as_json: options.JsonOption = False,
 ) -> None:
     """Check a folder: what model it holds and whether it can be used."""
-    from engine.loading.catalog import local_spec
-    from engine.loading.planning.forecast import by_sizes
+    from engine.loading.inventory import estimate, local_spec
     from engine.models.checkpoints.checkpoint import inspect
     from engine.values.units import format_bytes
 
     found = inspect(path)
-    room = by_sizes([local_spec(path)]).room
+    room = estimate([local_spec(path)]).room
     print(f"{found.path}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
     print(
         f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
@@ -199,18 +193,17 @@ def download(
 ) -> None:
     """Download a model, or both models of a pair. An interrupted download is resumed."""
     from app.cli.loading import Status
-    from engine.loading import hub
-    from engine.loading.files import fetch
+    from engine.loading.inventory import names_repository
 
-    catalog, downloaded = _catalog(data_dir)
+    inventory = _inventory(data_dir)
     if names_repository(model):
-        download_repository(model, file, downloaded)
+        download_repository(model, file, inventory)
         return
-    pairing = catalog.resolve(LoadRequest.parse(model), partial(hub.locate, models=downloaded))
+    pairing = inventory.resolve(LoadRequest.parse(model))
     for spec in (pairing.target, pairing.draft):
         if spec is not None:
             with Status() as status:
-                folder = fetch(spec, downloaded, status.on_progress)
+                folder = inventory.download(spec, status.on_progress)
             print(f"{spec.name} is in {folder}")
 
 
@@ -221,12 +214,9 @@ def why(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Say whether a draft fits a target, and if not, why."""
-    from engine.loading import hub
-    from engine.loading.drafts import judge_draft
-
-    catalog, downloaded = _catalog(data_dir)
-    ours, theirs = (catalog.resolve(LoadRequest.parse(name)).target for name in (target, draft))
-    found = judge_draft(ours, theirs, partial(hub.locate, models=downloaded))
+    inventory = _inventory(data_dir)
+    ours, theirs = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
+    found = inventory.judge_draft(ours, theirs)
     if not found.fits:
         print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
         raise typer.Exit(1)
@@ -235,13 +225,12 @@ def why(
     print(f"{theirs.name} can draft for {ours.name}{how}")
 
 
-def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
+def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
     """One model as facts; ``fits`` None while its size is unknown."""
-    from engine.loading import hub
-    from engine.loading.planning.forecast import by_sizes
+    from engine.loading.inventory import estimate
     from engine.values.units import format_bytes
 
-    room = by_sizes([spec]) if spec.parameters else None
+    room = estimate([spec]) if spec.parameters else None
     return {
         "id": spec.id,
         "name": spec.name,
@@ -250,7 +239,7 @@ def describe(spec: ModelSpec, downloaded: Path) -> dict[str, Any]:
         "size": format_bytes(spec.bytes) if spec.bytes else "?",
         "licence": spec.licence,
         "gated": spec.gated,
-        "on_disk": hub.locate(spec, downloaded) is not None,
+        "on_disk": inventory.locate(spec) is not None,
         "fits": room and room.room.context > 0,
         "held": room and room.held,
         "source": spec.repository or str(spec.path),

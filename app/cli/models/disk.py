@@ -15,24 +15,25 @@ from engine.errors import InvalidRequest
 
 def disk(as_json: options.JsonOption = False, data_dir: options.DataDirOption = None) -> None:
     """List what the downloads take on the disk, big ones first."""
-    from app.inventory import disk as downloads
-    from engine.loading import hub
+    from app.inventory import open_inventory
     from engine.values.units import format_bytes
 
-    models = hub.models_folder(paths.data_folder(data_dir))
-    kept = downloads.kept(models)
+    inventory = open_inventory(paths.data_folder(data_dir))
+    downloads = inventory.downloaded()
     rows = [
         (one.name, format_bytes(one.bytes), "unfinished" if one.unfinished else "", str(one.path))
-        for one in kept
+        for one in downloads
     ]
     print(table(("model", "size", "", "path"), rows, frozenset({1})))
-    total = sum(one.bytes for one in kept)
+    total = sum(one.bytes for one in downloads)
     print(
-        f"{format_bytes(total)} in {models}; {format_bytes(downloads.free_bytes(models))} are free."
+        f"{format_bytes(total)} in {inventory.models}; {format_bytes(inventory.free_disk())} are free."
     )
     if as_json:
-        listed = [{"name": one.name, "path": str(one.path), "bytes": one.bytes} for one in kept]
-        print(json.dumps({"folder": str(models), "kept": listed}, ensure_ascii=False))
+        listed = [
+            {"name": one.name, "path": str(one.path), "bytes": one.bytes} for one in downloads
+        ]
+        print(json.dumps({"folder": str(inventory.models), "kept": listed}, ensure_ascii=False))
 
 
 def delete(
@@ -41,18 +42,17 @@ def delete(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Delete a download, after asking. An app that has it loaded must be ended first: it is not asked."""
-    from app.inventory import disk as downloads
-    from engine.loading import hub
+    from app.inventory import open_inventory
     from engine.values.units import format_bytes
 
-    models = hub.models_folder(paths.data_folder(data_dir))
-    kept = downloads.kept(models)
-    named = [one for one in kept if model in (one.name, str(one.path))]
+    inventory = open_inventory(paths.data_folder(data_dir))
+    downloads = inventory.downloaded()
+    named = [one for one in downloads if model in (one.name, str(one.path))]
     if len(named) != 1:
-        listed = ", ".join(one.name for one in kept) or "none"
+        listed = ", ".join(one.name for one in downloads) or "none"
         what = "names several downloads" if named else "is no download"
-        raise InvalidRequest("model", f"{model} {what} in {models}. There are: {listed}.")
+        raise InvalidRequest("model", f"{model} {what} in {inventory.models}. There are: {listed}.")
     one = named[0]
     if not yes and not typer.confirm(f"Delete {one.name}, {format_bytes(one.bytes)}?"):
         return
-    print(f"Freed {format_bytes(downloads.delete(models, one.path, ()))}.")
+    print(f"Freed {format_bytes(inventory.delete(one.path, ()))}.")

@@ -24,21 +24,19 @@ def export_gguf(
 ) -> None:
     """Write a Llama model with its tokenizer to a GGUF file, for llama.cpp."""
     from app.cli.loading import Status
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
     from engine.api import LoadRequest
     from engine.errors import InvalidRequest
-    from engine.loading import hub
-    from engine.loading.files import fetch
     from engine.models.checkpoints.gguf.write import export
     from engine.values.units import format_bytes
 
-    data = paths.data_folder(data_dir)
-    pairing = read_catalog(data).resolve(LoadRequest.parse(model))
+    inventory = open_inventory(paths.data_folder(data_dir))
+    pairing = inventory.resolve(LoadRequest.parse(model))
     spec = pairing.draft if draft else pairing.target
     if spec is None:
         raise InvalidRequest("draft", f"{model} has no draft; leave --draft out.")
     with Status() as status:
-        folder = fetch(spec, hub.models_folder(data), status.on_progress)
+        folder = inventory.download(spec, status.on_progress)
         status.say(f"Writing {output} ...")
         done = export(folder, output, kind)
     print(f"{spec.name} is in {done.file} ({format_bytes(done.bytes)}).")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from functools import partial
 from typing import Annotated
 
 import typer
@@ -26,16 +25,12 @@ def fit_command(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Reckon the memory of a pair: weights, KV caches and heads, before anything is loaded."""
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
     from engine.api import LoadRequest
-    from engine.loading import hub
-    from engine.loading.planning.forecast import forecast
     from engine.values.units import format_bytes
 
-    folder = paths.data_folder(data_dir)
-    locate = partial(hub.locate, models=hub.models_folder(folder))
     request = LoadRequest.parse(pair, quantization=quantization)
-    found = forecast(read_catalog(folder).resolve(request, locate), request, locate, context)
+    found = open_inventory(paths.data_folder(data_dir)).forecast(request, context)
     room = found.room
     rows = [
         (role, model.name, format_bytes(model.weights), format_bytes(model.kv))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,22 +11,12 @@ import typer
 from app import paths
 from app.cli import options
 from app.cli.text.output import table
-from app.inventory.model_folders import add_folder, model_folders, recent_models, remove_folder
+from app.inventory.model_folders import add_folder, remove_folder
 
 if TYPE_CHECKING:
-    from engine.loading.discovery import FoundModel
+    from engine.loading.inventory import FoundModel
 
 Folder = Annotated[Path, typer.Argument(help="A folder with models, however deep inside.")]
-
-
-def found_models(data_dir: Path) -> list[FoundModel]:
-    """What other programs and the user's own folders hold, of this machine."""
-    from engine.loading import hub
-    from engine.loading.discovery import System, scan
-
-    opened = recent_models(data_dir)
-    folders = (hub.models_folder(data_dir), *model_folders(data_dir), *opened)
-    return list(scan(System.current(), folders))
 
 
 def print_found(found: list[FoundModel]) -> None:
@@ -79,17 +68,12 @@ def drafts(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Say what of this machine can draft for a model, and of the rest why not."""
-    from dataclasses import replace
 
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
     from engine.api import LoadRequest
-    from engine.loading import hub
-    from engine.loading.discovery import drafts_among
 
-    folder = paths.data_folder(data_dir)
-    locate = partial(hub.locate, models=hub.models_folder(folder))
-    spec = read_catalog(folder).resolve(LoadRequest.parse(target)).target
-    choices = drafts_among(replace(spec, path=locate(spec)), found_models(folder))
+    inventory = open_inventory(paths.data_folder(data_dir))
+    choices = inventory.drafts_here(inventory.resolve(LoadRequest.parse(target)).target)
     for choice in choices:
         way = choice.cross_vocabulary or "it shares the vocabulary, and is smaller"
         print(f"{choice.spec.name} ({choice.spec.path})")

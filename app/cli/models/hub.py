@@ -11,23 +11,10 @@ import typer
 
 from app.cli import options
 from app.cli.text.output import table
-from engine.errors import DownloadError, InvalidRequest
+from engine.errors import DownloadError
 
 if TYPE_CHECKING:
-    from engine.loading.hub import Repository
-
-
-def names_repository(text: str) -> bool:
-    """Whether ``text`` is meant as a repository: neither a path here nor the id of a model."""
-    from engine.loading import hub
-
-    if "/" not in text or Path(text).expanduser().exists():
-        return False
-    try:
-        hub.named_in(text)
-    except InvalidRequest:
-        return False
-    return True
+    from engine.loading.inventory import Inventory, Repository
 
 
 def look_up(
@@ -35,14 +22,14 @@ def look_up(
     as_json: options.JsonOption = False,
 ) -> None:
     """Say what of a repository can be downloaded: its models, their sizes, its licence."""
-    from engine.loading import hub
+    from engine.loading.inventory import Catalog, Inventory
     from engine.values.units import format_bytes
 
-    found = hub.look_up(repository)
+    found = Inventory(Catalog((), ()), Path()).look_up(repository)
     gated = ", gated" if found.gated else ""
     print(f"{found.name} ({found.licence}{gated})")
     rows = [
-        (one.file or "-", hub.type_of(one) or "safetensors", format_bytes(one.bytes))
+        (one.file or "-", one.gguf_type or "safetensors", format_bytes(one.bytes))
         for one in found.choices
     ]
     if rows:
@@ -55,20 +42,18 @@ def look_up(
         print(json.dumps({**facts, "reason": found.reason, "models": models}, ensure_ascii=False))
 
 
-def download_repository(text: str, file: str, models: Path) -> None:
+def download_repository(text: str, file: str, inventory: Inventory) -> None:
     """Downloads the one model in a repository, or the one in ``file``. Raises DownloadError."""
     from app.cli.loading import Status
-    from engine.loading import hub
-    from engine.loading.files import fetch
 
-    found = hub.look_up(text, models)
+    found = inventory.look_up(text)
     spec = next((one for one in found.choices if one.file == file), None)
     if spec is None and not file and len(found.choices) == 1:
         spec = found.choices[0]
     if spec is None:
         raise DownloadError(_which(found, file))
     with Status() as status:
-        place = fetch(spec, models, status.on_progress)
+        place = inventory.download(spec, status.on_progress)
     print(f"{spec.name} is in {place}")
 
 

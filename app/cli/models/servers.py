@@ -82,10 +82,10 @@ def forget_server(
 ) -> None:
     """Take a server out of your own catalog, and its key from where it is kept."""
     from app import servers
-    from app.runtime import read_catalog
+    from app.inventory import open_inventory
 
     folder = paths.data_folder(data_dir)
-    known = {each.id: each for each in read_catalog(folder).servers}
+    known = {each.id: each for each in open_inventory(folder).catalog.servers}
     if name not in known:
         listed = ", ".join(known) or "none"
         raise InvalidRequest("server", f"There is no server {name!r}. Servers are: {listed}.")

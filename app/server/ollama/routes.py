@@ -40,7 +40,7 @@ from app.server.transport.payload import JsonReply, encode
 from app.server.transport.reading import read
 from app.server.transport.streaming import EventStream
 from engine.events import Emitted, Token
-from engine.loading.files import template_of
+from engine.loading.inventory import template_of
 from engine.tool_calls.reading import Said, Thought
 from engine.values.sampling import Sampling
 

@@ -10,8 +10,7 @@ from app.ui.words import Words
 from app.ui.words.names import titles
 from engine.api import AS_STORED, AUTO, FP8
 from engine.errors import ForetokenError
-from engine.loading.drafts import judge_draft
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import ModelSpec
 from engine.values.units import format_bytes
 
 Choice = tuple[str, str]
@@ -43,7 +42,7 @@ class Pickers:
         specs = [*here, *self.runtime.beside_catalog(), *catalog.servers, *away]
         own, _ = self.shown()
         if own and own not in {spec.id for spec in specs}:
-            specs.insert(0, self.runtime.known().spec(own))
+            specs.insert(0, self.runtime.inventory.spec(own))
         return specs
 
     def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
@@ -56,7 +55,7 @@ class Pickers:
             return [none], ""
         if self.is_server(target):
             return [(Words.SERVER_DRAFTS, "")], ""
-        known = self.runtime.known()
+        known = self.runtime.inventory
         try:
             choices = self.runtime.drafts_for(known.spec(target)).choices
         except ForetokenError:
@@ -64,9 +63,9 @@ class Pickers:
         fitting = [choice for choice in choices if choice.fits]
         shown, draft = self.shown()
         if shown == target and draft and draft not in {choice.spec.id for choice in fitting}:
-            loaded = judge_draft(known.spec(target), known.spec(draft), self.runtime.locate)
+            loaded = known.judge_draft(known.spec(target), known.spec(draft))
             fitting.append(loaded)
-        chosen = self.runtime.best_draft(known.spec(target), fitting)
+        chosen = known.best_draft(known.spec(target), fitting)
         labels = self._labels([choice.spec for choice in fitting])
         drafts = [
             (Words.other_vocabulary(label) if choice.cross_vocabulary else label, choice.spec.id)
@@ -89,7 +88,7 @@ class Pickers:
     def is_server(self, target: str | None) -> bool:
         """Whether that target runs elsewhere."""
         try:
-            return bool(target) and bool(self.runtime.known().spec(target or "").address)
+            return bool(target) and bool(self.runtime.inventory.spec(target or "").address)
         except ForetokenError:
             return False
 
@@ -98,7 +97,7 @@ class Pickers:
         if self.is_server(target):
             return Words.CONNECT
         try:
-            specs = [self.runtime.known().spec(name) for name in (target, draft) if name]
+            specs = [self.runtime.inventory.spec(name) for name in (target, draft) if name]
         except ForetokenError:  # a folder that is gone; Load says so
             return Words.LOAD
         missing = sum(spec.bytes for spec in specs if self.runtime.locate(spec) is None)
@@ -109,7 +108,7 @@ class Pickers:
         target, draft = self.runtime.loader.shown
         try:
             for name in filter(None, (target, draft)):
-                self.runtime.known().spec(name)
+                self.runtime.inventory.spec(name)
         except ForetokenError:  # a folder that is gone
             return None, ""
         return target, draft

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from engine.api import AS_STORED
 from engine.events import Started
-from engine.loading.planning.forecast import Forecast
+from engine.loading.inventory import Forecast
 from engine.stats import Statistics, times
 from engine.values.units import format_bytes
 

@@ -14,8 +14,6 @@ from engine.loading.discovery.llama_cpp import LLAMA_CPP
 from engine.loading.discovery.lm_studio import LM_STUDIO
 from engine.loading.discovery.ollama import OLLAMA
 from engine.loading.discovery.system import System
-from engine.loading.drafts import DraftChoice, judge_draft, preference
-from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.gguf.description import name_of
 
 PLACES: tuple[ModelStore, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
@@ -58,13 +56,6 @@ def _in(
     except OSError as error:  # a disk that went away, a folder that is another user's
         reason = f"{folder} cannot be read: {error.strerror or error}."
         yield name, Listed(folder, folder.name, reason)
-
-
-def drafts_among(target: ModelSpec, found: Sequence[FoundModel]) -> tuple[DraftChoice, ...]:
-    """Every other model that can be run: those that can draft for ``target`` first, each that cannot
-    with its reason. ``target`` lies on this disk (has a ``path``)."""
-    others = [one.spec for one in found if one.spec is not None and one.path != target.path]
-    return tuple(sorted((judge_draft(target, spec) for spec in others), key=preference))
 
 
 class BackgroundScan:

@@ -8,33 +8,28 @@ SHA-256 agree. HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are honoured. The hub's 
 second to import, is there for downloads only.
 """
 
+from engine.loading.hub.disk import (
+    PARTIAL,
+    DownloadedModel,
+    arrived,
+    delete,
+    discard,
+    downloaded,
+    free_bytes,
+    partial_folder,
+)
 from engine.loading.hub.fetch import download
 from engine.loading.hub.places import (
-    FOLDER_VARIABLE,
-    endpoint,
+    MODELS_VARIABLE,
     folder_for,
+    hub_page,
     locate,
     models_folder,
 )
-from engine.loading.hub.progress import DownloadProgress
-from engine.loading.hub.remains import PARTIAL, arrived, discard
-from engine.loading.hub.repository import Repository, look_up, named_in, type_of
-from engine.models.checkpoints.gguf.description import parts_named
+from engine.loading.hub.repository import Repository, look_up, names_repository
 
 __all__ = [
-    "FOLDER_VARIABLE",
-    "PARTIAL",
-    "DownloadProgress",
-    "Repository",
-    "arrived",
-    "discard",
-    "download",
-    "endpoint",
-    "folder_for",
-    "locate",
-    "look_up",
-    "models_folder",
-    "named_in",
-    "parts_named",
-    "type_of",
-]
+    "MODELS_VARIABLE", "PARTIAL", "DownloadedModel", "Repository", "arrived",
+    "delete", "discard", "download", "downloaded", "folder_for", "free_bytes", "hub_page", "locate",
+    "look_up", "models_folder", "names_repository", "partial_folder",
+]  # fmt: skip

@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
 )
 
 from engine.errors import DownloadError, TokenNeeded
-from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, repository_of
+from engine.loading.hub.places import MODELS_VARIABLE, endpoint, hub_page, repository_of
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import hub_token
 from engine.values.units import format_bytes
@@ -34,7 +34,7 @@ _USUAL = "*Q4_K_M*.gguf"
 @contextmanager
 def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
     """Every failure of the client, as a ``DownloadError`` that says what to do."""
-    repository, where = repository_of(spec), f"{endpoint()}/{repository_of(spec)}"
+    repository, where = repository_of(spec), hub_page(spec)
     try:
         yield
     except GatedRepoError as error:
@@ -53,7 +53,7 @@ def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
         raise DownloadError(
             f"{repository} cannot be stored at {destination}: {error.strerror or error}. What has "
             "arrived is kept. Free some space and check the permissions, then download again; or set "
-            f"{FOLDER_VARIABLE} to another folder."
+            f"{MODELS_VARIABLE} to another folder."
         ) from error
     except DownloadError:
         raise
@@ -106,7 +106,7 @@ def _gated(spec: ModelSpec, where: str) -> str:
 def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
     status = error.response.status_code if error.response is not None else 0
     if status in (401, 403):
-        return TokenNeeded(_gated(spec, f"{endpoint()}/{spec.repository}"))
+        return TokenNeeded(_gated(spec, hub_page(spec)))
     if status == 404:  # of a mirror: the hub says of what
         return DownloadError(
             f"{endpoint()} has no {spec.repository}, or not all of its files (404). Check the name: "

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from engine.errors import DownloadError
+from engine.errors import DownloadError, ModelError
 from engine.loading.hub.places import folder_for, locate
-from engine.loading.hub.progress import DownloadProgress
+from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 
 
@@ -22,9 +22,12 @@ def download(
     """Fetch what is missing of a model and return its folder, complete. Blocks.
 
     ``models``: the models folder; without one nothing is downloaded.
-    Calls ``on_progress`` about ten times a second and once at the end. Raises ``DownloadError``, or
-    ``DownloadCancelled`` soon after ``cancelled`` returns True; another call then continues.
+    Calls ``on_progress`` about ten times a second and once at the end. Raises ModelError
+    for a model on a server, DownloadError, and DownloadCancelled soon after ``cancelled`` returns True;
+    another call then continues.
     """
+    if spec.address:
+        raise ModelError(f"{spec.name} is on a server, and its weights cannot be loaded here.")
     found = locate(spec, models)
     if found is not None:
         return found

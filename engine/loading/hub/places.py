@@ -12,7 +12,7 @@ from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import weights_complete
 from engine.models.checkpoints.gguf.description import parts_named
 
-FOLDER_VARIABLE = "FORETOKEN_MODELS"
+MODELS_VARIABLE = "FORETOKEN_MODELS"
 """Environment variable that moves the models folder."""
 
 
@@ -20,7 +20,7 @@ def models_folder(data_dir: Path) -> Path:
     """Where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the data folder.
 
     For whoever starts an engine: what is behind it is handed the folder."""
-    moved = os.environ.get(FOLDER_VARIABLE)
+    moved = os.environ.get(MODELS_VARIABLE)
     return Path(moved).expanduser() if moved else data_dir / "models"
 
 
@@ -72,6 +72,11 @@ def repository_of(spec: ModelSpec) -> str:
     if spec.repository is None:
         raise DownloadError(f"{spec.name} has no repository to download from.")
     return spec.repository
+
+
+def hub_page(spec: ModelSpec) -> str:
+    """Return the address of a repository's page."""
+    return f"{endpoint()}/{repository_of(spec)}"
 
 
 def endpoint() -> str:

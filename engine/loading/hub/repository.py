@@ -9,15 +9,12 @@ from urllib.parse import urlsplit
 
 from engine.errors import InvalidRequest
 from engine.loading.hub.places import endpoint, folder_for
-from engine.loading.specs import ModelSpec
+from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-_TYPE = re.compile(r"(?:^|[-._])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
-"""What a GGUF file's name says of how its weights are stored: model-Q4_K_M.gguf."""
-
 _PROJECTOR = "mmproj"
 """How files are named that read images for a model; they are none by themselves."""
 
@@ -53,6 +50,17 @@ def named_in(text: str) -> tuple[str, str]:
             "Qwen/Qwen3-0.6B, or is the address of its page.",
         )
     return name, revision or "main"
+
+
+def names_repository(text: str) -> bool:
+    """Return whether ``text`` means a repository: neither a path here nor the id of a model."""
+    if "/" not in text or Path(text).expanduser().exists():
+        return False
+    try:
+        named_in(text)
+    except InvalidRequest:
+        return False
+    return True
 
 
 def look_up(text: str, models: Path = Path()) -> Repository:
@@ -96,19 +104,11 @@ def _choices(spec: ModelSpec, sizes: dict[str, int], parameters: int) -> tuple[M
             continue
         total = sum(sizes.get(part, 0) for part in parts_named(name))
         found.append(
-            replace(spec, id=f"{spec.id}/{name}", name=_stem(file), file=name, bytes=total)
+            replace(
+                spec, id=f"{spec.id}/{name}", name=without_part(file.stem), file=name, bytes=total
+            )
         )
     return tuple(sorted(found, key=lambda one: one.bytes))
-
-
-def _stem(file: Path) -> str:
-    return re.sub(r"-00001-of-\d{5}$", "", file.stem)
-
-
-def type_of(spec: ModelSpec) -> str:
-    """How a GGUF file on the hub stores its weights, by its name; "" where that does not say."""
-    found = _TYPE.search(_stem(Path(spec.file))) if spec.file else None
-    return found[1].upper() if found else ""
 
 
 def _reason(name: str, files: list[str]) -> str:

@@ -25,10 +25,11 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 from engine.errors import DownloadCancelled, DownloadError
 from engine.files import read_json
 from engine.loading.hub import patience
+from engine.loading.hub.disk import PARTIAL, flat
+from engine.loading.hub.meter import Meter
 from engine.loading.hub.patience import Patience
-from engine.loading.hub.places import FOLDER_VARIABLE, endpoint, locate, repository_of
-from engine.loading.hub.progress import DownloadProgress, Meter
-from engine.loading.hub.remains import PARTIAL, flat
+from engine.loading.hub.places import MODELS_VARIABLE, endpoint, locate, repository_of
+from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import parts_named
@@ -148,7 +149,7 @@ class Transfer:
         if missing + _SPARE_SPACE > free:
             raise DownloadError(
                 f"{self._repository} needs {format_bytes(missing)} more on disk, {format_bytes(free)} "
-                f"are free at {self._destination}. Free some space, or set {FOLDER_VARIABLE} to a folder "
+                f"are free at {self._destination}. Free some space, or set {MODELS_VARIABLE} to a folder "
                 "on another disk."
             )
 

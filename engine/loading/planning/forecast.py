@@ -54,7 +54,7 @@ def forecast(
     draft = None if pairing.draft is None else locate(pairing.draft)
     if target is None or (draft is None and pairing.draft is not None):
         specs = [pairing.target] if pairing.draft is None else [pairing.target, pairing.draft]
-        return by_sizes(specs, context, quantization=request.quantization)
+        return estimate(specs, context, quantization=request.quantization)
     from engine.loading.planning.plan import survey  # brings torch
 
     found = survey(PairFiles(pairing, target, draft), request)
@@ -64,7 +64,7 @@ def forecast(
     return Forecast(found.room(asked), roles, asked, found.wanted, found.planned.quantization)
 
 
-def by_sizes(
+def estimate(
     specs: Sequence[ModelSpec],
     context: int | None = None,
     free: int | None = None,

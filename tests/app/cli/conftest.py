@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app import cli
-from engine.loading.discovery import System
+from engine.loading.discovery.system import System
 from tests.support.commands import Command, Result, command
 from tests.support.fixtures import adapted, pair
 

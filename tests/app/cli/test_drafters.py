@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.runtime import read_catalog
+from app.inventory import open_inventory
 from app.storage.store import Store
 from app.training.drafters import from_chats
 from tests.app.cli.conftest import Foretoken
@@ -72,7 +72,7 @@ def test_a_drafter_for_gguf_files_is_trained_entered_and_used(
     # Another run is another drafter: its id was once said to be in the catalog, and was the first one's.
     other = foretoken(*words, "--out", tmp_path / "other", *data)
     assert "--pair tiny-heads-2\n" in other.out, other.err
-    pairs = {pair.id: pair for pair in read_catalog(tmp_path / "data").pairs}
+    pairs = {pair.id: pair for pair in open_inventory(tmp_path / "data").catalog.pairs}
     folders = [pairs[name].heads[0] for name in ("tiny-heads", "tiny-heads-2")]
     assert [folder.relative_to(tmp_path).parts[0] for folder in folders] == ["run", "other"]
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli.loading import Status
-from engine.loading.watching import LoadProgress, Stage
+from engine.loading.progress import LoadProgress, Stage
 from tests.app.cli.conftest import Foretoken
 
 

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from engine.loading.progress import LoadProgress, Stage
 from engine.loading.request import LoadRequest
-from engine.loading.watching import LoadProgress, Stage
 from tests.app.ui.chatting import DONE, ask, open_pair, send
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]

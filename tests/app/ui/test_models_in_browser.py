@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from engine.errors import ModelError
 from engine.loading.hub import patience, transfer
-from engine.loading.watching import LoadProgress, Stage
+from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import HUB_TOKEN_FILE, hub_token
 from tests.app.ui.chatting import ask, open_pair
 from tests.app.ui.conftest import App

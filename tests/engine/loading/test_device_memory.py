@@ -18,7 +18,7 @@ from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
 from engine.loading.loader import ModelPlan, load_planned
 from engine.loading.planning.plan import LoadPlan, plan_loading
-from engine.loading.watching import LoadWatch
+from engine.loading.progress import LoadWatch
 from engine.local.engine import LocalEngine
 from engine.machine import device_memory
 from engine.machine.device_memory import within_memory

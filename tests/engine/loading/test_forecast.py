@@ -12,7 +12,7 @@ from engine.loading.files import PairFiles, fetch_pair
 from engine.loading.planning import choices
 from engine.loading.planning import forecast as forecasts
 from engine.loading.planning.fit import LONGEST_CONTEXT
-from engine.loading.planning.forecast import by_sizes, forecast
+from engine.loading.planning.forecast import estimate, forecast
 from engine.loading.planning.plan import plan_loading, survey
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
@@ -71,7 +71,7 @@ def test_a_model_fits_in_what_auto_would_hold_it_in(
     """Qwen3 8B was reckoned in 16 bits alone: "Not even the weights fit" where four bits did."""
     monkeypatch.setattr(forecasts.processor, "instructions", lambda: ("avx512bw",))
     catalog = load_catalog(ROOT / "model_catalog.yaml")
-    found = by_sizes([catalog.model("qwen3-8b")], free=int(free * GB))
+    found = estimate([catalog.model("qwen3-8b")], free=int(free * GB))
     assert (found.held, found.room.context > 0) == (held, fits)
     assert ("Not even the weights fit" in found.room.sentence) is not fits
 
@@ -79,8 +79,8 @@ def test_a_model_fits_in_what_auto_would_hold_it_in(
 def test_no_advice_to_leave_the_draft_out_where_the_target_alone_does_not_fit() -> None:
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     pair = [catalog.model("qwen3-8b"), catalog.model("qwen3-0.6b")]
-    assert "without a draft" not in by_sizes(pair, free=4 * GB).room.sentence
-    assert "without a draft" in by_sizes(pair, free=8 * GB).room.sentence
+    assert "without a draft" not in estimate(pair, free=4 * GB).room.sentence
+    assert "without a draft" in estimate(pair, free=8 * GB).room.sentence
 
 
 def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
@@ -95,7 +95,7 @@ def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
     held = set()
     for free in range(300_500_000, 330_000_000, 1_500_000):
         monkeypatch.setattr("engine.machine.memory.free_bytes", lambda free=free: free)
-        told, done = by_sizes([spec]), survey(files, request)
+        told, done = estimate([spec]), survey(files, request)
         room = done.room()
         if not told.room.context or not room.context:
             continue  # nothing is loaded, whatever it would be held in

@@ -14,7 +14,7 @@ from engine.backends.native import build
 from engine.events import Finished
 from engine.kernels.native.library import Library
 from engine.loading.loader import ModelPlan, load_planned
-from engine.loading.watching import LoadWatch, Stage
+from engine.loading.progress import LoadWatch, Stage
 from engine.local.engine import LocalEngine
 from engine.machine import compilers
 from engine.models.base import Model

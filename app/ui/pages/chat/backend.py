@@ -34,7 +34,7 @@ from engine import trace
 from engine.api import NO_TEMPLATE, DownloadProgress, Loaded, LoadProgress
 from engine.errors import ContextExceeded, InvalidRequest, NotLoaded
 from engine.events import Event, Failed, Finished, Started
-from engine.loading.catalog import EMBEDDED
+from engine.loading.inventory import EMBEDDED
 from engine.reply import ReplyState
 from engine.values.units import format_bytes
 

@@ -17,9 +17,7 @@ from app.ui.words import Words
 from app.ui.words.names import titles
 from engine.api import SEPARATOR, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, ModelError
-from engine.loading.drafts import DraftChoice, HeadChoice, break_even, judge_head
-from engine.loading.planning.forecast import Forecast, forecast
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import DraftChoice, Forecast, HeadChoice, ModelSpec, break_even
 from engine.machine import memory
 from engine.values.units import format_bytes
 
@@ -84,7 +82,7 @@ class ModelsBackend:
         ``pending``: what was found is still being compared.
         """
         try:
-            target = self.runtime.known().spec(str(data["target"]))
+            target = self.runtime.inventory.spec(str(data["target"]))
             found = self.runtime.drafts_for(target)
         except ForetokenError as error:
             return {"drafts": [], "pending": False, "here": False, "error": str(error)}
@@ -96,7 +94,7 @@ class ModelsBackend:
         known_heads = (head for pair in self.runtime.catalog.pairs for head in pair.heads)
         folders = dict.fromkeys((*known_heads, *self.runtime.found.heads))
         here = self.runtime.locate(target) is not None
-        heads = [judge_head(target, folder, self.runtime.locate) for folder in folders]
+        heads = [self.runtime.inventory.judge_head(target, folder) for folder in folders]
         known = [self._head(target, head) for head in heads if head.kind]
         return {"drafts": [*known, *drafts], "pending": found.pending, "here": here, "error": None}
 
@@ -161,8 +159,7 @@ class ModelsBackend:
         """What a pair takes of memory with ``context`` tokens, part by part."""
         try:
             request = replace(self._request(data), context=None)
-            pairing = self.runtime.known().resolve(request, self.runtime.locate)
-            found = forecast(pairing, request, self.runtime.locate, _context(data))
+            found = self.runtime.inventory.forecast(request, _context(data))
         except ForetokenError as error:
             return {"error": str(error)}
         room = found.room

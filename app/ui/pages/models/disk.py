@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from app.inventory import disk
 from app.inventory.downloads import DownloadState
 from app.loading import LoadState
 from app.runtime import Runtime
@@ -13,7 +12,7 @@ from app.ui.pages.models.outcome import outcome
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError
-from engine.loading import hub
+from engine.loading.inventory import DownloadedModel
 from engine.machine.secrets import SecretSource, hub_token
 from engine.values.units import format_bytes
 
@@ -26,14 +25,14 @@ class DiskBackend:
 
     def disk(self, data: View | None = None) -> View:
         """What the downloads take, each of which can be deleted."""
-        models = self._runtime.models
-        kept = disk.kept(models)
+        inventory = self._runtime.inventory
+        downloads = inventory.downloaded()
         token = hub_token()
         place = token.get()[1]
         return {
-            "folder": str(models),
-            "free": format_bytes(disk.free_bytes(models)),
-            "total": format_bytes(sum(one.bytes for one in kept)),
+            "folder": str(inventory.models),
+            "free": format_bytes(inventory.free_disk()),
+            "total": format_bytes(sum(one.bytes for one in downloads)),
             "kept": [
                 {
                     "path": str(one.path),
@@ -42,7 +41,7 @@ class DiskBackend:
                     "unfinished": one.unfinished,
                     "in_use": bool(_uses(one, self._in_use())),
                 }
-                for one in kept
+                for one in downloads
             ],
             "token": Words.TOKEN_AT[place].format(file=token.file),
             "own_token": place in (SecretSource.KEYRING, SecretSource.FILE),
@@ -52,7 +51,7 @@ class DiskBackend:
         """Delete one of what ``disk`` lists."""
 
         def remove() -> None:
-            disk.delete(self._runtime.models, Path(str(data["path"])), self._in_use())
+            self._runtime.inventory.delete(Path(str(data["path"])), self._in_use())
             self._runtime.found.scan()
 
         return outcome(remove)
@@ -69,16 +68,16 @@ class DiskBackend:
             names += [status.target_id, status.draft_id]
         for name in filter(None, names):
             try:
-                place = runtime.locate(runtime.known().spec(name))
+                place = runtime.locate(runtime.inventory.spec(name))
             except ForetokenError:
                 place = Path(name)  # a file that cannot be read any more is loaded all the same
             used += [place] if place else []
         for one in runtime.downloads.all().values():
             if one.state in (DownloadState.RUNNING, DownloadState.WAITING):
-                used.append(hub.folder_for(one.spec, runtime.models) / hub.PARTIAL / "any")
+                used.append(runtime.inventory.partial_folder(one.spec) / "any")
         return tuple(used)
 
 
-def _uses(one: disk.Kept, used: Iterable[Path]) -> bool:
+def _uses(one: DownloadedModel, used: Iterable[Path]) -> bool:
     own = one.files or (one.path,)
     return any(file == place or file in place.parents for file in own for place in used)

@@ -12,10 +12,14 @@ from app.ui.rounds.view import View
 from app.ui.words import Words, count
 from app.ui.words.names import model_title, title
 from engine.files import parse_json
-from engine.loading.discovery import FoundModel
-from engine.loading.drafts import MOST
-from engine.loading.planning.forecast import Forecast, by_sizes
-from engine.loading.specs import ModelSpec, Pairing
+from engine.loading.inventory import (
+    LARGEST_SHARE,
+    Forecast,
+    FoundModel,
+    ModelSpec,
+    Pairing,
+    estimate,
+)
 from engine.machine import memory
 from engine.values.units import format_bytes
 
@@ -56,7 +60,7 @@ class Rows:
         members = [spec] if pair is None or pair.draft is None else [spec, pair.draft]
         away = [one for one in members if self.runtime.locate(one) is None]
         known = all(one.parameters for one in members)
-        room = by_sizes(members, free=free) if known else None
+        room = estimate(members, free=free) if known else None
         swept = [default for (target, _), default in best.items() if target == spec.id]
         default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
@@ -109,9 +113,9 @@ class Rows:
         if pair is not None or not here:
             draft = None if pair is None else pair.draft
             return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}
-        small = [one for one in others if one.bytes <= MOST * spec.bytes]
+        small = [one for one in others if one.bytes <= LARGEST_SHARE * spec.bytes]
         compared = self.runtime.found.compare(spec, small)
-        best = self.runtime.best_draft(spec, compared.choices)
+        best = self.runtime.inventory.best_draft(spec, compared.choices)
         known = best is not None or not compared.pending
         return {"name": _beside(spec, best), "id": best.id if best else "", "known": known}
 

@@ -8,8 +8,7 @@ from app.ui.pages.models.outcome import outcome
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, TokenNeeded
-from engine.loading import hub
-from engine.loading.specs import ModelSpec
+from engine.loading.inventory import ModelSpec, hub_page
 from engine.machine import memory
 from engine.machine.secrets import hub_token
 from engine.values.units import format_bytes
@@ -25,7 +24,7 @@ class TransfersBackend:
     def look_up(self, data: View) -> View:
         """What of a repository can be downloaded."""
         try:
-            found = hub.look_up(str(data.get("repository") or ""), self._runtime.models)
+            found = self._runtime.inventory.look_up(str(data.get("repository") or ""))
         except ForetokenError as error:
             return {"error": str(error), "needs_token": isinstance(error, TokenNeeded)}
         free = memory.free_bytes()
@@ -40,7 +39,7 @@ class TransfersBackend:
                 {
                     "key": key_of(spec),
                     "name": spec.name,
-                    "type": hub.type_of(spec) or Words.LAYOUT,
+                    "type": spec.gguf_type or Words.LAYOUT,
                     "size": format_bytes(spec.bytes),
                     "fits": spec.bytes < free,
                     "fit": Words.weights_alone(format_bytes(spec.bytes), format_bytes(free)),
@@ -86,7 +85,7 @@ class TransfersBackend:
     def _download(self, one: Download) -> View:
         progress = one.progress
         if progress is None:
-            done, total = hub.arrived(one.spec, self._runtime.models), one.spec.bytes
+            done, total = self._runtime.inventory.arrived(one.spec), one.spec.bytes
         else:
             done, total = progress.bytes, progress.total
         running = progress is not None and one.state is DownloadState.RUNNING
@@ -106,7 +105,7 @@ class TransfersBackend:
             "waiting": progress.waiting if progress and running else "",
             "error": one.message or None,
             "needs_token": one.needs_token,
-            "page": f"{hub.endpoint()}/{one.spec.repository}",
+            "page": hub_page(one.spec),
         }
 
     def pause(self, data: View) -> View:

@@ -139,7 +139,7 @@ class RaceBackend:
         if not text:
             raise InvalidRequest("place", Words.ADDRESS_EMPTY)
         request = loaded.request.alike(text)
-        self.runtime.known().named(request)
+        self.runtime.inventory.named(request)
         return request
 
     def _prompts(self, data: View) -> list[Prompt]:

@@ -13,9 +13,7 @@ from app.ui.words.names import titles
 from engine.api import Capabilities, Loaded, LoadRequest
 from engine.bench.reports import race as race_report
 from engine.errors import ModelError
-from engine.loading.drafts import offered
-from engine.loading.planning.forecast import forecast
-from engine.loading.specs import Pairing
+from engine.loading.inventory import Pairing
 from engine.request import PLAIN
 from engine.values.address import Address
 from engine.values.sampling import AcceptanceRule
@@ -51,14 +49,14 @@ def look(runtime: Runtime, request: LoadRequest) -> View:
     """What can be raced at a place. ``told``: what to know before, or ""; ``drafts``: what lies here and
     can draft for a single model, ``pending`` while more is compared. Nothing is loaded for it. Raises
     ForetokenError."""
-    pairing = runtime.known().resolve(request, runtime.locate)
+    pairing = runtime.inventory.resolve(request)
     if pairing.target.address:
         return {**_server(runtime, request, pairing), "drafts": [], "pending": False}
-    methods = [_USUAL, *({"name": name} for name in offered(pairing))]
+    methods = [_USUAL, *({"name": name} for name in pairing.proposers)]
     return {
         "methods": methods,
         "rules": list(map(str, AcceptanceRule)),
-        "told": _memory(runtime, request, pairing),
+        "told": _memory(runtime, request),
         **_drafts(runtime, pairing),
     }
 
@@ -89,10 +87,10 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
     }
 
 
-def _memory(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> str:
+def _memory(runtime: Runtime, request: LoadRequest) -> str:
     """What is lacking for it beside what is loaded; "" where nothing is."""
     try:
-        room = forecast(pairing, request, runtime.locate).room
+        room = runtime.inventory.forecast(request).room
     except ModelError as error:  # nothing of it is here
         return str(error)
     return "" if room.fits else room.sentence

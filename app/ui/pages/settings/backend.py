@@ -8,7 +8,6 @@ from typing import Any
 import typer
 
 from app import diagnostics
-from app.inventory import disk
 from app.runtime import Runtime
 from app.settings.preferences import COMPUTING, PAIR, Preferences, StartWith
 from app.stored_data import StoredData
@@ -20,9 +19,7 @@ from app.ui.words import pair as pair_words
 from app.web.switch import ApiSwitch
 from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest
-from engine.loading import hub
-from engine.loading.catalog import EMBEDDED
-from engine.loading.planning.forecast import forecast
+from engine.loading.inventory import EMBEDDED, MODELS_VARIABLE
 from engine.machine.secrets import hub_token
 from engine.values.units import format_bytes
 
@@ -118,7 +115,7 @@ class SettingsBackend:
         if request is None:
             return None
         try:
-            return self.runtime.known().named(request).name
+            return self.runtime.inventory.named(request).name
         except ForetokenError:  # it is gone; a start says so
             return request.text
 
@@ -132,10 +129,10 @@ class SettingsBackend:
                 {"name": name, "path": str(path), "size": sizes[name], "there": path.is_dir()}
                 for name, path in self.data.folders.items()
             ],
-            "free": format_bytes(disk.free_bytes(self.runtime.models)),
+            "free": format_bytes(self.runtime.inventory.free_disk()),
             "moved": {
                 "data": "--data-dir" if "data_dir" in self.runtime.fixed else None,
-                "models": hub.FOLDER_VARIABLE if self._models_moved() else None,
+                "models": MODELS_VARIABLE if self._models_moved() else None,
             },
         }
 
@@ -188,8 +185,7 @@ class SettingsBackend:
         if loaded is None:
             return rows
         try:
-            pairing = self.runtime.known().resolve(loaded.request, self.runtime.locate)
-            found = forecast(pairing, loaded.request, self.runtime.locate)
+            found = self.runtime.inventory.forecast(loaded.request)
             rows.append(("memory, as planned", found.room.sentence))
         except ForetokenError as error:
             rows.append(("memory, as planned", str(error)))

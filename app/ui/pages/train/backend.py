@@ -72,8 +72,8 @@ class TrainBackend:
         model, which a pair with a head has kept, else plain decoding. ``place`` as a race's."""
         order, place, was = status.run.order, None, PLAIN
         try:
-            before = self._runtime.known().named(LoadRequest.parse(order.pair))
-            pair = self._runtime.known().pair(status.pair)
+            before = self._runtime.inventory.named(LoadRequest.parse(order.pair))
+            pair = self._runtime.catalog.pair(status.pair)
         except ForetokenError:  # it is gone; loading it says so
             return {"rival": order.kind, "base": was, "place": place}
         if pair.heads and pair.draft is not None:

@@ -12,24 +12,18 @@ from pathlib import Path
 import pytest
 
 from engine.loading.catalog import Catalog, local_spec, open_catalog
-from engine.loading.discovery import (
-    BackgroundScan,
-    FoundModel,
-    System,
-    drafts_among,
-    is_pseudo,
-    models_under,
-    scan,
-    with_best_draft,
-)
+from engine.loading.discovery.found import FoundModel
 from engine.loading.discovery.hugging_face import HUGGING_FACE
+from engine.loading.discovery.listing import is_pseudo, models_under
 from engine.loading.discovery.llama_cpp import LLAMA_CPP
 from engine.loading.discovery.lm_studio import LM_STUDIO
 from engine.loading.discovery.ollama import OLLAMA
+from engine.loading.discovery.scan import BackgroundScan, scan
+from engine.loading.discovery.system import System
 from engine.loading.drafts import judge_draft
-from engine.loading.planning.forecast import by_sizes
+from engine.loading.inventory import Inventory
+from engine.loading.planning.forecast import estimate
 from engine.loading.request import LoadRequest
-from engine.loading.specs import folder_of
 from engine.machine import memory
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import write_gguf
@@ -284,10 +278,11 @@ def test_a_file_that_was_mended_is_read_again(models: Path, tmp_path: Path) -> N
 
 
 def test_drafts_that_fit_come_first_and_the_others_say_why(models: Path, tmp_path: Path) -> None:
-    found = list(scan(linux(tmp_path), [models]))
+    inventory = Inventory(Catalog((), ()), models, system=linux(tmp_path))
+    found = list(inventory.scan())
     target = next(one.spec for one in found if one.path == models / "llama.gguf")
     assert target is not None
-    choices = drafts_among(target, found)
+    choices = inventory.drafts_here(target)
     assert {one.spec.path for one in choices} == {one.path for one in found} - {target.path}
     assert [one.spec.name for one in choices if one.fits] == ["small", "small"]
     assert choices[0].fits
@@ -327,7 +322,8 @@ def test_a_cancelled_scan_is_quiet(models: Path, tmp_path: Path) -> None:
 
 
 def settled(request: LoadRequest, home: Path, *folders: Path) -> LoadRequest:
-    return with_best_draft(request, Catalog((), ()), folder_of, linux(home), folders)
+    inventory = Inventory(Catalog((), ()), home / "models", lambda: folders, linux(home))
+    return inventory.with_best_draft(request)
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
@@ -355,7 +351,7 @@ def test_no_draft_is_taken_for_which_there_is_no_room(
     write_random(tmp_path / "large", num_hidden_layers=40)
     write_random(tmp_path / "small", seed=2, num_hidden_layers=4)
     alone = LoadRequest(target=str(tmp_path / "large"))
-    needs = by_sizes([local_spec(tmp_path / "large")]).room.needed
+    needs = estimate([local_spec(tmp_path / "large")]).room.needed
     for free, draft in ((2 * needs, str(tmp_path / "small")), (needs + 1000, "")):
         monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
         assert settled(alone, tmp_path / "home").draft == draft
@@ -366,9 +362,8 @@ def test_the_real_target_gets_the_real_draft_and_not_pip(tmp_path: Path) -> None
     folder = Path(os.environ["FORETOKEN_REAL_MODELS"])
     large = next(folder.glob("*1.5b*.gguf"))
     catalog = open_catalog(ROOT / "model_catalog.yaml")
-    request = with_best_draft(
-        LoadRequest(target=str(large)), catalog, folder_of, linux(tmp_path), ()
-    )
+    inventory = Inventory(catalog, tmp_path, system=linux(tmp_path))
+    request = inventory.with_best_draft(LoadRequest(target=str(large)))
     assert "0.5b" in str(request.draft)
     pip = judge_draft(local_spec(large), catalog.model("pip"))
     assert not pip.fits and "4,096" in str(pip.reason)

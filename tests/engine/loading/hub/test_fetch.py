@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.loading import hub
-from engine.loading.hub import DownloadProgress
+from engine.loading.progress import DownloadProgress
 from engine.models.checkpoints.checkpoint import inspect
 from tests.engine.loading.hub.conftest import SMALL, SPEC, WEIGHTS
 from tests.support.folders import model_files

@@ -9,7 +9,8 @@ import pytest
 
 from engine.errors import DownloadCancelled
 from engine.loading import hub
-from engine.loading.hub import DownloadProgress, patience
+from engine.loading.hub import patience
+from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
 

@@ -101,7 +101,7 @@ def test_a_full_disk_is_told_before_the_weights(
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1_000))
     message = failure(models)
     assert "1 kB are free" in message
-    assert hub.FOLDER_VARIABLE in message
+    assert hub.MODELS_VARIABLE in message
     assert not server.fetched()
 
 
@@ -115,7 +115,7 @@ def test_a_disk_that_fills_on_the_way_keeps_what_arrived(
     (parts / f"{WEIGHTS}.{digest[:40]}.part").symlink_to("/dev/full")
     message = failure(models)
     assert "No space left on device" in message
-    assert "What has arrived is kept" in message and hub.FOLDER_VARIABLE in message
+    assert "What has arrived is kept" in message and hub.MODELS_VARIABLE in message
     assert (models / "owner--tiny" / "config.json").is_file()
     (parts / f"{WEIGHTS}.{digest[:40]}.part").unlink()
     assert hub.download(SPEC, models)

@@ -52,7 +52,7 @@ def test_its_models_are_told_with_licence_type_and_size(
     server.repositories["maker/Tale-GGUF"] = HostedRepository(FILES, gated=True, licence="llama3")
     found = hub.look_up(f"{server.url}/maker/Tale-GGUF")
     assert (found.licence, found.gated) == ("llama3", True)
-    assert [(one.name, hub.type_of(one), one.bytes) for one in found.choices] == [
+    assert [(one.name, one.gguf_type, one.bytes) for one in found.choices] == [
         ("Tale-BF16", "BF16", 1403),
         ("Tale-Q4_K_M", "Q4_K_M", 10240),
     ]

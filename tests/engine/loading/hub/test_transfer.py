@@ -12,7 +12,8 @@ import pytest
 
 from engine.errors import DownloadCancelled
 from engine.loading import hub
-from engine.loading.hub import DownloadProgress, patience, progress, transfer
+from engine.loading.hub import meter, patience, transfer
+from engine.loading.progress import DownloadProgress
 from tests.engine.loading.hub.conftest import SPEC, WEIGHTS, failure
 from tests.support.hub_server import HostedRepository, HubServer
 from tests.support.places import ROOT
@@ -22,7 +23,7 @@ from tests.support.places import ROOT
 def big_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files, but many steps: read and report every block."""
     monkeypatch.setattr(transfer, "_CHUNK", 4096)
-    monkeypatch.setattr(progress, "_REPORT_S", 0.0)
+    monkeypatch.setattr(meter, "_REPORT_S", 0.0)
 
 
 @pytest.mark.usefixtures("big_steps")

@@ -25,8 +25,7 @@ from engine.errors import (
 )
 from engine.events import Failed, FinishReason
 from engine.kernels.native.library import Library
-from engine.loading.hub import DownloadProgress
-from engine.loading.watching import LoadProgress, Stage
+from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
 from tests.support.loading import request_for

@@ -1,4 +1,4 @@
-"""Looking on while models are loaded: what is done just now, how far it is, and ending it."""
+"""Progress of downloads and loads, and how a load is watched and cancelled. Torch-free."""
 
 from __future__ import annotations
 
@@ -41,6 +41,26 @@ class LoadProgress:
     def fraction(self) -> float | None:
         """None before it is known."""
         return self.bytes / self.total if self.total else None
+
+
+@dataclass(frozen=True, slots=True)
+class DownloadProgress:
+    """How far a model's download is. Bytes from an earlier try count; the speed is this try's.
+
+    ``waiting`` says why nothing comes just now, and what follows; "" while it comes.
+    """
+
+    repository: str
+    file: str
+    bytes: int
+    total: int
+    bytes_per_s: float
+    eta_s: float | None
+    waiting: str = ""
+
+    @property
+    def fraction(self) -> float:
+        return self.bytes / self.total if self.total else 0.0
 
 
 class LoadWatch:

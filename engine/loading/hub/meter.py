@@ -4,30 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from engine.loading.progress import DownloadProgress
 
 _REPORT_S = 0.1
 _SPEED_WINDOW_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class DownloadProgress:
-    """How far a model's download is. Bytes from an earlier try count; the speed is this try's.
-
-    ``waiting`` says why nothing comes just now, and what follows; "" while it comes.
-    """
-
-    repository: str
-    file: str
-    bytes: int
-    total: int
-    bytes_per_s: float
-    eta_s: float | None
-    waiting: str = ""
-
-    @property
-    def fraction(self) -> float:
-        return self.bytes / self.total if self.total else 0.0
 
 
 class Meter:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.inventory import disk
 from engine.errors import InvalidRequest
+from engine.loading.hub import disk
 from tests.support.folders import write_model
 
 
@@ -35,13 +35,13 @@ def models(tmp_path: Path) -> Path:
 
 
 def test_everything_is_told_with_what_it_takes(models: Path) -> None:
-    told = {one.name: (one.bytes, one.unfinished) for one in disk.kept(models)}
+    told = {one.name: (one.bytes, one.unfinished) for one in disk.downloaded(models)}
     assert told["maker/Tale-GGUF/a"] == (3000, False)
     assert told["maker/Tale-GGUF/b"] == (30, False)
     assert told["owner/half"] == (500, True)
     assert told["owner/whole"][0] > 0 and not told["owner/whole"][1]
     assert told["linked"] == (0, False)
-    assert disk.kept(models / "none") == ()
+    assert disk.downloaded(models / "none") == ()
     assert disk.free_bytes(models / "none" / "deeper") > 0
 
 
@@ -54,7 +54,7 @@ def test_one_is_deleted_and_the_others_stay(models: Path, tmp_path: Path) -> Non
     disk.delete(models, models / "owner--half", ())
     disk.delete(models, models / "linked", ())
     assert (tmp_path / "precious" / "model.safetensors").read_bytes() == b"mine"
-    assert [one.name for one in disk.kept(models)] == ["owner/whole"]
+    assert [one.name for one in disk.downloaded(models)] == ["owner/whole"]
 
 
 def test_nothing_outside_is_deleted_whatever_is_asked(models: Path, tmp_path: Path) -> None:

@@ -9,14 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import DiskError, InvalidRequest
-from engine.loading import hub
-from engine.loading.discovery import models_under
+from engine.files import size_on_disk
+from engine.loading.discovery.listing import models_under
+from engine.loading.hub.places import folder_for, locate
+from engine.loading.specs import ModelSpec
+from engine.models.checkpoints.gguf.description import SUFFIX, parts_named
 
-_OWN = "config.json"
+_CONFIG = "config.json"
+
+PARTIAL = ".partial"
+"""The folder, inside a model's own, of files whose bytes have not all arrived."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class DownloadedModel:
     """A model in the models folder, or what an unfinished download left there. ``files`` are GGUF files
     that are it; without any the whole folder ``path`` is."""
 
@@ -27,9 +33,9 @@ class Kept:
     files: tuple[Path, ...] = ()
 
 
-def kept(models: Path) -> tuple[Kept, ...]:
+def downloaded(models: Path) -> tuple[DownloadedModel, ...]:
     """All that lies there, big before small. Never raises for what is gone meanwhile."""
-    found = [one for child in _children(models) for one in _kept_in(child)]
+    found = [one for child in _children(models) for one in _in_folder(child)]
     return tuple(sorted(found, key=lambda one: -one.bytes))
 
 
@@ -45,7 +51,7 @@ def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
     Raises InvalidRequest for anything else, and for what holds one of ``in_use``: the places of loaded
     models and of downloads under way; DiskError where the disk refuses.
     """
-    found = next((one for one in kept(models) if one.path == path), None)
+    found = next((one for one in downloaded(models) if one.path == path), None)
     if found is None:
         raise InvalidRequest(
             "path", f"{path} is not among the downloads in {models}, so it is not deleted here."
@@ -82,37 +88,26 @@ def _children(models: Path) -> list[Path]:
         return []
 
 
-def _kept_in(child: Path) -> Iterator[Kept]:
+def _in_folder(child: Path) -> Iterator[DownloadedModel]:
     """A folder in transformers' layout is one thing; of others each GGUF file is."""
     name = child.name.replace("--", "/", 1)
     if child.is_symlink() or not child.is_dir():
         if child.suffix == ".gguf" or child.is_symlink():
-            yield Kept(child, name, size(child), files=(child,))
+            yield DownloadedModel(child, name, size_on_disk(child), files=(child,))
         return
     listed = [one for one in models_under(child) if one.path.is_file()]
-    if (child / _OWN).is_file() or not listed:
-        unfinished = (child / hub.PARTIAL).is_dir() or not any(child.glob("*.safetensors"))
-        yield Kept(child, name, size(child), unfinished)
+    if (child / _CONFIG).is_file() or not listed:
+        unfinished = (child / PARTIAL).is_dir() or not any(child.glob("*.safetensors"))
+        yield DownloadedModel(child, name, size_on_disk(child), unfinished)
         return
     for one in listed:
-        files = tuple(one.path.with_name(part) for part in hub.parts_named(one.path.name))
-        yield Kept(one.path, f"{name}/{one.name}", sum(map(size, files)), files=files)
-    partial = child / hub.PARTIAL
+        files = tuple(one.path.with_name(part) for part in parts_named(one.path.name))
+        yield DownloadedModel(
+            one.path, f"{name}/{one.name}", sum(map(size_on_disk, files)), files=files
+        )
+    partial = child / PARTIAL
     if partial.is_dir():
-        yield Kept(partial, name, size(partial), unfinished=True)
-
-
-def size(path: Path) -> int:
-    """Bytes of a file, or of all in a folder; 0 for what is gone. Links count nothing: what they lead to
-    is somebody else's."""
-    try:
-        if path.is_symlink():
-            return 0
-        if path.is_file():
-            return path.stat().st_size
-        return sum(map(size, path.iterdir()))
-    except OSError:
-        return 0
+        yield DownloadedModel(partial, name, size_on_disk(partial), unfinished=True)
 
 
 def _holds(path: Path, used: Path) -> bool:
@@ -133,7 +128,43 @@ def _drop_empty(folder: Path, models: Path) -> None:
         if folder.is_dir():
             if any(not one.name.startswith(".") for one in folder.iterdir()):
                 return
-            if (folder / hub.PARTIAL).is_dir():
+            if (folder / PARTIAL).is_dir():
                 return
             shutil.rmtree(folder)
         folder = folder.parent
+
+
+def flat(name: str) -> str:
+    """A file's name without folders, as what there is of it is named in ``PARTIAL``."""
+    return name.replace("/", "--")
+
+
+def arrived(spec: ModelSpec, models: Path) -> int:
+    """Bytes of a model that lie here, of an unfinished download or of a whole model."""
+    folder = folder_for(spec, models)
+    if not spec.file:
+        return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    return sum(file.stat().st_size for file in _of_gguf(spec, folder) if file.is_file())
+
+
+def discard(spec: ModelSpec, models: Path) -> None:
+    """Deletes what an unfinished download left; a model that is complete stays. Raises OSError."""
+    if spec.path is not None or locate(spec, models) is not None:
+        return
+    folder = folder_for(spec, models)
+    if spec.file:
+        for file in _of_gguf(spec, folder):
+            file.unlink(missing_ok=True)
+    elif folder.is_dir() and not any(folder.rglob(f"*{SUFFIX}")):
+        shutil.rmtree(folder)
+
+
+def partial_folder(spec: ModelSpec, models: Path) -> Path:
+    """Return where a download keeps its partial files."""
+    return folder_for(spec, models) / PARTIAL
+
+
+def _of_gguf(spec: ModelSpec, folder: Path) -> list[Path]:
+    names = parts_named(spec.file)
+    parts = [part for name in names for part in (folder / PARTIAL).glob(f"{flat(name)}.*.part")]
+    return [*(folder / name for name in names), *parts]

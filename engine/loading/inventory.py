@@ -1,0 +1,247 @@
+"""The models of a machine: what a name means, what is here, what drafts for it, and what it needs.
+
+The app asks an ``Inventory`` and imports nothing else of ``engine.loading``. Torch is imported only
+when a forecast reads headers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.errors import ModelError, OutOfMemory
+from engine.loading import hub
+from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
+from engine.loading.discovery.found import FoundModel
+from engine.loading.discovery.listing import is_pseudo
+from engine.loading.discovery.scan import BackgroundScan, scan
+from engine.loading.discovery.system import System
+from engine.loading.drafts import (
+    LARGEST_SHARE,
+    DraftChoice,
+    HeadChoice,
+    best_draft,
+    break_even,
+    judge_draft,
+    judge_head,
+    ranked,
+)
+from engine.loading.files import PairFiles, fetch_pair, template_of
+from engine.loading.hub import (
+    MODELS_VARIABLE,
+    DownloadedModel,
+    Repository,
+    hub_page,
+    models_folder,
+    names_repository,
+)
+from engine.loading.planning.fit import SHORTEST_CONTEXT
+from engine.loading.planning.forecast import Forecast, estimate, forecast
+from engine.loading.progress import DownloadProgress
+from engine.loading.request import AUTO, LoadRequest
+from engine.loading.specs import ModelSpec, Pairing
+from engine.values.units import format_bytes
+
+__all__ = [
+    "EMBEDDED", "LARGEST_SHARE", "MODELS_VARIABLE", "BackgroundScan", "Catalog", "DownloadedModel",
+    "DraftChoice", "Forecast", "FoundModel", "HeadChoice", "Inventory", "ModelSpec", "PairFiles",
+    "Pairing", "Repository", "System", "break_even", "estimate", "hub_page", "is_pseudo",
+    "load_catalog", "local_spec", "models_folder", "names_repository", "open_catalog", "ranked",
+    "template_of",
+]  # fmt: skip
+
+ENOUGH_CONTEXT = 4096
+"""Tokens of context that a draft must leave, if the target alone has as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """The models of one machine and user.
+
+    ``models`` is the folder of downloads; ``folders`` lists folders and files that the user added. Other
+    programs' models are looked for in the places of ``system``.
+    """
+
+    catalog: Catalog
+    models: Path
+    folders: Callable[[], Sequence[Path]] = tuple
+    system: System = field(default_factory=System.current)
+
+    # ---- what a name means
+
+    def spec(self, text: str) -> ModelSpec:
+        """Return a model by id, path or address. Raises as ``Catalog.spec``."""
+        return self.catalog.spec(text)
+
+    def named(self, request: LoadRequest) -> Pairing:
+        """Return what ``request`` names, whether or not it fits. Raises as ``Catalog.named``."""
+        return self.catalog.named(request)
+
+    def resolve(self, request: LoadRequest) -> Pairing:
+        """Return what ``request`` names, if its draft fits. Raises as ``Catalog.resolve``."""
+        return self.catalog.resolve(request, self.locate)
+
+    # ---- what is here
+
+    def locate(self, spec: ModelSpec) -> Path | None:
+        """Return a model's folder or GGUF file, or None if it is not complete on disk."""
+        return hub.locate(spec, self.models)
+
+    def scan(self) -> Iterator[FoundModel]:
+        """Yield every model on this machine. Reads headers."""
+        return scan(self.system, (self.models, *self.folders()))
+
+    def scan_in_background(
+        self,
+        on_found: Callable[[FoundModel], None],
+        on_done: Callable[[tuple[FoundModel, ...]], None],
+    ) -> BackgroundScan:
+        """Start ``scan`` on its own thread."""
+        folders = (self.models, *self.folders())
+        return BackgroundScan(self.system, folders, on_found=on_found, on_done=on_done)
+
+    def downloaded(self) -> tuple[DownloadedModel, ...]:
+        """Return complete and partial downloads, largest first."""
+        return hub.downloaded(self.models)
+
+    def delete(self, path: Path, in_use: Iterable[Path]) -> int:
+        """Delete a download and return its bytes. Raises as ``hub.delete``."""
+        return hub.delete(self.models, path, in_use)
+
+    def free_disk(self) -> int:
+        """Return the free bytes where downloads go."""
+        return hub.free_bytes(self.models)
+
+    # ---- downloads
+
+    def look_up(self, text: str) -> Repository:
+        """Return what of a repository can be downloaded. Blocks. Raises as ``hub.look_up``."""
+        return hub.look_up(text, self.models)
+
+    def download(
+        self,
+        spec: ModelSpec,
+        on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Path:
+        """Return a model's folder, downloaded if it is not here. Blocks. Raises as ``hub.download``."""
+        return hub.download(spec, self.models, on_progress=on_progress, cancelled=cancelled)
+
+    def download_pair(
+        self,
+        request: LoadRequest,
+        on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
+    ) -> PairFiles:
+        """Resolve ``request`` and download what is not here. Blocks. Raises as ``fetch_pair``."""
+        return fetch_pair(request, self.catalog, self.models, on_progress)
+
+    def arrived(self, spec: ModelSpec) -> int:
+        """Return how many bytes of a model are here, complete or not."""
+        return hub.arrived(spec, self.models)
+
+    def discard(self, spec: ModelSpec) -> None:
+        """Delete a partial download. Raises OSError."""
+        hub.discard(spec, self.models)
+
+    def partial_folder(self, spec: ModelSpec) -> Path:
+        """Return where a download keeps its partial files."""
+        return hub.partial_folder(spec, self.models)
+
+    # ---- what drafts
+
+    def judge_draft(self, target: ModelSpec, draft: ModelSpec) -> DraftChoice:
+        """Return whether ``draft`` can usefully draft for ``target``, and how or why not."""
+        return judge_draft(target, draft, self.locate)
+
+    def judge_head(self, target: ModelSpec, folder: Path) -> HeadChoice:
+        """Return whether the head in ``folder`` was trained for ``target``, or why not."""
+        return judge_head(target, folder, self.locate)
+
+    def drafts_for(self, target: ModelSpec) -> tuple[DraftChoice, ...]:
+        """Return every other model of the catalog, fitting ones first."""
+        return self.catalog.drafts_for(target, self.locate)
+
+    def drafts_here(self, target: ModelSpec) -> tuple[DraftChoice, ...]:
+        """Return every other model on this machine, fitting ones first. Scans, and reads tokenizers."""
+        place = self.locate(target)
+        here = replace(target, path=place)
+        others = (one.spec for one in self.scan() if one.path != place)
+        return ranked(judge_draft(here, spec) for spec in others if spec is not None)
+
+    def best_draft(self, target: ModelSpec, choices: Iterable[DraftChoice]) -> ModelSpec | None:
+        """Return the draft that is loaded with ``target`` by default, or None: that of the catalog's pair
+        of this id, else the best of ``choices`` that are here and have the target's vocabulary."""
+        pair = next((pair for pair in self.catalog.pairs if pair.id == target.id), None)
+        if pair is not None:
+            return pair.draft
+        specs = {c.spec for c in choices if c.fits and c.cross_vocabulary is None}
+        here = [spec for spec in specs if self.locate(spec) is not None]
+        paired = self.catalog.paired(target)
+        return best_draft(target, here, lambda draft: has_room(target, draft), paired)
+
+    def with_best_draft(self, request: LoadRequest) -> LoadRequest:
+        """Return ``request`` with the best draft for its target, and "" if there is none.
+
+        A request that names its draft, heads, a pair of the catalog, a server, or a model that is not
+        here is returned unchanged. Drafts are looked for beside the target and as in ``scan``. Reads the
+        headers of models that are small enough. Raises as ``named``.
+        """
+        pairing = self.named(request)
+        target = pairing.target
+        if request.draft is not None or request.heads or pairing in self.catalog.pairs:
+            return request
+        place = None if target.address else self.locate(target)
+        if place is None:
+            return request
+        folders = (place.parent, self.models, *self.folders())
+        found = scan(self.system, folders, below=int(LARGEST_SHARE * target.bytes))
+        here = [spec for spec in self.catalog.models if self.locate(spec) is not None]
+        specs = {
+            spec.id: spec for spec in (*here, *(one.spec for one in found if one.spec is not None))
+        }
+
+        def suits(draft: ModelSpec) -> bool:
+            choice = self.judge_draft(target, draft)
+            one_vocabulary = choice.fits and choice.cross_vocabulary is None
+            return one_vocabulary and has_room(target, draft, request.quantization)
+
+        chosen = best_draft(target, specs.values(), suits, self.catalog.paired(target))
+        return replace(request, draft="" if chosen is None else chosen.id)
+
+    # ---- what it needs
+
+    def forecast(self, request: LoadRequest, context: int | None = None) -> Forecast:
+        """Return what a pair would need with ``context`` tokens, by default with as many as it would get.
+        Raises as ``resolve``, and ModelError if the sizes are not known."""
+        return forecast(self.resolve(request), request, self.locate, context)
+
+    def check_room(self, requests: Sequence[LoadRequest]) -> None:
+        """Raise OutOfMemory unless pairs fit beside each other, each with the shortest context. Servers
+        need nothing; a pair whose sizes are not known yet is left out."""
+        rooms = []
+        for request in requests:
+            with contextlib.suppress(ModelError):  # its load will say it
+                rooms.append(self.forecast(request, SHORTEST_CONTEXT).room)
+        if len(rooms) < 2:
+            return
+        needed = sum(room.weights + room.kv for room in rooms) + max(room.work for room in rooms)
+        free = min(room.free for room in rooms)
+        if needed > free:
+            names = " and ".join(model.name for room in rooms for model in room.models)
+            raise OutOfMemory(
+                f"{names} need {format_bytes(needed)} at once, with {SHORTEST_CONTEXT} tokens of context "
+                f"each; {format_bytes(free)} are free. Choose smaller ones, or close other programs."
+            )
+
+
+def has_room(target: ModelSpec, draft: ModelSpec, quantization: str = AUTO) -> bool:
+    """Return whether ``draft`` fits with enough context beside ``target``, held as without the draft."""
+    try:
+        alone = estimate([target], quantization=quantization)
+        both = estimate([target, draft], quantization=quantization)
+    except ModelError:  # the sizes of one are not known
+        return False
+    enough = min(ENOUGH_CONTEXT, alone.room.context)
+    return both.held == alone.held and both.room.context >= enough
