@@ -1,8 +1,8 @@
-"""The scheduler: one thread that runs requests and other work in the order they came.
+"""The scheduler: one thread that runs requests and other work in arrival order.
 
-Several requests may run at once. A request that finds no room waits, and is told how many are ahead of
-it. Other work waits until no request runs; what was queued behind it waits for it. A running request is
-cancelled between two rounds, a waiting one at once. Does not import torch.
+Several requests may run at once. A request that must wait publishes how many are ahead of it. Other work
+waits until no request runs, and later requests wait for it. A running request is cancelled between two
+rounds, a waiting one at once. Does not import torch.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,11 +25,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Publish = Callable[[Event], None]
-
-
 Answer = Callable[[Generation, Publish], "Iterator[WorkItem | None] | None"]
-"""Publishes a generation's events, from Started to Finished. An error that it raises becomes Failed. If
-it returns steps, others run between them; one that yields a work item goes on once that is ready."""
+"""Publishes a generation's events, from Started to Finished; an error becomes Failed. It may return
+steps, between which other requests run. A step that yields a work item is followed once that is ready."""
 Serve = Callable[[Sequence[Any]], None]
 """Does at least one of the work items."""
 
@@ -54,9 +53,14 @@ class _Call:
     """Other work, and its result or error."""
 
     work: Callable[[], Any]
-    done: threading.Event = field(default_factory=threading.Event)
-    result: Any = None
-    error: BaseException | None = None
+    future: Future[Any] = field(default_factory=Future)
+
+    def run(self) -> None:
+        try:
+            self.future.set_result(self.work())
+        except BaseException as error:
+            self.future.set_exception(error)
+            del self  # the error's traceback holds this frame: a cycle would keep all that failed
 
 
 class Scheduler:
@@ -65,8 +69,7 @@ class Scheduler:
     def __init__(
         self, name: str, room: Callable[[], int] = lambda: 1, serve: Serve | None = None
     ) -> None:
-        """``name`` is the thread's. ``room`` returns how many requests may run at once; ``serve`` does
-        their work items."""
+        """``name``: the thread's. ``room`` returns how many requests may run at once."""
         self._waiting: deque[_Request | _Call] = deque()
         self._changed = threading.Condition()
         self._running: list[_Request] = []
@@ -88,25 +91,18 @@ class Scheduler:
 
     def call(self, work: Callable[[], T]) -> T:
         """Return what ``work`` returns on the thread, or raise its error. Raises NotLoaded if closed."""
+        return self._submit(work).result()  # no local refers to the future: see ``_Call.run``
+
+    def _submit(self, work: Callable[[], T]) -> Future[T]:
         call = _Call(work)
         with self._changed:
             self.check_open()
             self._waiting.append(call)
             self._changed.notify()
-        call.done.wait()
-        error, call.error = call.error, None
-        if error is not None:
-            try:
-                raise error
-            finally:
-                # Its traceback holds this frame, and with it all that the work held when it failed:
-                # a circle would keep that until somebody collects garbage.
-                del error
-        result: T = call.result
-        return result
+        return call.future
 
     def generate(self, request: Request, answer: Answer) -> Generation:
-        """Queue a request; ``answer`` is called on the thread. Raises NotLoaded once closed."""
+        """Queue a request; ``answer`` is called on the thread. Raises NotLoaded if closed."""
         generation = Generation(request, self._withdraw)
         with self._changed:
             self.check_open()
@@ -135,20 +131,20 @@ class Scheduler:
         self._thread.join(timeout=10)
 
     def check_open(self) -> None:
-        """Raises NotLoaded once closed."""
+        """Raise NotLoaded if closed."""
         if self._closed:
             raise NotLoaded("The engine was shut down. Start the app again.")
 
     def _work(self) -> None:
         while (job := self._next()) is not None:
             if isinstance(job, _Call):
-                _do(job)
+                job.run()
             else:
                 self._step()
-            del job  # while it waits, the thread keeps nothing alive: no model of a finished load
+            del job  # else it would keep a finished load's model alive while the thread waits
 
     def _next(self) -> _Call | bool | None:
-        """A call to do; True where requests run; None once it is closed and nothing is left."""
+        """Wait for a call to run and return it, or True if requests run, or None once closed and done."""
         with self._changed:
             self._calling = False
             while True:
@@ -170,20 +166,20 @@ class Scheduler:
                 self._changed.wait()
 
     def _fits(self, job: _Request) -> bool:
-        """Whether it may run beside those that do."""
+        """Return whether ``job`` may run beside the running requests."""
         if not self._occupied:
             return True
         alone = job.exclusive or any(other.exclusive for other in self._running)
         return not (alone or self._calling) and len(self._running) < self._room()
 
     def _tell_waiting(self) -> None:
-        """Someone left the queue: everyone behind learns how many are ahead now."""
+        """Publish to each waiting request how many are ahead of it now."""
         for job, ahead in self._ahead():
             if ahead:
                 job.generation.publish(Queued(ahead))
 
     def _ahead(self) -> Iterator[tuple[_Request, int]]:
-        """Of each request that waits, how many have to end before it runs."""
+        """Yield each waiting request, and how many must end before it runs."""
         places = self._room() - len(self._running)
         before, in_turn = 0, self._calling or any(job.exclusive for job in self._running)
         for job in self._waiting:
@@ -195,7 +191,7 @@ class Scheduler:
             before += 1
 
     def _withdraw(self, generation: Generation) -> None:
-        """Takes a cancelled request out of the queue, if that is where it is."""
+        """Remove a cancelled request from the queue, if it waits there."""
         with self._changed:
             for job in self._waiting:
                 if isinstance(job, _Request) and job.generation is generation:
@@ -205,17 +201,17 @@ class Scheduler:
                     return
 
     def _step(self) -> None:
-        """Do a step of every request that runs, then work items of some."""
+        """Advance every running request; once all have a work item, do some of these in one pass."""
         for job in tuple(self._running):
             if job.work is None or job.work.ready:
                 self._advance(job)
         work = [job.work for job in self._running if job.work is not None and not job.work.ready]
         if not work or len(work) < len(self._running):
-            return  # once all wait, a pass serves as many as it can
+            return
         assert self._serve is not None
         try:
             self._serve(work)
-        except Exception as error:  # whose it is nobody knows, and the thread must outlive any bug
+        except Exception as error:  # it may be any request's, and the thread must outlive any bug
             log.exception("a pass failed")
             for job in tuple(self._running):
                 self._end(job, _failed_inside(error))
@@ -225,8 +221,7 @@ class Scheduler:
 
         def publish(event: Event) -> None:
             if isinstance(event, Finished | Failed):
-                # Whoever hears the end and asks again finds nothing running.
-                self._leave(job)
+                self._leave(job)  # first: a listener may send the next request at once
             generation.publish(event)
 
         try:
@@ -244,7 +239,7 @@ class Scheduler:
     def _end(self, job: _Request, failed: str, refused: bool = False) -> None:
         job.steps = job.work = None
         self._leave(job)
-        if not job.generation.ended:  # what fails behind the last event is nothing to its readers
+        if not job.generation.ended:  # readers do not care what fails after the last event
             job.generation.publish(Failed(failed, refused))
 
     def _leave(self, job: _Request) -> None:
@@ -258,14 +253,6 @@ def _failed_inside(error: Exception) -> str:
         f"The engine failed inside: {type(error).__name__}: {error}. Your chat is kept; "
         "try again, and report this with the log if it comes back."
     )
-
-
-def _do(call: _Call) -> None:
-    try:
-        call.result = call.work()
-    except BaseException as error:
-        call.error = error
-    call.done.set()
 
 
 def _logged(work: Callable[[], None]) -> None:
