@@ -124,7 +124,7 @@ def write_on(folder: Path, told: int) -> None:
         data: dict[str, Any] = {"chat": chat, "action": "send", "text": "Count."}
         if shown and chat and shown[-1].role == "assistant" and random.random() < 0.3:
             data |= {"action": "retry", "message": shown[-1].id}
-        begun = backend.act(data, Settings(proposer="ngram"))
+        begun = backend.reply(data, Settings(proposer="ngram"))
         chat, message = begun["chat"], begun["reply"]["id"]
         writing = backend.writings.find(begun["run"])
         assert writing is not None

@@ -1,26 +1,17 @@
-"""The few building blocks of all pages: components drawn by a script, and what Python answers them."""
+"""The one Gradio component of every page; its script draws it and calls its backends' endpoints."""
 
 from __future__ import annotations
 
 import inspect
-import logging
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import gradio as gr
 from gradio.context import LocalContext
 
 from app.inventory.browse import from_this_machine
-from app.ui.asked import asked
-from app.ui.words import Words
-from engine.errors import ForetokenError, InvalidRequest
-
-logger = logging.getLogger(__name__)
-
-AT_ONCE: dict[str, Any] = {"queue": False, "api_visibility": "private"}
-"""How every event reaches Python: by a plain request. Through Gradio's queue and its one stream of
-answers a message was now and then never answered, in 2 of 21 browser tests of one run, in none since."""
+from app.ui.endpoints import endpoints_of, read_fields, refusal, refusal_elsewhere
+from engine.errors import InvalidRequest
 
 _START = """
 const start = () => window.Foretoken?.%s
@@ -30,71 +21,59 @@ start();
 """
 
 
-def scripted(
-    script: str,
-    template: str,
-    *,
-    events: tuple[str, ...] = (),
-    functions: tuple[Callable[[Any], Any], ...] = (),
-    **arguments: Any,
-) -> gr.HTML:
-    """A component drawn by what a page's script registered as ``script``, which may trigger ``events``.
+def page(name: str, *backends: object) -> None:
+    """Build the page ``name`` inside the current blocks; its script may call what ``backends`` offer."""
+    functions = tuple(each for backend in backends for each in endpoints_of(backend))
+    with gr.Column(elem_id=f"{name}-page", elem_classes="ft-page"):
+        scripted(name, functions, elem_id=f"{name}-view")
 
-    Its template never changes, so what the script drew survives updates of the value.
+
+def scripted(script: str, functions: tuple[Callable[[Any], Any], ...], **arguments: Any) -> gr.HTML:
+    """Return a component that ``script``, as registered by the page's JavaScript, draws.
+
+    Its template never changes, so Gradio does not redraw what the script drew.
     """
-    declared = "".join(f"// triggers '{event}'\n" for event in events)
     return gr.HTML(
         None,
-        html_template=template,
-        js_on_load=declared + _START % (script, script),
+        html_template=f'<div class="ft-{script}"></div>',
+        js_on_load=_START % (script, script),
         apply_default_css=False,
         server_functions=[_server_function(function) for function in functions],
         **arguments,
     )
 
 
-def only_here(function: Callable[[Any], Any], why: str) -> Callable[[Any], Any]:
-    """``function`` for who sits at this machine alone: folders are shown to nobody else. Others are told
-    ``why``."""
-
-    @wraps(function)
-    def ask(data: Any) -> Any:
-        request = LocalContext.request.get()
-        client = request.client.host if request is not None and request.client else None
-        if request is None or not from_this_machine(client, request.headers):
-            raise InvalidRequest("folder", why)
-        return function(data)
-
-    return ask
-
-
-def refusal(error: Exception) -> dict[str, Any]:
-    """``{"refused": why}``; what nobody expected is for the terminal."""
-    if isinstance(error, ForetokenError):
-        return {"refused": str(error)}
-    logger.error("A page's request failed", exc_info=error)
-    return {"refused": Words.FAILED}
+def _check_origin(function: Callable[..., Any]) -> None:
+    """Raise InvalidRequest if ``function`` is for this machine's browsers and another one calls it."""
+    reason = refusal_elsewhere(function)
+    if reason is None:
+        return
+    request = LocalContext.request.get()
+    client = request.client.host if request is not None and request.client else None
+    if request is None or not from_this_machine(client, request.headers):
+        raise InvalidRequest("folder", reason)
 
 
 def _server_function(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A plain function, which Gradio can mark as callable from the page; a method it cannot.
+    """Wrap an endpoint in a plain function: Gradio marks its server functions, and cannot mark methods.
 
-    It is given what ``asked`` makes of the page's data, and answers ``{"refused": why}`` for what
-    ``function`` raises: the page could not tell it from an app that is away.
+    The wrapper reads the fields and answers ``{"refused": reason}`` for what the endpoint raises. To the
+    page an error status would look like an app that does not answer.
     """
 
-    def ask(data: Any) -> Any:
+    def call(data: Any) -> Any:
         try:
-            return function(asked(data))
+            _check_origin(function)
+            return function(read_fields(data))
         except Exception as error:
             return refusal(error)
 
-    async def ask_patiently(data: Any) -> Any:
+    async def call_async(data: Any) -> Any:
         try:
-            return await function(asked(data))
+            return await function(read_fields(data))
         except Exception as error:
             return refusal(error)
 
-    found = ask_patiently if inspect.iscoroutinefunction(function) else ask
-    found.__name__ = function.__name__
-    return found
+    wrapper = call_async if inspect.iscoroutinefunction(function) else call
+    wrapper.__name__ = function.__name__
+    return wrapper

@@ -131,5 +131,5 @@ async def test_programs_may_send_the_key_itself(http: httpx.AsyncClient) -> None
     assert reply.text == "private"
 
 
-async def test_whether_it_is_up_may_be_asked_without(http: httpx.AsyncClient) -> None:
+async def test_whether_it_is_up_may_be_field_missing(http: httpx.AsyncClient) -> None:
     assert (await http.get("/health")).status_code == 200

@@ -58,7 +58,7 @@ def test_the_chat_page_shows_and_keeps_it(engine: FakeEngine, tokens: bool, tmp_
     store = Store(tmp_path)
     runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path, tmp_path / "models")
     backend = ChatBackend(runtime, store)
-    first = backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
+    first = backend.reply({"action": "send", "text": "Hi", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     assert writing is not None
     assert writing.done.wait(20)

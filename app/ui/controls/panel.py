@@ -11,6 +11,7 @@ from typing import Any
 from app.ui.controls.resolver import Pair, usable_default
 from app.ui.controls.settings import DRAFTING, Settings, decimal, kind_of, typed, whole
 from app.ui.controls.stored_settings import StoredSettings
+from app.ui.endpoints import endpoint
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
 from app.ui.words import Words
@@ -88,6 +89,7 @@ class PanelBackend:
     def __init__(self, kept: StoredSettings, speeds: Speeds) -> None:
         self.kept, self._speeds = kept, speeds
 
+    @endpoint
     def panel(self, data: View | None = None) -> View:
         """All of it, for what is loaded now; ``fields`` where the page has none yet, ``news`` where
         ``other`` says that another pair was loaded."""
@@ -111,17 +113,20 @@ class PanelBackend:
             shown |= {"fields": [SYSTEM, *_headed()]}
         return shown
 
+    @endpoint
     def keep_settings(self, data: View) -> View:
         """What a page's controls show; ``chosen``: how to draft was chosen there."""
         settings = settings_of(data["settings"], self._capabilities())
         self.kept.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
         return self.panel()
 
+    @endpoint
     def forget_settings(self, data: View | None = None) -> View:
         """Back to the defaults."""
         self.kept.forget()
         return self.panel()
 
+    @endpoint
     def restore_settings(self, data: View | None = None) -> View:
         """Undo ``forget_settings``."""
         self.kept.restore()

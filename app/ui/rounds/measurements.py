@@ -5,12 +5,16 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from typing import Protocol
+from typing import ClassVar, Protocol
 
+from app.runtime import Runtime
+from app.storage.store import Store
+from app.ui.endpoints import endpoint
 from app.ui.rounds.feed import Feed, since
 from app.ui.rounds.view import View
 from app.ui.words import Words
-from engine.errors import ForetokenError, InvalidRequest
+from engine.api import Loaded
+from engine.errors import ForetokenError, InvalidRequest, NotLoaded
 
 logger = logging.getLogger(__name__)
 
@@ -89,3 +93,28 @@ class Measurements:
         if told is not None:
             measurement.feed.append({"t": "broken", "message": told})
         measurement.feed.close()
+
+
+class MeasuringBackend:
+    """What the backends of the pages that measure have in common."""
+
+    PAGE: ClassVar[str]
+
+    def __init__(self, runtime: Runtime, store: Store, measurements: Measurements) -> None:
+        self.runtime, self.store, self.measurements = runtime, store, measurements
+
+    @endpoint
+    def stop(self, data: View | None = None) -> bool:
+        self.measurements.stop(self.PAGE)
+        return True
+
+    @endpoint
+    async def follow(self, data: View) -> View | None:
+        """Return the events since the page asked last."""
+        return await self.measurements.follow(self.PAGE, data)
+
+    def _loaded(self) -> Loaded:
+        loaded = self.runtime.engine.loaded
+        if loaded is None:
+            raise NotLoaded(Words.NOT_LOADED)
+        return loaded

@@ -54,11 +54,11 @@ class Words:
     )
 
     @staticmethod
-    def asked_wrongly(name: str) -> str:
+    def field_malformed(name: str) -> str:
         return f"The page sent {name} in a form that it never has. Reload the page, then try again."
 
     @staticmethod
-    def asked_without(name: str) -> str:
+    def field_missing(name: str) -> str:
         return f"The page left out {name}. Reload the page, then try again."
 
     # A reply as a file

@@ -24,7 +24,7 @@ def test_what_a_function_raises_is_a_refusal_in_words(caplog: pytest.LogCaptureF
     async def broken(data: Any) -> Any:
         raise sqlite3.OperationalError("database is locked")
 
-    view = scripted("x", "<div></div>", functions=(mistaken, broken))
+    view = scripted("x", (mistaken, broken))
     assert view.mistaken({}) == {"refused": str(REASON)}
     assert "Traceback" not in caplog.text
     assert awaited(view.broken({})) == {"refused": Words.FAILED}

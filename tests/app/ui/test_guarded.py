@@ -15,7 +15,7 @@ import pytest
 from starlette.routing import BaseRoute, Mount, Route
 
 from app.storage.store import Store
-from app.ui import asked as asked_module
+from app.ui import endpoints
 from app.ui.words import Words
 from app.web import guard
 from engine.api import LoadRequest
@@ -144,7 +144,7 @@ def test_every_field_that_a_callable_reads_has_a_kind_or_is_a_text() -> None:
         for name in converted.findall(path.read_text(encoding="utf-8"))
     }
     assert {"chat", "message", "from", "deleted", "minutes"} <= found
-    assert found <= set(asked_module._KINDS)
+    assert found <= set(endpoints._TYPES)
 
 
 def test_nothing_can_be_uploaded(inside: httpx.Client) -> None:

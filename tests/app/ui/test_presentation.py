@@ -24,7 +24,12 @@ def test_every_page_brings_its_script_and_style_and_its_python_stays_here() -> N
         found = client.get(address)
         assert found.status_code == 200, address
         assert found.headers["cache-control"] == "no-cache"
-    for hidden in ("pages/chat/page.py", "pages/chat/__init__.py", "pages/chat/", "../runtime.py"):
+    for hidden in (
+        "pages/chat/backend.py",
+        "pages/chat/__init__.py",
+        "pages/chat/",
+        "../runtime.py",
+    ):
         assert client.get(f"/foretoken/app/ui/{hidden}").status_code == 404
 
 

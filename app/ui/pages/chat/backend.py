@@ -16,8 +16,10 @@ from app.storage import chat_files
 from app.storage.rows import StoredMessage, SystemPrompt
 from app.storage.store import Store
 from app.ui import replay_file
+from app.ui.controls.panel import settings_of
 from app.ui.controls.settings import Settings
 from app.ui.controls.stored_settings import FILE, StoredSettings, key_of
+from app.ui.endpoints import endpoint
 from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
 from app.ui.pages.chat.pair import pair_of
@@ -55,6 +57,7 @@ class ChatBackend:
 
     # ---- questions with one answer
 
+    @endpoint
     def boot(self, data: View) -> View:
         """What a page that was just opened needs: ``chat`` is the one it showed last."""
         chat = data.get("chat")
@@ -70,6 +73,7 @@ class ChatBackend:
         loaded = self.runtime.engine.loaded
         return None if loaded is None else self.speeds.fastest(key_of(loaded))
 
+    @endpoint
     def status(self, data: View | None = None) -> View:
         """Which model answers, and whether one is being opened."""
         status = self.runtime.loader.status
@@ -97,6 +101,7 @@ class ChatBackend:
         downloading = isinstance(status.progress, DownloadProgress)
         return status.state is LoadState.WORKING and not (downloading and loaded is not None)
 
+    @endpoint
     def cancel_loading(self, data: View | None = None) -> bool:
         """End what is being opened; what is loaded stays."""
         self.runtime.loader.cancel()
@@ -131,16 +136,19 @@ class ChatBackend:
     def _messages(self, chat: int) -> tuple[StoredMessage, ...]:
         return tuple(map(self.writings.now, self.store.messages(chat)))
 
+    @endpoint
     def open_chat(self, data: View) -> View:
         chat = int(data["chat"])
         found = self.chat(chat) if self.store.has_chat(chat) else None
         return {**self.library.listing(), "chat": found}
 
+    @endpoint
     def import_chat(self, data: View) -> View:
         """A new chat of an exported one. Raises InvalidRequest for a file that is none."""
         chat = chat_files.read(self.store, str(data["text"]))
         return {**self.library.listing(), "chat": self.chat(chat)}
 
+    @endpoint
     def use_system(self, data: View) -> View | None:
         """The system prompt of one chat, by its name; none: that of the settings."""
         chat = int(data["chat"])
@@ -149,6 +157,7 @@ class ChatBackend:
 
     # ---- branches, and what is deleted or left out
 
+    @endpoint
     def show_branch(self, data: View) -> View | None:
         """Shows a message in the place of those beside it."""
         chat, message = int(data["chat"]), int(data["message"])
@@ -159,6 +168,7 @@ class ChatBackend:
             self.store.show_branch(message)
         return self.chat(chat)
 
+    @endpoint
     def leave_out(self, data: View) -> View | None:
         """Whether models are given these messages."""
         chat, wanted = int(data["chat"]), {int(each) for each in data["messages"]}
@@ -166,6 +176,7 @@ class ChatBackend:
         self.store.leave_out(here, bool(data["out"]))
         return self.chat(chat)
 
+    @endpoint
     def delete_message(self, data: View) -> View:
         """A message with what follows it; ``deleted`` takes it back."""
         chat, message = int(data["chat"]), int(data["message"])
@@ -176,6 +187,7 @@ class ChatBackend:
             deleted = self.store.delete_message(message)
         return {"deleted": deleted, "chat": self.chat(chat)}
 
+    @endpoint
     def delete_chat(self, data: View) -> View:
         chat = int(data["chat"])
         with self._turns:
@@ -183,6 +195,7 @@ class ChatBackend:
             deleted = self.store.delete(chat)
         return {"deleted": deleted, **self.library.listing()}
 
+    @endpoint
     def clear_chat(self, data: View) -> View | None:
         if data.get("chat") is None:
             return None
@@ -192,6 +205,7 @@ class ChatBackend:
             deleted = self.store.clear(chat)
         return {"deleted": deleted, "chat": self.chat(chat)}
 
+    @endpoint
     def restore(self, data: View) -> View:
         """Takes a deletion back. Raises InvalidRequest where it is too late."""
         with self._turns:
@@ -204,23 +218,27 @@ class ChatBackend:
         if self.writings.of_chat(chat) is not None:
             raise InvalidRequest("messages", Words.BUSY)
 
+    @endpoint
     def stop(self, data: View) -> bool:
         writing = self.writings.find(int(data["run"]))
         if writing is not None:
             writing.stop()
         return writing is not None
 
+    @endpoint
     async def follow(self, data: View) -> View | None:
         """What came of a reply since the page asked last; None when it is known no more."""
         writing = self.writings.find(int(data["run"]))
         return await since(writing.feed, int(data["from"])) if writing else None
 
+    @endpoint
     def rounds(self, data: View) -> View:
         """The lanes and totals of a finished reply."""
         lines = self.store.trace(int(data["message"]))
         shown, totals = view.rounds(lines)
         return {"rounds": shown, "stats": totals if shown else None}
 
+    @endpoint
     def export_reply(self, data: View) -> View:
         """A finished reply as a file: ``form`` html or jsonl."""
         message = int(data["message"])
@@ -237,16 +255,33 @@ class ChatBackend:
 
     # ---- replies
 
-    def act(self, data: View, settings: Settings) -> View:
-        """Send, retry or edit; tells the page the run to follow and what changed in the chat.
+    @endpoint
+    def act(self, data: View) -> View:
+        """Send, retry, edit or continue, with the settings that came with it.
 
-        ``full``: nothing was sent, for the chat is longer than the context; it is asked again with
+        ``changed`` says what the loaded pair cannot do. ``waits``: the page sends it again once the model
+        is loaded.
+        """
+        if self.waits:
+            return {"waits": True}
+        pair, sent = self.kept.pair(), data.get("settings")
+        if sent is None:  # the page did not know any settings yet
+            served = self.kept.now()
+        else:
+            settings = settings_of(sent, pair.capabilities if pair else None)
+            served = self.kept.asked(settings, data.get("pair"))
+        return {"changed": list(served.changes), **self.reply(data, served.settings)}
+
+    def reply(self, data: View, settings: Settings) -> View:
+        """Begin a reply; tell the page the run to follow and what changed in the chat.
+
+        ``full``: nothing was sent, because the chat is longer than the context. The page asks again with
         ``drop`` "oldest", or once something was left out.
         """
         with self._turns:
-            return self._act(data, settings)
+            return self._reply(data, settings)
 
-    def _act(self, data: View, settings: Settings) -> View:
+    def _reply(self, data: View, settings: Settings) -> View:
         chat = int(data["chat"]) if data.get("chat") else None
         if chat is not None and not self.store.has_chat(chat):
             chat = None

@@ -13,6 +13,7 @@ from app.settings.settings_file import SettingsFile
 from app.storage import chat_files
 from app.storage.rows import SystemPrompt
 from app.storage.store import Store
+from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import InvalidRequest
@@ -40,20 +41,24 @@ class Library:
         ]
         return {"chats": chats, "folders": folders}
 
+    @endpoint
     def search_chats(self, data: View) -> list[int]:
         """The chats whose title or messages hold all the words."""
         return list(self._store.search(str(data["text"])))
 
+    @endpoint
     def export_chat(self, data: View) -> View:
         """A chat as a file: its name and text. ``form``: markdown or json."""
         return chat_files.written(self._store, int(data["chat"]), str(data["form"]))
 
+    @endpoint
     def rename_chat(self, data: View) -> View:
         self._store.rename(int(data["chat"]), str(data["title"]))
         return self.listing()
 
     # ---- folders
 
+    @endpoint
     def new_folder(self, data: View) -> View:
         """``chat``, if given, goes into it."""
         folder = self._store.new_folder(_name(data, Words.NO_FOLDER_NAME))
@@ -61,6 +66,7 @@ class Library:
             self._store.move(int(data["chat"]), folder)
         return self.listing()
 
+    @endpoint
     def change_folder(self, data: View) -> View:
         """Another ``name``, or ``folded`` or not."""
         named = data.get("name") is not None
@@ -71,11 +77,13 @@ class Library:
         )
         return self.listing()
 
+    @endpoint
     def delete_folder(self, data: View) -> View:
         """Its chats stay."""
         self._store.delete_folder(_folder(data))
         return self.listing()
 
+    @endpoint
     def move_chat(self, data: View) -> View:
         """Into a ``folder``; None: out of all."""
         folder = None if data.get("folder") is None else _folder(data)
@@ -96,6 +104,7 @@ class Library:
         ]
         return [*shipped, *own]
 
+    @endpoint
     def keep_prompt(self, data: View) -> list[View]:
         """A system prompt under a name of its own, or another text for one of the user's."""
         name, text = _name(data, Words.NO_PROMPT_NAME), str(data.get("text") or "").strip()
@@ -109,6 +118,7 @@ class Library:
             values[PROMPTS] = {**_own_prompts(values), name: text}
         return self.prompts()
 
+    @endpoint
     def delete_prompt(self, data: View) -> list[View]:
         """Chats that have it keep it."""
         with self._settings.change() as values:
@@ -144,4 +154,4 @@ def _folder(data: View) -> int:
     with suppress(ValueError):
         if 0 <= (number := int(data["folder"])) < 2**63:
             return number
-    raise InvalidRequest("folder", Words.asked_wrongly("folder"))
+    raise InvalidRequest("folder", Words.field_malformed("folder"))

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from app.runtime import Runtime
 from app.ui.controls.pickers import Choice, Pickers
+from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words.names import model_title
@@ -19,6 +20,7 @@ class PairBackend:
     def __init__(self, pickers: Pickers) -> None:
         self._pickers = pickers
 
+    @endpoint
     def pair_choices(self, data: View) -> View:
         """What can be chosen as things are on disk now, and what is.
 
@@ -70,6 +72,7 @@ class PairBackend:
             "load": self._pickers.load_label(target, draft),
         }
 
+    @endpoint
     def load_pair(self, data: View) -> View:
         """Begins to load, with the draft that suits best where ``data`` has none; the answer holds what
         is known at once to be wrong, if anything."""
@@ -91,6 +94,7 @@ class PairBackend:
             return {"error": str(error)}
         return {"error": None}
 
+    @endpoint
     def load_written(self, data: View) -> View:
         """Begin to load what wrote a reply: by its ``target`` where that was kept, else by the title
         ``model``."""

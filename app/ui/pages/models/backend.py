@@ -9,7 +9,7 @@ from pathlib import Path
 from app.inventory import browse
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
-from app.ui.pages.models.outcome import outcome
+from app.ui.endpoints import endpoint, local_endpoint, outcome
 from app.ui.pages.models.rows import Rows, measured
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
@@ -38,6 +38,7 @@ class ModelsBackend:
 
     # ---- the table
 
+    @endpoint
     def table(self, data: View | None = None) -> View:
         """All models. In ``data``, ``again`` looks for them anew, ``look`` unless that was done."""
         found, asked = self.runtime.found, data or {}
@@ -76,6 +77,7 @@ class ModelsBackend:
 
     # ---- one model
 
+    @endpoint
     def why_not(self, data: View) -> View:
         """Everything that could draft for one target, each with the reason if it does not fit.
 
@@ -155,6 +157,7 @@ class ModelsBackend:
             },
         }
 
+    @endpoint
     def fit(self, data: View) -> View:
         """What a pair takes of memory with ``context`` tokens, part by part."""
         try:
@@ -179,6 +182,7 @@ class ModelsBackend:
 
     # ---- opening
 
+    @endpoint
     def open(self, data: View) -> View:
         """Open a pair, a folder or models by their ids; the answer holds what is known at once to be
         wrong, if anything."""
@@ -213,6 +217,7 @@ class ModelsBackend:
         asked = LoadRequest.parse(SEPARATOR.join(named))  # which knows a head from a draft model
         return replace(self.runtime.request(asked.target, asked.draft), heads=asked.heads)
 
+    @local_endpoint(Words.BROWSE_AWAY)
     def browse(self, data: View) -> View:
         """What lies in a folder of this machine; for pages on it alone, which the page itself checks."""
         try:
@@ -224,6 +229,7 @@ class ModelsBackend:
             entry["size"] = format_bytes(entry["bytes"]) if entry["bytes"] else ""
         return found
 
+    @local_endpoint(Words.BROWSE_AWAY)
     def dropped(self, data: View) -> View:
         """Where a file lies that was dropped on the page, of which the browser tells name and size; the
         same limit as for ``browse``."""
@@ -236,6 +242,7 @@ class ModelsBackend:
 
     # ---- folders that are looked into
 
+    @endpoint
     def add_folder(self, data: View) -> View:
         """Look there from now on, too."""
 
@@ -247,10 +254,12 @@ class ModelsBackend:
 
         return outcome(add)
 
+    @endpoint
     def remove_folder(self, data: View) -> View:
         """Look there no more; nothing in it is touched."""
         return outcome(lambda: self.runtime.found.remove(Path(str(data["folder"]))))
 
+    @endpoint
     def forget(self, data: View) -> View:
         """A model that was opened by its path is remembered no more; nothing of it is touched."""
         return outcome(lambda: self.runtime.found.forget(Path(str(data["path"]))))

@@ -8,7 +8,7 @@ from pathlib import Path
 from app.inventory.downloads import DownloadState
 from app.loading import LoadState
 from app.runtime import Runtime
-from app.ui.pages.models.outcome import outcome
+from app.ui.endpoints import endpoint, outcome
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError
@@ -23,6 +23,7 @@ class DiskBackend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    @endpoint
     def disk(self, data: View | None = None) -> View:
         """What the downloads take, each of which can be deleted."""
         inventory = self._runtime.inventory
@@ -47,6 +48,7 @@ class DiskBackend:
             "own_token": place in (SecretSource.KEYRING, SecretSource.FILE),
         }
 
+    @endpoint
     def delete(self, data: View) -> View:
         """Delete one of what ``disk`` lists."""
 

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 
 from app import servers
 from app.runtime import Runtime
-from app.ui.pages.models.outcome import outcome
+from app.ui.endpoints import endpoint, outcome
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, InvalidRequest
@@ -20,6 +20,7 @@ class ServersBackend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
+    @endpoint
     def servers(self, data: View | None = None) -> View:
         """Those in the catalog."""
         listed = [
@@ -28,6 +29,7 @@ class ServersBackend:
         ]
         return {"servers": listed}
 
+    @endpoint
     def ask_server(self, data: View) -> View:
         """Who answers at ``address``, and which models it has; nothing is kept."""
         try:
@@ -52,6 +54,7 @@ class ServersBackend:
             "wanted": address.model,
         }
 
+    @endpoint
     def connect(self, data: View) -> View:
         """Begins to connect to ``model`` at ``address``, which is kept if that succeeds, and its ``key``;
         ``kept`` says where. Or to the server of the catalog that has ``id``."""
@@ -85,6 +88,7 @@ class ServersBackend:
             undo.callback(self._forget, identity)
         return identity
 
+    @endpoint
     def forget_server(self, data: View) -> View:
         """Takes one out of the catalog, and its key from where it is kept."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.inventory.downloads import Download, DownloadState, key_of
 from app.runtime import Runtime
-from app.ui.pages.models.outcome import outcome
+from app.ui.endpoints import endpoint, outcome
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.errors import ForetokenError, TokenNeeded
@@ -21,6 +21,7 @@ class TransfersBackend:
         self._runtime = runtime
         self._looked_up: dict[str, ModelSpec] = {}  # by key, what people may download
 
+    @endpoint
     def look_up(self, data: View) -> View:
         """What of a repository can be downloaded."""
         try:
@@ -49,6 +50,7 @@ class TransfersBackend:
             ],
         }
 
+    @endpoint
     def download(self, data: View) -> View:
         """Begin, or queue, what ``pair`` or ``id`` of the catalog lacks, or ``key`` of a look-up."""
 
@@ -74,6 +76,7 @@ class TransfersBackend:
             specs = [catalog.model(str(data["id"]))]
         return [one for one in specs if one.repository and self._runtime.locate(one) is None]
 
+    @endpoint
     def downloads(self, data: View | None = None) -> View:
         """How they stand, by key."""
         downloads = self._runtime.downloads
@@ -108,16 +111,19 @@ class TransfersBackend:
             "page": hub_page(one.spec),
         }
 
+    @endpoint
     def pause(self, data: View) -> View:
         """End one at the next bytes; what has arrived stays."""
         return outcome(lambda: self._runtime.downloads.pause(str(data["key"])))
 
+    @endpoint
     def discard(self, data: View) -> View:
         """Delete what has arrived of one that does not run."""
         return outcome(lambda: self._runtime.downloads.discard(str(data["key"])))
 
     # ---- the access token
 
+    @endpoint
     def keep_token(self, data: View) -> View:
         """Keep an access token; where it is kept is said."""
         try:
@@ -130,6 +136,7 @@ class TransfersBackend:
             "kept": Words.SECRET_KEPT[place].format(what="token", file=secret.file),
         }
 
+    @endpoint
     def forget_token(self, data: View | None = None) -> View:
         """Delete what was kept."""
         return outcome(hub_token().delete)

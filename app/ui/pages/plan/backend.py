@@ -15,6 +15,7 @@ from app.deploy.launch_plan import Asked, plan_for
 from app.deploy.methods import METHODS
 from app.deploy.render import render
 from app.deploy.report import facts
+from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from engine.errors import InvalidRequest
 
@@ -28,6 +29,7 @@ class PlanBackend:
     def __init__(self, data: Path) -> None:
         self._data = data
 
+    @endpoint
     def offer(self, data: View | None = None) -> View:
         """Everything that can be chosen. Dynamo has the methods of what computes for it."""
         return {
@@ -49,6 +51,7 @@ class PlanBackend:
             "kv_cache_dtypes": list(KV_WIDTHS),
         }
 
+    @endpoint
     def make(self, data: View) -> View:
         """The plan as facts, and the command that makes the same. Raises what ``plan_for`` does."""
         asked = _asked(data)

@@ -10,10 +10,11 @@ from app.measuring import CHATS, behind, last_prompts
 from app.runtime import Runtime
 from app.storage.store import Store
 from app.ui.controls.settings import Settings, decimal, whole
+from app.ui.endpoints import endpoint
 from app.ui.pages.race.places import look, methods_of, places, rules_of
 from app.ui.pages.race.run import RaceRun
 from app.ui.pages.race.session import RaceSession
-from app.ui.rounds.measurements import Measurements
+from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.speeds import DRAFT
 from app.ui.rounds.view import View
 from app.ui.words import Words
@@ -22,11 +23,10 @@ from engine.api import Loaded, LoadRequest
 from engine.bench import prompts
 from engine.bench.prompts import Prompt, first_of_each
 from engine.bench.reports.paired import PAIRS
-from engine.errors import InvalidRequest, NotLoaded
+from engine.errors import InvalidRequest
 from engine.request import PLAIN, Control
 from engine.values import MAX_DEPTH
 
-PAGE = "race"
 ONE, SET = "prompt", "set"
 """Sources of prompts beside ``CHATS``: what stands in the box, and the bench's own set."""
 OF_EACH_KIND = 2
@@ -34,8 +34,10 @@ OF_EACH_KIND = 2
 MAX_TOKENS = 128
 
 
-class RaceBackend:
+class RaceBackend(MeasuringBackend):
     """Races of one running app."""
+
+    PAGE = "race"
 
     def __init__(
         self,
@@ -45,11 +47,12 @@ class RaceBackend:
         chat_settings: Callable[[], Settings],
     ) -> None:
         """``chat_settings``: what the chat answers with just now."""
-        self.runtime, self.store = runtime, store
-        self.measurements, self.chat_settings = measurements, chat_settings
+        super().__init__(runtime, store, measurements)
+        self.chat_settings = chat_settings
         self._session: RaceSession | None = None
         self._data: View = {}
 
+    @endpoint
     def offer(self, data: View | None = None) -> View:
         """What can be raced with what is loaded, and the race to follow, if there is one. ``asked``: how
         it was started, while it runs."""
@@ -63,22 +66,24 @@ class RaceBackend:
             "places": places(self.runtime, loaded) if loaded else [],
             "seed": own.seed,
             "max_tokens": min(own.max_tokens or MAX_TOKENS, MAX_TOKENS),
-            "chats": len(self._own_prompts()),
+            "chats": len(own_prompts(self.store)),
             "set": len(_set()),
-            "number": self.measurements.last(PAGE),
-            "asked": self.measurements.asked(PAGE),
+            "number": self.measurements.last(self.PAGE),
+            "asked": self.measurements.asked(self.PAGE),
         }
 
+    @endpoint
     def look(self, data: View) -> View:
         """What the base can do at another ``place``: a pair of this machine, which is loaded for the race
         alone, or a server, which is asked. Raises ForetokenError."""
         return look(self.runtime, self._place(data, self._loaded()))
 
+    @endpoint
     def start(self, data: View) -> View:
         """A new race; the number to follow it by. Raises ForetokenError."""
         session = self._asked(data, self._loaded())
         count = max(PAIRS, len(session.prompts))
-        number = self.measurements.start(PAGE, RaceRun(session, count), data)
+        number = self.measurements.start(self.PAGE, RaceRun(session, count), data)
         self._session, self._data = session, data
         return {"number": number}
 
@@ -93,26 +98,13 @@ class RaceBackend:
             return None
         return median if sides[0] == PLAIN else 1 / median
 
+    @endpoint
     def more(self, data: View) -> View:
         """Five more pairs of the last race. Raises ForetokenError."""
         session = self._session
         if session is None or self.runtime.engine.loaded is not session.loaded:
             raise InvalidRequest("race", Words.RACE_GONE)
-        return {"number": self.measurements.start(PAGE, RaceRun(session, PAIRS), self._data)}
-
-    def stop(self, data: View | None = None) -> bool:
-        self.measurements.stop(PAGE)
-        return True
-
-    async def follow(self, data: View) -> View | None:
-        """What came since the page asked last."""
-        return await self.measurements.follow(PAGE, data)
-
-    def _loaded(self) -> Loaded:
-        loaded = self.runtime.engine.loaded
-        if loaded is None:
-            raise NotLoaded(Words.NOT_LOADED)
-        return loaded
+        return {"number": self.measurements.start(self.PAGE, RaceRun(session, PAIRS), self._data)}
 
     def _asked(self, data: View, loaded: Loaded) -> RaceSession:
         own = self.chat_settings()
@@ -152,11 +144,13 @@ class RaceBackend:
             raise InvalidRequest("prompt", Words.EMPTY)
         return [Prompt(ONE, (text,))]
 
-    def _own_prompts(self) -> list[Prompt]:
-        try:
-            return last_prompts(self.store)
-        except InvalidRequest:
-            return []
+
+def own_prompts(store: Store) -> list[Prompt]:
+    """Return the user's last prompts, if there are any."""
+    try:
+        return last_prompts(store)
+    except InvalidRequest:
+        return []
 
 
 def side_of(settings: Settings) -> View:

@@ -6,6 +6,7 @@ Mistakes of users raise ``ForetokenError``, whose text the page shows.
 from __future__ import annotations
 
 from app.runtime import Runtime
+from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View, shorten
 from app.ui.words import Words
 from app.web.listen import is_loopback
@@ -19,6 +20,7 @@ class ServerBackend:
     def __init__(self, runtime: Runtime, switch: ApiSwitch) -> None:
         self.runtime, self.switch = runtime, switch
 
+    @endpoint
     def api_state(self, data: View | None = None) -> View:
         """``key`` is what requests bring, None where they need none; ``key_given``: at the start, so that
         it cannot be changed here. ``origins``: [origin, whether it was given so], ..."""
@@ -32,32 +34,39 @@ class ServerBackend:
             "model": loaded.id if loaded else None,
         }
 
+    @endpoint
     def set_api(self, data: View) -> View:
         self.switch.set(bool(data["on"]))
         return self.api_state()
 
+    @endpoint
     def set_key(self, data: View) -> View:
         self.switch.set_key(str(data["key"]))
         return self.api_state()
 
+    @endpoint
     def make_key(self, data: View) -> View:
         self.switch.make_key()
         return self.api_state()
 
+    @endpoint
     def remove_key(self, data: View) -> View:
         self.switch.remove_key()
         return self.api_state()
 
+    @endpoint
     def allow_origin(self, data: View) -> View:
         self.switch.allow_origin(str(data["origin"]))
         return self.api_state()
 
+    @endpoint
     def forbid_origin(self, data: View) -> View:
         self.switch.forbid_origin(str(data["origin"]))
         return self.api_state()
 
     # ---- requests
 
+    @endpoint
     async def follow(self, data: View) -> View:
         """The requests that changed since version ``from``, as soon as some have."""
         seen, log = int(data["from"]), self.runtime.requests
@@ -67,6 +76,7 @@ class ServerBackend:
         requests = [show_request(each) for each in found.requests]
         return {"version": found.version, "numbers": found.numbers, "requests": requests}
 
+    @endpoint
     def cancel_request(self, data: View) -> bool:
         """False for one that is forgotten."""
         return self.runtime.requests.cancel(int(data["number"]))

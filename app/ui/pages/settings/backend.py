@@ -12,6 +12,7 @@ from app.runtime import Runtime
 from app.settings.preferences import COMPUTING, PAIR, Preferences, StartWith
 from app.stored_data import StoredData
 from app.ui.controls.settings import whole
+from app.ui.endpoints import endpoint, local_endpoint
 from app.ui.pages.chat.backend import ChatBackend
 from app.ui.rounds.view import View
 from app.ui.words import Words
@@ -43,6 +44,7 @@ class SettingsBackend:
 
     # ---- how the app starts, and computes
 
+    @endpoint
     def computing(self, data: View | None = None) -> View:
         """Each setting's value, what can be chosen, and the options that fix it. ``reload``: what is
         loaded is computed otherwise."""
@@ -61,6 +63,7 @@ class SettingsBackend:
             and any(getattr(loaded.request, name) != getattr(first, name) for name in COMPUTING),
         }
 
+    @endpoint
     def keep_computing(self, data: View) -> View:
         """Another ``value`` for the setting ``name``. Raises ForetokenError."""
         name, value = str(data["name"]), data["value"]
@@ -77,6 +80,7 @@ class SettingsBackend:
             self.runtime.first = replace(self.runtime.first, **changes)
         return self.computing()
 
+    @endpoint
     def reload(self, data: View | None = None) -> View:
         """Loads the pair once more, as settings are now. Raises ForetokenError."""
         first, loaded = self.runtime.first, self.runtime.engine.loaded
@@ -121,6 +125,7 @@ class SettingsBackend:
 
     # ---- what is kept where
 
+    @endpoint
     def folders(self, data: View | None = None) -> View:
         """Folders with what they take, and what is free where models go."""
         sizes = {name: format_bytes(self.data.bytes_in(name)) for name in self.data.folders}
@@ -139,6 +144,7 @@ class SettingsBackend:
     def _models_moved(self) -> bool:
         return self.runtime.models != self.runtime.data_dir / "models"
 
+    @local_endpoint(Words.NOT_ON_THIS_SCREEN)
     def open_folder(self, data: View) -> View:
         """Shows a folder in this machine's file manager; for pages on it alone, which the page checks.
         Raises InvalidRequest."""
@@ -149,6 +155,7 @@ class SettingsBackend:
 
     # ---- what was asked
 
+    @endpoint
     def asked(self, data: View | None = None) -> View:
         """How much of what people asked is kept."""
         found = asdict(self.data.asked())
@@ -156,6 +163,7 @@ class SettingsBackend:
             name: value if name == "chats" else format_bytes(value) for name, value in found.items()
         }
 
+    @endpoint
     def forget(self, data: View | None = None) -> View:
         """Forgets all of it for good. Raises ForetokenError."""
         if self.chat.writings.stop_all():
@@ -168,6 +176,7 @@ class SettingsBackend:
 
     # ---- for a report
 
+    @endpoint
     def diagnostics(self, data: View | None = None) -> View:
         """What who looks for a fault needs to know, as text."""
         text = diagnostics.report(

@@ -14,6 +14,7 @@ from app.training.drafters import CHATS, SHIPPED
 from app.training.order import Order
 from app.training.runs import State, Status, Trainings
 from app.ui.controls.pickers import Pickers
+from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words.names import titles
@@ -43,6 +44,7 @@ class TrainBackend:
         self._runtime, self._trainings, self._pickers = runtime, trainings, pickers
         self._speed, self._draft_with = speed, draft_with
 
+    @endpoint
     def training_choices(self, data: View | None = None) -> View:
         """What the form offers; ``target`` is what is loaded."""
         here = [spec for spec in self._pickers.models() if self._runtime.locate(spec)]
@@ -57,6 +59,7 @@ class TrainBackend:
             "questions": training.questions_of(self._runtime.data_dir),
         }
 
+    @endpoint
     def training(self, data: View | None = None) -> View:
         """The run that is to be shown, if any."""
         status = self._trainings.status()
@@ -82,6 +85,7 @@ class TrainBackend:
             place, was = order.pair, DRAFT_MODEL
         return {"rival": order.kind, "base": was, "place": place}
 
+    @endpoint
     def train(self, data: View) -> View:
         """Start what the form says; the answer holds what is wrong with it, if anything."""
         return self._then(lambda: self._trainings.start(self._order(data)))
@@ -95,18 +99,23 @@ class TrainBackend:
             order, device=how.device, native=how.native, threads=how.threads, draft=draft
         )
 
+    @endpoint
     def stop_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.stop)
 
+    @endpoint
     def resume_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.resume)
 
+    @endpoint
     def discard_training(self, data: View | None = None) -> View:
         return self._then(self._trainings.discard)
 
+    @endpoint
     def put_training_away(self, data: View | None = None) -> View:
         return self._then(self._trainings.put_away)
 
+    @endpoint
     def open_trained(self, data: View | None = None) -> View:
         """Load the pair of the run that is done, and draft with what was trained: where nobody chose, it
         would be a draft model that the pair has beside it."""

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from app.measuring import CHATS, check_tunable, keep_winners, last_prompts, winner
+from app.measuring import CHATS, check_tunable, keep_winners, winner
 from app.runtime import Runtime
 from app.settings.defaults import Defaults, Winner
 from app.storage.store import Store
 from app.ui.controls.settings import whole
+from app.ui.endpoints import endpoint
+from app.ui.pages.race.backend import own_prompts
 from app.ui.pages.race.run import standing
 from app.ui.rounds.feed import Feed
-from app.ui.rounds.measurements import Measurements
+from app.ui.rounds.measurements import Measurements, MeasuringBackend
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.api import Loaded
@@ -24,11 +26,10 @@ from engine.bench.prompts import ALL, Prompt, first_of_each
 from engine.bench.race import Contest, Race, Run
 from engine.bench.reports.paired import PAIRS, Estimate
 from engine.bench.sweep import Plan, Result, Row
-from engine.errors import ForetokenError, InvalidRequest, NotLoaded
+from engine.errors import ForetokenError, InvalidRequest
 from engine.request import PLAIN, Control, Speculation
 from engine.values import MAX_DEPTH
 
-PAGE = "tune"
 SET = "set"
 """The bench's own prompts, beside ``CHATS``."""
 DEPTHS = (2, 4, 8)
@@ -39,8 +40,10 @@ _SLOWER = 2
 """About how many times as long a reply of a sweep takes as one by the fastest method."""
 
 
-class TuneBackend:
+class TuneBackend(MeasuringBackend):
     """Sweeps of one running app."""
+
+    PAGE = "tune"
 
     def __init__(
         self,
@@ -50,11 +53,12 @@ class TuneBackend:
         speed: Callable[[], float | None] = lambda: None,
     ) -> None:
         """``speed``: tokens/s of the loaded pair's latest replies, where there were any."""
+        super().__init__(runtime, store, measurements)
         self.speed = speed
-        self.runtime, self.store, self.measurements = runtime, store, measurements
         self.defaults = Defaults(runtime.data_dir)
         self._tuning: Tuning | None = None
 
+    @endpoint
     def offer(self, data: View | None = None) -> View:
         """What can be swept of what is loaded, and the sweep to follow, if there is one. ``asked``: how
         it was started, while it runs."""
@@ -67,19 +71,21 @@ class TuneBackend:
             "chosen": list(DEPTHS),
             "sets": [{"id": one, "count": len(found)} for one, found in self._sets().items()],
             "kept": kept and str(kept),
-            "number": self.measurements.last(PAGE),
-            "asked": self.measurements.asked(PAGE),
+            "number": self.measurements.last(self.PAGE),
+            "asked": self.measurements.asked(self.PAGE),
         }
 
+    @endpoint
     def start(self, data: View) -> View:
         """A new sweep; the number to follow it by. Raises ForetokenError."""
         loaded = self._loaded()
         plan, asked = self._planned(data, loaded)
         tuning = Tuning(self.runtime, loaded, plan, asked)
-        number = self.measurements.start(PAGE, tuning, data)
+        number = self.measurements.start(self.PAGE, tuning, data)
         self._tuning = tuning
         return {"number": number}
 
+    @endpoint
     def forecast(self, data: View) -> View:
         """About how many seconds that would take; None where no reply has told a speed yet. Raises
         ForetokenError."""
@@ -88,9 +94,7 @@ class TuneBackend:
         return {"seconds": _SLOWER * replies * plan.max_tokens / speed if speed else None}
 
     def _loaded(self) -> Loaded:
-        loaded = self.runtime.engine.loaded
-        if loaded is None:
-            raise NotLoaded(Words.NOT_LOADED)
+        loaded = super()._loaded()
         check_tunable(loaded)
         return loaded
 
@@ -105,14 +109,7 @@ class TuneBackend:
             raise InvalidRequest("prompts", Words.TUNE_NO_PROMPTS)
         return Plan(chosen, max_tokens=max_tokens, repeats=repeats), asked
 
-    def stop(self, data: View | None = None) -> bool:
-        self.measurements.stop(PAGE)
-        return True
-
-    async def follow(self, data: View) -> View | None:
-        """What came since the page asked last."""
-        return await self.measurements.follow(PAGE, data)
-
+    @endpoint
     def use(self, data: View | None = None) -> View:
         """Keeps what was fastest as the default of the pair that was measured. Raises ForetokenError."""
         tuning = self._measured()
@@ -122,6 +119,7 @@ class TuneBackend:
         kept = keep_winners(self.runtime.data_dir, tuning.loaded, tuning.result, median)
         return {"kept": str(kept)}
 
+    @endpoint
     def forget(self, data: View | None = None) -> View:
         """The loaded pair has no measured default from then on. Raises ForetokenError."""
         loaded = self.runtime.engine.loaded
@@ -129,6 +127,7 @@ class TuneBackend:
             self.defaults.forget(loaded)
         return self.offer()
 
+    @endpoint
     def export(self, data: View | None = None) -> View:
         """All that was measured, as the JSON of ``foretoken bench sweep``. Raises InvalidRequest."""
         tuning = self._measured()
@@ -141,11 +140,7 @@ class TuneBackend:
 
     def _sets(self, of_each: int = 1) -> dict[str, list[Prompt]]:
         """By the name of their source."""
-        try:
-            own = last_prompts(self.store)
-        except InvalidRequest:
-            own = []
-        return {CHATS: own, SET: first_of_each(prompts.read(), of_each)}
+        return {CHATS: own_prompts(self.store), SET: first_of_each(prompts.read(), of_each)}
 
 
 class Tuning:

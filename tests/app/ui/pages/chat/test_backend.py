@@ -37,7 +37,7 @@ def backend(tmp_path: Path) -> ChatBackend:
 
 
 def act(backend: ChatBackend, **data) -> dict:
-    first = backend.act(data, Settings())
+    first = backend.reply(data, Settings())
     writing = backend.writings.find(first["run"])
     assert writing.done.wait(20)
     return first
@@ -60,7 +60,7 @@ def test_a_full_disk_is_told_as_such_and_once_there_is_room_the_chat_goes_on(bac
     fill(backend.store)
     long = "word " * 3000
     with pytest.raises(StoreError, match="disk is full"):
-        backend.act({"action": "send", "text": long, "chat": chat}, Settings())
+        backend.reply({"action": "send", "text": long, "chat": chat}, Settings())
     assert len(texts(backend, chat)) == 2
     make_room(backend.store)
     act(backend, action="send", text=long, chat=chat)
@@ -105,7 +105,7 @@ def test_what_is_written_anew_is_drafted_from_the_reply_before(backend, monkeypa
     assert [request.predicted for request in asked] == ["", REPLIES["plain"], REPLIES["plain"]]
     last = backend.chat(chat)["messages"][-1]["id"]
     plain = Settings(proposer="none")
-    backend.act({"action": "retry", "message": last, "chat": chat}, plain)
+    backend.reply({"action": "retry", "message": last, "chat": chat}, plain)
     assert asked[-1].predicted == ""  # nothing is drafted
     assert again["reply"]["beside"] == (first["reply"]["id"], again["reply"]["id"])
 
@@ -116,7 +116,7 @@ def test_a_chat_that_is_too_long_asks_before_it_leaves_out_what_is_oldest(backen
         text = f"Turn {number} " + "word " * 1100
         chat = act(backend, action="send", text=text, chat=chat)["chat"]
     long = {"action": "send", "text": "word " * 1100, "chat": chat}
-    assert "context holds 4096" in backend.act(dict(long), Settings())["full"]
+    assert "context holds 4096" in backend.reply(dict(long), Settings())["full"]
     assert len(texts(backend, chat)) == 6
     told = act(backend, **long, drop="oldest")
     shown = backend.chat(chat)["messages"]
@@ -126,7 +126,7 @@ def test_a_chat_that_is_too_long_asks_before_it_leaves_out_what_is_oldest(backen
     assert not any(each["left_out"] for each in backend.chat(chat)["messages"])
     alone = {"action": "send", "text": "word " * 9000, "chat": None}
     with pytest.raises(InvalidRequest, match="context holds 4096"):
-        backend.act(alone, Settings())
+        backend.reply(alone, Settings())
 
 
 def test_a_chat_has_a_system_prompt_of_its_own_and_keeps_it(backend, monkeypatch):
@@ -164,7 +164,7 @@ def test_files_go_with_a_message_and_only_text_is_taken(backend):
     assert backend.chat(chat)["messages"][1]["writer"] == "Pip · draft, auto"
     for bad in ([{"name": "a", "text": "\0"}], ["a"], [{"name": "a", "text": "x" * 600_000}]):
         with pytest.raises(InvalidRequest, match="text"):
-            backend.act({"action": "send", "text": "Hi", "files": bad, "chat": None}, Settings())
+            backend.reply({"action": "send", "text": "Hi", "files": bad, "chat": None}, Settings())
 
 
 def test_pip_is_known_by_its_model_and_not_by_its_name(backend):
@@ -176,25 +176,25 @@ def test_pip_is_known_by_its_model_and_not_by_its_name(backend):
 
 def test_nothing_is_stored_of_a_refused_message(backend):
     with pytest.raises(InvalidRequest):
-        backend.act({"action": "send", "text": "  ", "chat": None}, Settings())
+        backend.reply({"action": "send", "text": "  ", "chat": None}, Settings())
     with pytest.raises(InvalidRequest):
-        backend.act(
+        backend.reply(
             {"action": "send", "text": "Hi", "chat": None}, Settings(controller="fixed", depth=99)
         )
     with pytest.raises(InvalidRequest):
-        backend.act({"action": "send", "text": "word " * 9000, "chat": None}, Settings())
+        backend.reply({"action": "send", "text": "word " * 9000, "chat": None}, Settings())
     backend.runtime.engine.loaded = None
     with pytest.raises(NotLoaded):
-        backend.act({"action": "send", "text": "Hi", "chat": None}, Settings())
+        backend.reply({"action": "send", "text": "Hi", "chat": None}, Settings())
     assert backend.library.listing()["chats"] == []
 
 
 def test_a_chat_answers_one_message_at_a_time(backend):
     backend.runtime.engine.seconds_a_round = 0.05
-    first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     with pytest.raises(InvalidRequest, match="still being answered"):
-        backend.act({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
+        backend.reply({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
     assert backend.boot({"chat": first["chat"]})["chat"]["running"]["run"] == writing.run
     assert backend.stop({"run": writing.run})
     assert writing.done.wait(5)
@@ -216,7 +216,7 @@ def test_a_stale_page_cannot_delete_what_another_one_wrote(backend):
     ):
         with pytest.raises(InvalidRequest, match="no longer there"):
             data = {"action": action, "message": message, "text": "Hi", "chat": chat}
-            backend.act(data, Settings())
+            backend.reply(data, Settings())
     assert backend.chat(chat)["messages"] == before
 
 
@@ -230,14 +230,14 @@ def test_a_reply_that_cannot_be_stored_is_not_written_for_nobody(backend, monkey
     with monkeypatch.context() as patch:
         patch.setattr(backend.store, "begin_turn", fail)
         with pytest.raises(sqlite3.OperationalError):
-            backend.act({"action": "send", "text": "100000 tokens", "chat": None}, Settings())
+            backend.reply({"action": "send", "text": "100000 tokens", "chat": None}, Settings())
     first = act(backend, action="send", text="Hi", chat=None)
     assert texts(backend, first["chat"]) == ["Hi", REPLIES["plain"]]
 
 
 def test_clearing_stops_the_reply_first(backend):
     backend.runtime.engine.seconds_a_round = 0.05
-    first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     cleared = backend.clear_chat({"chat": first["chat"]})
     assert writing.done.is_set()
@@ -250,7 +250,7 @@ def test_clearing_stops_the_reply_first(backend):
 
 def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(backend, monkeypatch):
     backend.runtime.engine.seconds_a_round = 0.05
-    first = backend.act({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
+    first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
     writing = backend.writings.find(first["run"])
     monkeypatch.setattr(backend, "_stop_chat", lambda chat: None)
     cleared = backend.clear_chat({"chat": first["chat"]})
@@ -282,7 +282,7 @@ def test_a_chat_that_is_gone_is_forgotten(backend):
     assert backend.boot({"chat": 77})["chat"] is None
     assert backend.open_chat({"chat": 77})["chat"] is None
     with pytest.raises(InvalidRequest, match="no longer there"):
-        backend.act({"action": "retry", "message": 5, "chat": None}, Settings())
+        backend.reply({"action": "retry", "message": 5, "chat": None}, Settings())
 
 
 def test_a_chat_is_exported_and_read_back(backend):

@@ -35,7 +35,7 @@ def backend(tmp_path: Path) -> ChatBackend:
 
 
 def act(backend: ChatBackend, settings: Settings, **data) -> dict:
-    told = backend.act(data, settings)
+    told = backend.reply(data, settings)
     assert backend.writings.find(told["run"]).done.wait(20)
     return told
 
@@ -109,18 +109,18 @@ def test_what_cannot_go_on_is_refused_and_stays_as_it_is(backend: ChatBackend) -
     before = backend.chat(chat)["messages"]
     backend.runtime.engine.load(LoadRequest(target="smollm2-360m"))
     with pytest.raises(InvalidRequest, match="another model wrote it"):
-        backend.act({"action": "continue", "message": reply, "chat": chat}, LONG)
+        backend.reply({"action": "continue", "message": reply, "chat": chat}, LONG)
     assert backend.chat(chat)["messages"] == before
     act(backend, LONG, action="send", text="More", chat=chat)
     with pytest.raises(InvalidRequest, match="no longer there"):
-        backend.act({"action": "continue", "message": reply, "chat": chat}, LONG)
+        backend.reply({"action": "continue", "message": reply, "chat": chat}, LONG)
 
 
 def test_a_chat_without_a_reply_has_nothing_to_go_on_with(backend: ChatBackend) -> None:
     chat, reply = cut(backend)
     backend.clear_chat({"chat": chat})
     with pytest.raises(InvalidRequest, match="no longer there"):
-        backend.act({"action": "continue", "message": reply, "chat": chat}, LONG)
+        backend.reply({"action": "continue", "message": reply, "chat": chat}, LONG)
 
 
 def test_a_failure_on_the_way_keeps_what_stood(backend: ChatBackend, monkeypatch) -> None:

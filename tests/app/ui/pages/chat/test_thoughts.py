@@ -41,7 +41,7 @@ USUAL = Settings()
 
 
 def act(backend: ChatBackend, settings: Settings = USUAL, **data) -> dict:
-    told = backend.act(data, settings)
+    told = backend.reply(data, settings)
     assert backend.writings.find(told["run"]).done.wait(20)
     return told
 

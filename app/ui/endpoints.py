@@ -1,0 +1,121 @@
+"""Methods that the pages' scripts may call, marked ``endpoint``, and checks of the fields they send."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from app.ui.rounds.view import View
+from app.ui.words import Words
+from engine.errors import ForetokenError, InvalidRequest
+
+logger = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MARK, _REFUSAL = "is_endpoint", "refusal_elsewhere"
+
+_Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # as SQLite has them
+_Long = Annotated[str, Field(coerce_numbers_to_str=True)]
+_Text = Annotated[_Long, Field(pattern=r"^[^\x00]*$")]  # it may become a path
+_Scalar = bool | int | float | str | None
+_Settings = dict[str, _Scalar | dict[str, dict[str, _Scalar]]]
+
+_TYPES: Mapping[str, Any] = {
+    **dict.fromkeys(("chat", "message", "run", "from", "number", "size"), _Number | None),
+    **dict.fromkeys(("messages", "depths"), list[_Number]),
+    **dict.fromkeys(("heads", "methods", "sources"), list[_Text]),
+    **dict.fromkeys(("deleted",), float),
+    **dict.fromkeys(("text", "prompt"), _Long | None),
+    **dict.fromkeys(("context", "folder"), _Number | _Text | None),
+    **dict.fromkeys(("minutes", "seed", "max_tokens", "value"), _Scalar),
+    "settings": _Settings | None,
+    "sides": Annotated[list[dict[str, _Scalar]], Field(min_length=2, max_length=2)],
+    "files": list[Any] | None,
+}
+"""By name; every other field is a text, or empty."""
+_VALIDATORS = {name: TypeAdapter(kind) for name, kind in _TYPES.items()}
+_TEXT: TypeAdapter[Any] = TypeAdapter(_Text | bool | None)
+
+
+def endpoint(method: F) -> F:
+    """Mark a backend's method that the page's script may call with an object of fields."""
+    setattr(method, _MARK, True)
+    return method
+
+
+def local_endpoint(refusal: str) -> Callable[[F], F]:
+    """Mark a method that only a browser on this machine may call; others are told ``refusal``."""
+
+    def mark(method: F) -> F:
+        setattr(method, _REFUSAL, refusal)
+        return endpoint(method)
+
+    return mark
+
+
+def endpoints_of(backend: object) -> Iterator[Callable[[Any], Any]]:
+    """Yield the endpoints of a backend. A function that is given in place of one is its own endpoint."""
+    if callable(backend):
+        yield backend
+        return
+    for kind in type(backend).__mro__:
+        for name, attribute in vars(kind).items():
+            if hasattr(attribute, _MARK):
+                yield getattr(backend, name)
+
+
+def refusal_elsewhere(method: Callable[..., Any]) -> str | None:
+    """Return what a browser on another machine is told; None if it may call ``method``."""
+    return getattr(method, _REFUSAL, None)
+
+
+class RequestFields(dict[str, Any]):
+    """The fields that were sent. Reading one that is missing raises InvalidRequest."""
+
+    def __missing__(self, name: str) -> Any:
+        raise InvalidRequest(name, Words.field_missing(name))
+
+
+def read_fields(data: Any) -> RequestFields:
+    """Return what a page sent, with every field checked. Raises InvalidRequest for anything else."""
+    try:
+        json.dumps(
+            data, ensure_ascii=False, allow_nan=False
+        ).encode()  # refuses lone surrogates too
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest("data", Words.field_malformed("data")) from error
+    if data is None:
+        return RequestFields()
+    if not isinstance(data, dict):
+        raise InvalidRequest("data", Words.field_malformed("data"))
+    return RequestFields({name: _checked(name, value) for name, value in data.items()})
+
+
+def _checked(name: str, value: Any) -> Any:
+    try:
+        return _VALIDATORS.get(name, _TEXT).validate_python(value)
+    except ValidationError as error:
+        raise InvalidRequest(name, Words.field_malformed(name)) from error
+
+
+def outcome(act: Callable[[], object]) -> View:
+    """Call ``act``. Return why it was refused as ``error``, or None."""
+    try:
+        act()
+    except ForetokenError as error:
+        return {"error": str(error)}
+    except OSError as error:
+        return {"error": Words.disk_refused(error)}
+    return {"error": None}
+
+
+def refusal(error: Exception) -> View:
+    """Return ``{"refused": reason}``. Log an unexpected error with its traceback."""
+    if isinstance(error, ForetokenError):
+        return {"refused": str(error)}
+    logger.error("A page's request failed", exc_info=error)
+    return {"refused": Words.FAILED}
