@@ -105,7 +105,7 @@ BEHIND_THE_DOOR = {
     "app.cli.models.export": ("engine.models.checkpoints.gguf",),  # writes a file
     "app.deploy.model": ("engine.models.checkpoints",),  # reads sizes of a model that is here
     # Tells a frontend how to tokenize, from the files that the engine does it by.
-    "app.worker.card": (
+    "app.worker.model_card": (
         "engine.models.checkpoints.checkpoint",
         "engine.models.checkpoints.tokenizer",
     ),
@@ -156,7 +156,7 @@ PARSES_ITSELF = {
     "engine.yaml_text": "the one reader of YAML",
     "engine.grammar.bounds": "schemas of requests, where a RecursionError is a refusal",
     "app.server.monitoring.logged": "the app's own answers",
-    "app.worker.card": "a tokenizer that is loaded",
+    "app.worker.model_card": "a tokenizer that is loaded",
     "engine.decoding.text.control_tokens": "a tokenizer that is loaded",
     "engine.machine.worker_main": "what the app's own process asks",
     "engine.machine.worker_process": "what the app's own process answers",

@@ -68,14 +68,14 @@ def worker(
     with open_here(load, folder, proposer, log=True) as engine:
         loaded = engine.loaded
         assert loaded is not None
-        from app.worker.card import write_card
+        from app.worker.model_card import write_model_card
         from engine.api import slug
 
         called = name or loaded.id
         speculation = drafting.speculation(loaded, Defaults(folder))
-        card = write_card(files.target, folder / CARDS / slug(called))
+        card = write_model_card(files.target, folder / CARDS / slug(called))
         print(f"Serving {loaded.name} as {called} to Dynamo - press Ctrl-C to stop.", flush=True)
-        with_dynamo.serve(engine, with_dynamo.Offer(card, called, speculation), config)
+        with_dynamo.serve(engine, with_dynamo.ServedModel(card, called, speculation), config)
     print("Stopped.", flush=True)
 
 

@@ -1,5 +1,5 @@
-"""What is loaded here as a worker of somebody else's frontend: a face beside the API and the pages.
+"""The loaded pair as a worker behind NVIDIA Dynamo's frontend (``foretoken worker --dynamo``).
 
-Dynamo's frontend tokenizes, routes and words replies; the engine behind ``foretoken worker --dynamo``
-gets tokens and gives tokens. ``dynamo`` alone imports Dynamo's packages; the rest is plain values.
+The frontend tokenizes, routes, and formats replies; the worker gets token ids and returns token ids. Only
+``dynamo`` imports Dynamo's packages.
 """

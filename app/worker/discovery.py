@@ -1,4 +1,4 @@
-"""How Dynamo's workers and frontends find each other, as far as it is known before one is started."""
+"""How Dynamo's workers and frontends find each other: settings made before a worker starts."""
 
 from __future__ import annotations
 
@@ -10,36 +10,35 @@ from urllib.parse import urlsplit
 
 from engine.errors import ForetokenError
 
-HERE = ("file", "mem")
-"""Within one machine."""
-STAY_HERE = MappingProxyType(
+LOCAL_BACKENDS = ("file", "mem")
+"""Discovery within one machine."""
+LOCAL_SETTINGS = MappingProxyType(
     {
         "DYN_TCP_RPC_HOST": "127.0.0.1",
         "DYN_EVENT_PLANE_HOST": "127.0.0.1",
         "DYN_SELF_HOST_METADATA": "0",
     }
 )
-"""Where a worker takes requests and is looked for with events (Dynamo's default is the network), and that
-a frontend reads the card from the disk."""
-ELSEWHERE = MappingProxyType({"DYN_SYSTEM_PORT": "0"})
-"""That frontends of other machines can fetch the card, at any free port (Dynamo's default is that they
-cannot)."""
+"""Take requests and publish events on loopback (Dynamo's default is the network); frontends read the
+model card from the disk."""
+NETWORK_SETTINGS = MappingProxyType({"DYN_SYSTEM_PORT": "0"})
+"""Let frontends of other machines fetch the model card, at any free port (Dynamo's default is off)."""
 
 ETCD = "etcd"
-ETCD_AT, ETCD_PORT = "http://localhost:2379", 2379
+ETCD_URL, ETCD_PORT = "http://localhost:2379", 2379
 """Dynamo's and etcd's own defaults."""
 CONNECT_S = 3.0
 
 
 def settle(backend: str) -> None:
-    """Dynamo's settings for ``backend``, for whoever sets nothing else in the environment.
+    """Set Dynamo's environment variables for discovery by ``backend``, unless they are set.
 
-    Raises ForetokenError where there is no etcd to be found by: Dynamo would find out when everything is
-    loaded, and wait for two minutes then.
+    Raises ForetokenError if etcd does not answer: Dynamo would notice only once everything is loaded, and
+    then wait for two minutes.
     """
-    for name, value in (STAY_HERE if backend in HERE else ELSEWHERE).items():
+    for name, value in (LOCAL_SETTINGS if backend in LOCAL_BACKENDS else NETWORK_SETTINGS).items():
         os.environ.setdefault(name, value)
-    addresses = os.environ.get("ETCD_ENDPOINTS") or ETCD_AT
+    addresses = os.environ.get("ETCD_ENDPOINTS") or ETCD_URL
     if backend == ETCD and not any(map(_answers, addresses.split(","))):
         raise ForetokenError(
             f"Nothing answers at {addresses}, where workers are found by etcd. Start etcd, or say in "
@@ -50,8 +49,7 @@ def settle(backend: str) -> None:
 
 def _answers(address: str) -> bool:
     with contextlib.suppress(OSError, ValueError):
-        place = urlsplit(address if "//" in address else f"//{address}")
-        where = place.hostname or "", place.port or ETCD_PORT
-        with socket.create_connection(where, CONNECT_S):
+        url = urlsplit(address if "//" in address else f"//{address}")
+        with socket.create_connection((url.hostname or "", url.port or ETCD_PORT), CONNECT_S):
             return True
     return False

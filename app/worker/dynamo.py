@@ -1,11 +1,11 @@
-"""The engine as Dynamo's worker: imports Dynamo, and nothing else of the app imports this at the start.
+"""The engine as a worker of Dynamo. It imports Dynamo, so the app imports it only for this command.
 
-Tokens in, tokens out, and not OpenAI's words: so the frontend can route a chat to the worker whose cache
-has its beginning, and can have another worker go on with a reply whose worker died (its option
---migration-limit). Replies at temperature 0, and those with a seed, go on in the same words then, up to
-ties of rounding: noise is keyed by seed and position. Penalties that count the reply alone count anew.
+Requests and replies are token ids, not text. So the frontend can route a chat to the worker that has its
+prefix in the cache, and let another worker continue a reply whose worker died (--migration-limit).
+Replies at temperature 0 or with a seed then continue with the same words, up to ties of rounding: noise
+is keyed by seed and position. Penalties that count only the reply start again from zero.
 
-Lifecycle, signals, draining and cancelling are those of Dynamo's ``dynamo.common.backend`` (1.6.1).
+Dynamo's ``dynamo.common.backend`` (1.6.1) handles lifecycle, signals, draining and cancelling.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from dynamo.llm.exceptions import EngineShutdown, InvalidArgument, Unknown
 from app.server.errors import ApiError, closing
 from app.server.monitoring.counter import Counter, Ticket
 from app.worker import discovery
-from app.worker.asked import asked_of
-from app.worker.card import Card
-from app.worker.chunks import Chunk, Chunks
-from app.worker.held import BLOCK, Change, Held, Stored
+from app.worker.kv_events import BLOCK, BlockStored, KvEvent, KvEventTracker
+from app.worker.model_card import ModelCard
+from app.worker.output import Chunk, OutputChunks
+from app.worker.request_conversion import convert_request
 from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Event, Finished, FinishReason
 from engine.request import Speculation
@@ -49,35 +49,35 @@ if TYPE_CHECKING:
 COMPONENT = "foretoken"
 
 DRAIN_S = 20
-"""Seconds that replies have to end in when the worker is asked to; with Dynamo's own grace before it and
-what its runtime takes, within the 30 that Kubernetes gives."""
-LOOK_S = 0.05
+"""Seconds for running replies when the worker must end. With Dynamo's own grace period before it and its
+runtime's shutdown, that is within the 30 s of Kubernetes."""
+POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
-    """What is served: the model's card, the name that clients ask for, and how it drafts for all."""
+class ServedModel:
+    """The model's card, its name for clients, and how it drafts for all requests."""
 
-    card: Card
+    card: ModelCard
     name: str
     speculation: Speculation
 
 
 class ForetokenEngine(LLMEngine):
-    """A loaded engine behind Dynamo's own interface. Answers as many at once as it can; others wait."""
+    """A loaded engine behind Dynamo's interface. Requests beyond its parallel ones wait."""
 
-    def __init__(self, engine: Engine, offer: Offer) -> None:
+    def __init__(self, engine: Engine, served: ServedModel) -> None:
         loaded = engine.loaded
         assert loaded is not None
         self._loaded: Loaded = loaded
-        self._offer = offer
+        self._served = served
         self._counter = Counter(engine)
         self._tickets: dict[str, Ticket] = {}
-        self._kv: Any = None
+        self._publisher: Any = None
 
     @classmethod
     async def from_args(cls, argv: list[str] | None = None) -> tuple[ForetokenEngine, WorkerConfig]:
-        """How Dynamo's own launcher would make one: from words alone. Raises InvalidRequest."""
+        """Raise InvalidRequest: Dynamo's own launcher cannot load a pair."""
         raise InvalidRequest(
             "dynamo",
             "Dynamo's launcher knows no pair to load. Start the worker with `foretoken worker --dynamo`, "
@@ -85,35 +85,36 @@ class ForetokenEngine(LLMEngine):
         )
 
     async def start(self, worker_id: int) -> EngineConfig:
-        """What is registered. Everything is loaded by now."""
-        context, at_once = self._loaded.context, self._loaded.capabilities.parallel
+        """Return what is registered. The model is loaded by now."""
+        context, parallel = self._loaded.context, self._loaded.capabilities.parallel
         return EngineConfig(
-            model=str(self._offer.card.folder),
-            served_model_name=self._offer.name,
+            model=str(self._served.card.folder),
+            served_model_name=self._served.name,
             llm=LlmRegistration(
                 context_length=context,
                 kv_cache_block_size=BLOCK,
-                total_kv_blocks=at_once * -(-context // BLOCK),
-                max_num_seqs=at_once,
+                total_kv_blocks=parallel * -(-context // BLOCK),
+                max_num_seqs=parallel,
                 max_num_batched_tokens=context,
             ),
         )
 
     async def generate(self, request: Any, context: Any) -> AsyncGenerator[Chunk, None]:
-        """One reply. Raises Dynamo's exceptions, by which the frontend answers or tries elsewhere."""
-        with _translated():
-            offer, body = self._offer, normalize_request_token_ids(request)
-            asked = asked_of(body, offer.speculation, offer.card.eos, offer.card.opening)
-            ticket = await self._counter.admit((asked.request,), offer.name)
+        """Yield one reply. Raises Dynamo's exceptions: the frontend then answers or tries elsewhere."""
+        with _translated_errors():
+            served, body = self._served, normalize_request_token_ids(request)
+            card = served.card
+            converted = convert_request(body, served.speculation, card.eos, card.generation_prompt)
+            ticket = await self._counter.admit((converted.request,), served.name)
             (generation,) = ticket.generations
             self._tickets[context.id()] = ticket
-            chunks = Chunks(asked)
+            chunks = OutputChunks(converted)
             try:
                 async with contextlib.aclosing(ticket.events_of(generation)) as events:
                     async for event in events:
-                        if _cut_short(event) and not context.is_stopped():
-                            raise closing()  # nobody asked for that: another worker goes on
-                        chunk = chunks.of(event)
+                        if _cancelled(event) and not context.is_stopped():
+                            raise closing()  # the worker ends: another one continues the reply
+                        chunk = chunks.add(event)
                         if chunk is not None:
                             yield chunk
             finally:
@@ -121,57 +122,54 @@ class ForetokenEngine(LLMEngine):
                 ticket.close()
 
     async def abort(self, context: Any) -> None:
-        """The client left, or the frontend has what it wants."""
+        """Cancel a reply: the client left, or the frontend needs no more."""
         ticket = self._tickets.pop(context.id(), None)
         if ticket is not None:
             ticket.close()
 
     async def cleanup(self) -> None:
-        """Lets replies end, and hands on those that take too long; whoever loaded the engine closes it.
-
-        Dynamo has taken the worker off the list by now, and waited for a few seconds.
-        """
+        """Let replies end for ``DRAIN_S``, then hand the others to other workers. The caller closes the
+        engine. Dynamo has deregistered the worker and waited a few seconds by now."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DRAIN_S):
                 while self._counter.tickets:
-                    await asyncio.sleep(LOOK_S)
+                    await asyncio.sleep(POLL_S)
         self._counter.end()
-        self._kv = None
+        self._publisher = None
 
     async def kv_event_sources(self) -> list[PushSource]:
-        """What the cache holds is told as it changes."""
-        return [PushSource(on_ready=self._publish_by)]
+        return [PushSource(on_ready=self._set_publisher)]
 
     async def register_prometheus(self, metrics: Any) -> None:
-        """The series of our own API's /metrics, under vLLM's names."""
+        """Register the series of the API's /metrics, which have vLLM's names."""
         register_engine_registry(metrics, self._counter.meter.registry, prefix_filters=["vllm:"])
 
-    def _publish_by(self, publisher: Any) -> None:
-        self._kv = publisher
+    def _set_publisher(self, publisher: Any) -> None:
+        self._publisher = publisher
 
-    def tell(self, change: Change) -> None:
-        """Tells routers what the caches hold; in the engine's thread."""
-        publisher = self._kv
+    def publish(self, event: KvEvent) -> None:
+        """Publish a change of the caches to routers; called in the engine's thread."""
+        publisher = self._publisher
         if publisher is None:
             return
-        if isinstance(change, Stored):
+        if isinstance(event, BlockStored):
             publisher.publish_stored(
-                token_ids=list(change.tokens),
-                num_block_tokens=[BLOCK] * len(change.hashes),
-                block_hashes=list(change.hashes),
-                parent_hash=change.parent,
+                token_ids=list(event.tokens),
+                num_block_tokens=[BLOCK] * len(event.hashes),
+                block_hashes=list(event.hashes),
+                parent_hash=event.parent,
             )
         else:
-            publisher.publish_removed(block_hashes=list(change.hashes))
+            publisher.publish_removed(block_hashes=list(event.hashes))
 
 
-def _cut_short(event: Event) -> bool:
+def _cancelled(event: Event) -> bool:
     return isinstance(event, Finished) and event.reason is FinishReason.CANCELLED
 
 
 @contextlib.contextmanager
-def _translated() -> Iterator[None]:
-    """Our errors as Dynamo's: a client's mistake is a 400, and a worker that ends is tried elsewhere."""
+def _translated_errors() -> Iterator[None]:
+    """Translate errors to Dynamo's: a client's mistake is a 400; if the worker ends, another is tried."""
     try:
         yield
     except InvalidRequest as error:
@@ -183,10 +181,10 @@ def _translated() -> Iterator[None]:
 
 
 def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
-    """Dynamo's own options of a worker, from ``words`` and its environment variables.
+    """Parse Dynamo's worker options from ``words`` and its environment variables.
 
-    Ends the process, as a command line does, where they are misspelt. Raises InvalidRequest where they
-    contradict each other, and ForetokenError where there is no etcd to be found by.
+    Ends the process for misspelt options, as argparse does. Raises InvalidRequest if they contradict each
+    other, and ForetokenError if etcd does not answer.
     """
     parser = argparse.ArgumentParser(prog="foretoken worker --dynamo --", allow_abbrev=False)
     DynamoRuntimeArgGroup().add_arguments(parser)
@@ -205,71 +203,74 @@ def read_options(words: Sequence[str]) -> DynamoRuntimeConfig:
     return config
 
 
-def serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
-    """Registers, answers until SIGTERM or Ctrl-C, then takes no more, ends what runs, and returns.
+def serve(engine: LocalEngine, served: ServedModel, config: DynamoRuntimeConfig) -> None:
+    """Register the worker, answer until SIGTERM or Ctrl-C, then drain and return. For the main thread.
 
-    Raises ForetokenError where it cannot be registered, and where it ended though nobody asked it to:
-    Dynamo ends a worker that has not reached what workers are found by for some seconds. For the main
-    thread.
+    Raises ForetokenError if it cannot be registered, and if Dynamo ends it by itself, as it does when
+    the discovery service is unreachable for some seconds.
     """
-    with _noting_signals() as asked:
+    with _recorded_signals() as signals:
         try:
-            asyncio.run(_serve(engine, offer, config))
+            asyncio.run(_serve(engine, served, config))
         except ForetokenError:
             raise
-        except Exception as error:  # Dynamo's own, which have no kind but this
-            raise ForetokenError(f"Dynamo's worker ended: {error}. {_FOUND_BY}") from error
-    if not asked:
-        raise ForetokenError(f"Dynamo ended this worker, and nobody had asked it to. {_FOUND_BY}")
+        except Exception as error:  # Dynamo raises plain exceptions
+            raise ForetokenError(f"Dynamo's worker ended: {error}. {_DISCOVERY_REMEDY}") from error
+    if not signals:
+        raise ForetokenError(
+            f"Dynamo ended this worker, and nobody had asked it to. {_DISCOVERY_REMEDY}"
+        )
 
 
-_FOUND_BY = (
+_DISCOVERY_REMEDY = (
     "Does what workers are found by run (etcd by default), and can this machine reach it? Then start "
     "the worker again. With -- --discovery-backend file nothing but this machine's disk is needed."
 )
 
 
 @contextlib.contextmanager
-def _noting_signals() -> Iterator[list[int]]:
-    """Those of SIGINT and SIGTERM that come. Dynamo acts on both, beside Python: left as it is, Python's
-    own handler of Ctrl-C would cancel every reply that Dynamo lets end."""
-    noted: list[int] = []
+def _recorded_signals() -> Iterator[list[int]]:
+    """Record SIGINT and SIGTERM instead of handling them. Dynamo handles both; Python's own handler of
+    Ctrl-C would cancel every reply that Dynamo lets end."""
+    received: list[int] = []
     before = {
-        number: signal.signal(number, lambda number, _: noted.append(number))
+        number: signal.signal(number, lambda number, _: received.append(number))
         for number in (signal.SIGINT, signal.SIGTERM)
     }
     try:
-        yield noted
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-async def _serve(engine: LocalEngine, offer: Offer, config: DynamoRuntimeConfig) -> None:
+async def _serve(engine: LocalEngine, served: ServedModel, config: DynamoRuntimeConfig) -> None:
     loaded = engine.loaded
     assert loaded is not None
-    worker = ForetokenEngine(engine, offer)
-    engine.follow_caches(Held(worker.tell))
+    worker = ForetokenEngine(engine, served)
+    engine.follow_caches(KvEventTracker(worker.publish))
     if not loaded.device.startswith("cuda"):
-        # By this alone Dynamo knows, and tells routers, that a worker computes on a processor.
+        # Only this variable tells Dynamo, and routers, that the worker runs on a CPU.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    # Workers share a model only where they name its card alike, and on each machine it lies elsewhere.
-    os.chdir(offer.card.folder.parent)
-    await Worker(worker, _configuration(engine, offer, config)).run()
+    # Workers share a model only if they name its card alike; its folder differs between machines.
+    os.chdir(served.card.folder.parent)
+    await Worker(worker, _configuration(engine, served, config)).run()
 
 
-def _configuration(engine: Engine, offer: Offer, config: DynamoRuntimeConfig) -> WorkerConfig:
+def _configuration(
+    engine: Engine, served: ServedModel, config: DynamoRuntimeConfig
+) -> WorkerConfig:
     loaded = engine.loaded
     assert loaded is not None
     calls = loaded.capabilities.calls
-    known = calls.name if calls is not None and calls.name in get_tool_parser_names() else None
+    parser = calls.name if calls is not None and calls.name in get_tool_parser_names() else None
     return WorkerConfig.from_runtime_config(
         config,
-        model_name=offer.card.folder.name,
-        served_model_name=offer.name,
+        model_name=served.card.folder.name,
+        served_model_name=served.name,
         model_input=ModelInput.Tokens,
         component=COMPONENT,
-        endpoint_types=config.endpoint_types if offer.card.chats else "completions",
-        tool_call_parser=config.dyn_tool_call_parser or known,
+        endpoint_types=config.endpoint_types if served.card.has_template else "completions",
+        tool_call_parser=config.dyn_tool_call_parser or parser,
         structural_tag=None,  # on by default; see ``read_options``
     )

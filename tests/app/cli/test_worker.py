@@ -69,7 +69,9 @@ def test_what_is_done_is_said_where_there_is_no_terminal_too(
     monkeypatch.setattr("engine.backends.native.build.build", build)
     served: list[object] = []
     dynamo = SimpleNamespace(
-        read_options=list, Offer=lambda *given: given, serve=lambda *given: served.append(given)
+        read_options=list,
+        ServedModel=lambda *given: given,
+        serve=lambda *given: served.append(given),
     )
     monkeypatch.setattr("app.cli.worker._dynamo", lambda: dynamo)
     result = foretoken("worker", "--dynamo", "--device", "cpu")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.worker.asked import asked_of
+from app.worker.request_conversion import convert_request
 from engine.errors import InvalidRequest
 from engine.request import Speculation
 from engine.values.grammar import Grammar, GrammarKind
@@ -34,12 +34,12 @@ def body(**parts: Any) -> dict[str, Any]:
 
 
 def test_a_request_that_asks_for_nothing_has_the_engines_defaults() -> None:
-    found = asked_of(body(), NGRAM, (1,))
+    found = convert_request(body(), NGRAM, (1,))
     assert found.request.token_ids == (3, 4, 5)
     assert found.request.sampling == Sampling()
     assert found.request.speculation == NGRAM
     assert found.request.max_tokens is None
-    assert (found.logprobs, found.worded) == (None, True)
+    assert (found.logprobs, found.with_text) == (None, True)
 
 
 def test_all_that_is_asked_for_is_done() -> None:
@@ -61,7 +61,7 @@ def test_all_that_is_asked_for_is_done() -> None:
         "stop_token_ids": [1],
         "ignore_eos": False,
     }
-    found = asked_of(
+    found = convert_request(
         body(sampling_options=sampling, stop_conditions=stops, output_options={"logprobs": 3}),
         NGRAM,
         (1,),
@@ -89,14 +89,16 @@ def test_all_that_is_asked_for_is_done() -> None:
     ],
 )
 def test_guided_decoding_is_a_grammar(guided: dict[str, Any], grammar: Grammar | None) -> None:
-    found = asked_of(body(sampling_options={"guided_decoding": guided}), NGRAM, ())
+    found = convert_request(body(sampling_options={"guided_decoding": guided}), NGRAM, ())
     assert found.request.grammar == grammar
 
 
 def test_text_with_special_tokens_or_stop_strings_is_the_frontends_to_make() -> None:
-    assert not asked_of(body(output_options={"skip_special_tokens": False}), NGRAM, ()).worded
+    assert not convert_request(
+        body(output_options={"skip_special_tokens": False}), NGRAM, ()
+    ).with_text
     kept = body(sampling_options={"include_stop_str_in_output": True})
-    assert not asked_of(kept, NGRAM, ()).worded
+    assert not convert_request(kept, NGRAM, ()).with_text
 
 
 @pytest.mark.parametrize(
@@ -117,6 +119,6 @@ def test_text_with_special_tokens_or_stop_strings_is_the_frontends_to_make() -> 
 )
 def test_what_cannot_be_done_is_refused_by_name(parts: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        asked_of(body(**parts), NGRAM, (1,))
+        convert_request(body(**parts), NGRAM, (1,))
     assert refused.value.field == field
     assert field in str(refused.value)

@@ -1,8 +1,8 @@
-"""A request as Dynamo's frontend hands it on, as one of the engine's.
+"""Convert requests of Dynamo's frontend to the engine's.
 
-Field by field as in ``lib/llm/src/protocols/common.rs`` and ``common/preprocessor.rs`` of
-ai-dynamo/dynamo (1.6.1): the prompt in tokens, and options of which most are null. One that this engine
-does not have is refused by name; none is quietly left out.
+Fields as in ``lib/llm/src/protocols/common.rs`` and ``common/preprocessor.rs`` of ai-dynamo/dynamo
+(1.6.1): token ids of the prompt, and options, most of them null. Options that this engine does not have
+are refused by name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from engine.values.grammar import Grammar
 from engine.values.sampling import Sampling
 
 _ALL_TOKENS = -1
-"""What stands for "no top-k"."""
+"""``top_k`` of a request without one."""
 
 _NEUTRAL: Mapping[str, Mapping[str, Collection[object]]] = {
     "sampling_options": {
@@ -35,38 +35,40 @@ _NEUTRAL: Mapping[str, Mapping[str, Collection[object]]] = {
     "stop_conditions": {"min_tokens": (0,), "max_thinking_tokens": ()},
     "output_options": {"prompt_logprobs": ()},
 }
-"""Options that this engine does not have, and the values that ask for nothing."""
+"""Options that this engine does not have, and their values that have no effect."""
 
 _OTHER_INPUT = ("prompt_embeds", "multi_modal_data", "prefill_result", "encoder_result")
 _GUIDED = ("json", "regex", "choice", "grammar")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """``logprobs``: how many top tokens are told beside each token's own, None for not even that.
+class ConvertedRequest:
+    """``logprobs``: how many top tokens come with each token's log probability; None: neither.
 
-    ``worded``: whether the engine's own text goes with the tokens. Where not, the frontend decodes them:
-    it is asked for special tokens or stop strings in the text, which replies here never hold.
+    ``with_text``: send the engine's text with the tokens. Otherwise the frontend decodes them, since it
+    wants special tokens or stop strings, which the engine's text never has.
 
-    ``whole``: whether the prompt is a chat's, up to where its reply begins. Any other may hold what
-    another worker wrote of the reply: where one dies, the frontend hands on its tokens behind the prompt,
-    and says nothing of it.
+    ``starts_reply``: the prompt ends with a chat's generation prompt. Any other may contain tokens of the
+    reply from a worker that died: the frontend appends them to the prompt and does not say so.
     """
 
     request: Request
     logprobs: int | None
-    worded: bool
-    whole: bool = False
+    with_text: bool
+    starts_reply: bool = False
 
 
-def asked_of(
+def convert_request(
     body: Mapping[str, Any],
     speculation: Speculation,
     eos: Collection[int],
-    opening: tuple[int, ...] = (),
-) -> Asked:
-    """Raises InvalidRequest for what cannot be done here. ``eos`` and ``opening`` as in ``Card``."""
-    _refuse(body, eos)
+    generation_prompt: tuple[int, ...] = (),
+) -> ConvertedRequest:
+    """Return the engine's request. ``eos`` and ``generation_prompt`` as in ``ModelCard``.
+
+    Raises InvalidRequest for what this engine does not support.
+    """
+    _refuse_unsupported(body, eos)
     stops, output = _part(body, "stop_conditions"), _part(body, "output_options")
     sampling = _part(body, "sampling_options")
     logprobs = output.get("logprobs")
@@ -80,13 +82,13 @@ def asked_of(
         top_logprobs=logprobs or 0,
         grammar=_grammar(sampling.get("guided_decoding")),
     )
-    worded = output.get("skip_special_tokens") is not False
+    with_text = output.get("skip_special_tokens") is not False
     prompt = request.token_ids or ()
-    return Asked(
+    return ConvertedRequest(
         request,
         logprobs,
-        worded and not sampling.get("include_stop_str_in_output"),
-        bool(opening) and prompt[-len(opening) :] == opening,
+        with_text and not sampling.get("include_stop_str_in_output"),
+        bool(generation_prompt) and prompt[-len(generation_prompt) :] == generation_prompt,
     )
 
 
@@ -94,7 +96,7 @@ def _part(body: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return body.get(name) or {}
 
 
-def _refuse(body: Mapping[str, Any], eos: Collection[int]) -> None:
+def _refuse_unsupported(body: Mapping[str, Any], eos: Collection[int]) -> None:
     for part, neutral in _NEUTRAL.items():
         for name, value in _part(body, part).items():
             if value and name in neutral and value not in neutral[name]:
@@ -105,36 +107,36 @@ def _refuse(body: Mapping[str, Any], eos: Collection[int]) -> None:
     for name in _OTHER_INPUT:
         if body.get(name):
             raise InvalidRequest(name, f"{name} is given; this worker answers text alone.")
-    strange = set(_part(body, "stop_conditions").get("stop_token_ids") or ()) - set(eos)
-    if strange:
+    other = set(_part(body, "stop_conditions").get("stop_token_ids") or ()) - set(eos)
+    if other:
         raise InvalidRequest(
             "stop_token_ids",
-            f"stop_token_ids holds {min(strange)}; replies of this worker end at the model's own tokens "
+            f"stop_token_ids holds {min(other)}; replies of this worker end at the model's own tokens "
             "and at stop strings. Give its text as a stop string.",
         )
 
 
-def _sampling(given: Mapping[str, Any]) -> Sampling:
-    known = {each.name: given.get(each.name) for each in fields(Sampling)}
-    if known["top_k"] == _ALL_TOKENS:
-        known["top_k"] = 0
-    return Sampling(**{name: value for name, value in known.items() if value is not None})
+def _sampling(options: Mapping[str, Any]) -> Sampling:
+    values = {each.name: options.get(each.name) for each in fields(Sampling)}
+    if values["top_k"] == _ALL_TOKENS:
+        values["top_k"] = 0
+    return Sampling(**{name: value for name, value in values.items() if value is not None})
 
 
 def _grammar(guided: Mapping[str, Any] | None) -> Grammar | None:
-    """Dynamo's ``guided_decoding``, which has the fields of vLLM's ``structured_outputs``."""
-    given = {name: value for name, value in (guided or {}).items() if value is not None}
-    given.pop("backend", None)  # whose library compiles it: here it is always the same
-    if not given:
+    """Return the grammar of ``guided_decoding``, whose fields are vLLM's ``structured_outputs``."""
+    values = {name: value for name, value in (guided or {}).items() if value is not None}
+    values.pop("backend", None)  # the grammar library; here always the same
+    if not values:
         return None
-    unknown = given.keys() - set(_GUIDED)
+    unknown = values.keys() - set(_GUIDED)
     if unknown:
         raise InvalidRequest(
             "guided_decoding",
             f"guided_decoding has {', '.join(sorted(unknown))}; this worker knows {', '.join(_GUIDED)}.",
         )
     try:
-        return grammar_of(None, StructuredOutputsBody.model_validate(given))
+        return grammar_of(None, StructuredOutputsBody.model_validate(values))
     except ValidationError as error:
         raise InvalidRequest(
             "guided_decoding", f"guided_decoding is wrong: {in_words(error.errors()[0])}."

@@ -10,7 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from app.worker.held import BLOCK, Change, Held, Removed, Stored, block_hashes
+from app.worker.kv_events import (
+    BLOCK,
+    BlockRemoved,
+    BlockStored,
+    KvEvent,
+    KvEventTracker,
+    block_hashes,
+)
 from engine.events import Emitted, Event, Prefilled, Started
 from engine.kernels.native.library import Library
 from engine.local.engine import LocalEngine
@@ -31,12 +38,12 @@ class Router:
     def __init__(self) -> None:
         self.parents: dict[int, int | None] = {}
 
-    def hear(self, change: Change) -> None:
-        if isinstance(change, Removed):
+    def hear(self, change: KvEvent) -> None:
+        if isinstance(change, BlockRemoved):
             for gone in change.hashes:
                 del self.parents[gone]  # what was never stored cannot be gone
             return
-        assert isinstance(change, Stored)
+        assert isinstance(change, BlockStored)
         assert len(change.tokens) == BLOCK * len(change.hashes)
         parent = change.parent
         for one in change.hashes:
@@ -67,7 +74,7 @@ def engine(request: pytest.FixtureRequest, library: Library) -> Iterator[LocalEn
         yield made
 
 
-class Asked:
+class RunningRequest:
     """A request, and what the router thought of its prompt when a cache was there for it."""
 
     def __init__(self, engine: LocalEngine, router: Router, prompt: list[int], limit: int) -> None:
@@ -116,7 +123,7 @@ def test_what_is_told_is_in_the_caches_whatever_was_asked_and_cancelled(
     assert loaded is not None
     room, chance, router = loaded.capabilities.parallel, random.Random(18), Router()
     slack = NOT_COPIED if room > 1 else 0
-    engine.follow_caches(Held(router.hear))
+    engine.follow_caches(KvEventTracker(router.hear))
 
     def words(count: int) -> list[int]:
         return [chance.randrange(300, 4000) for _ in range(count)]
@@ -130,7 +137,7 @@ def test_what_is_told_is_in_the_caches_whatever_was_asked_and_cancelled(
                 # It goes on with a text, goes back to somewhere in it, or begins anew.
                 keep = chance.choice([len(text), chance.randrange(len(text)), 0])
                 prompt = text[: min(keep, 180)] + words(20)
-                asked.append(Asked(engine, router, prompt, chance.randrange(1, 40)))
+                asked.append(RunningRequest(engine, router, prompt, chance.randrange(1, 40)))
         if asking % 3 == 2:
             asked[-1].generation.cancel()
         for each in asked:
@@ -141,7 +148,7 @@ def test_what_is_told_is_in_the_caches_whatever_was_asked_and_cancelled(
     assert most >= 4 * BLOCK  # or there was nothing to see
 
     with stopped(engine):
-        last = [Asked(engine, router, words(50), 20) for _ in range(room)]
+        last = [RunningRequest(engine, router, words(50), 20) for _ in range(room)]
     for each in last:
         list(each.generation)
     engine.measure(lambda _: None)  # behind what the end of a reply brings with it

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer
 
-from app.worker.asked import Asked, asked_of
-from app.worker.card import write_card
-from app.worker.chunks import Chunk, Chunks
+from app.worker.model_card import write_model_card
+from app.worker.output import Chunk, OutputChunks
+from app.worker.request_conversion import ConvertedRequest, convert_request
 from engine.api import LoadRequest
 from engine.decoding.text.codec import TextCodec
 from engine.errors import ForetokenError
@@ -25,12 +25,12 @@ from tests.support.places import PIP
 PROMPT = "The pair that you see is called"
 
 
-def answered(asked: Asked) -> tuple[list[Chunk], ReplyState]:
+def answered(asked: ConvertedRequest) -> tuple[list[Chunk], ReplyState]:
     with contextlib.closing(LocalEngine()) as engine:
         engine.load(LoadRequest(target=str(PIP / "target"), draft=str(PIP / "draft"), native=False))
         events = list(engine.generate(asked.request))
-    chunks = Chunks(asked)
-    told = [chunk for event in events if (chunk := chunks.of(event)) is not None]
+    chunks = OutputChunks(asked)
+    told = [chunk for event in events if (chunk := chunks.add(event)) is not None]
     return told, ReplyState.of(events)
 
 
@@ -42,7 +42,7 @@ def test_chunks_joined_are_the_reply() -> None:
         "output_options": {"logprobs": 2},
     }
     drafting = Speculation(proposer="draft", depth=4)
-    told, reply = answered(asked_of(given, drafting, (), tuple(prompt[-2:])))
+    told, reply = answered(convert_request(given, drafting, (), tuple(prompt[-2:])))
     assert [token for chunk in told for token in chunk["token_ids"]] == list(reply.token_ids or ())
     assert "".join(chunk["text"] for chunk in told) == reply.text
     assert all("finish_reason" not in chunk for chunk in told[:-1])
@@ -67,18 +67,18 @@ def test_of_a_prompt_that_may_hold_what_another_worker_wrote_no_usage_is_told() 
     """The tokens that were handed over counted as prompt: 34 for 4. The frontend counts them right."""
     prompt = (1, 2, 3, 4)
     for handed, counts in (((), True), ((7, 8, 9), False), ((3, 4, 7), False)):
-        asked = asked_of({"token_ids": [*prompt, *handed]}, Speculation(), (), prompt[-2:])
-        chunks = Chunks(asked)
-        chunks.of(Started("pip", "none", "greedy", None, 0))
-        last = chunks.of(Finished(FinishReason.STOP, "", "", ()))
+        asked = convert_request({"token_ids": [*prompt, *handed]}, Speculation(), (), prompt[-2:])
+        chunks = OutputChunks(asked)
+        chunks.add(Started("pip", "none", "greedy", None, 0))
+        last = chunks.add(Finished(FinishReason.STOP, "", "", ()))
         assert last is not None and ("completion_usage" in last) == counts
-    assert not asked_of({"token_ids": [1]}, Speculation(), ()).whole
+    assert not convert_request({"token_ids": [1]}, Speculation(), ()).starts_reply
 
 
 def test_a_reply_that_failed_raises_its_words() -> None:
-    chunks = Chunks(Asked(Request(prompt="x"), None, True))
+    chunks = OutputChunks(ConvertedRequest(Request(prompt="x"), None, True))
     with pytest.raises(ForetokenError, match="out of memory"):
-        chunks.of(Failed("out of memory"))
+        chunks.add(Failed("out of memory"))
 
 
 @pytest.mark.parametrize("kind", ["folder", "file"])
@@ -86,17 +86,19 @@ def test_a_card_tokenizes_as_the_engine_does(
     kind: str, gguf_pair: tuple[Path, Path], tmp_path: Path
 ) -> None:
     model = PIP / "target" if kind == "folder" else gguf_pair[0]
-    card = write_card(model, tmp_path / "card")
+    card = write_model_card(model, tmp_path / "card")
     codec = TextCodec(model)
     text = "Hello, <|user|> 12 wörlds!\n\n  def f(): pass"
     theirs = Tokenizer.from_file(str(card.folder / "tokenizer.json"))
     assert theirs.encode(text, add_special_tokens=False).ids == codec.encode(text, special=False)
     said = json.loads((card.folder / "tokenizer_config.json").read_text())
-    assert card.chats == codec.has_template == ("chat_template" in said)
+    assert card.has_template == codec.has_template == ("chat_template" in said)
     asked = Request(
         messages=(Message("user", text), Message("assistant", "Hi"), Message("user", "?"))
     )
-    assert card.opening and codec.encode_request(asked)[-len(card.opening) :] == list(card.opening)
+    assert card.generation_prompt and codec.encode_request(asked)[
+        -len(card.generation_prompt) :
+    ] == list(card.generation_prompt)
     assert json.loads((card.folder / "generation_config.json").read_text()) == {
         "eos_token_id": list(card.eos)
     }

@@ -1,7 +1,7 @@
-"""What a frontend has to know of a model to tokenize for it, as a folder in transformers' layout.
+"""The model card: what a frontend needs to tokenize for a model, as a folder in transformers' layout.
 
-Written from what the engine itself loaded, so that both cannot differ, and so that a GGUF file has one
-too: the tokenizer, the chat template, the tokens that end a text, the configuration.
+It has the tokenizer, the chat template, the end-of-text tokens and the configuration. It is written from
+what the engine loaded, so that both agree and GGUF files have one too.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from engine.models.checkpoints.tokenizer import LoadedTokenizer, load_tokenizer,
 
 
 @dataclass(frozen=True, slots=True)
-class Card:
-    """``folder`` holds the files. ``chats``: whether there is a chat template. ``eos``: ids of tokens
-    that end a text; ``opening``: those that end every chat's prompt, before the reply."""
+class ModelCard:
+    """A card's files in ``folder``. ``eos``: ids of the tokens that end a text. ``generation_prompt``:
+    ids that every chat's prompt ends with, before the reply."""
 
     folder: Path
-    chats: bool
+    has_template: bool
     eos: tuple[int, ...]
-    opening: tuple[int, ...] = ()
+    generation_prompt: tuple[int, ...] = ()
 
 
-def write_card(model: Path, folder: Path) -> Card:
-    """The card of the model in the folder or GGUF file ``model``. Raises ModelError or DiskError."""
+def write_model_card(model: Path, folder: Path) -> ModelCard:
+    """Write the card of a model, a folder or GGUF file, to ``folder``. Raises ModelError or DiskError."""
     checkpoint, tokenizer = inspect(model), load_tokenizer(model)
     bos, eos = named_ends(model)
     named = {"bos_token": bos, "eos_token": eos, "chat_template": tokenizer.template}
@@ -50,17 +50,18 @@ def write_card(model: Path, folder: Path) -> Card:
             _replace(folder / name, json.dumps(content, ensure_ascii=False))
     except OSError as error:
         raise DiskError.at(folder, error) from error
-    return Card(folder, tokenizer.template is not None, checkpoint.eos_ids, _opening(tokenizer))
+    has_template = tokenizer.template is not None
+    return ModelCard(folder, has_template, checkpoint.eos_ids, _generation_prompt(tokenizer))
 
 
-def _opening(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
-    """What the prompts of two different chats end with alike; () where the template renders neither."""
+def _generation_prompt(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
+    """Return the common end of two different chats' prompts; () if the template does not render them."""
     if tokenizer.render is None:
         return ()
     chats = [[{"role": "user", "content": text}] for text in ("1", "a")]
     try:
         texts = [tokenizer.render(chat, None) for chat in chats]
-    except Exception:  # the template is somebody else's program
+    except Exception:  # a template comes with the model and may raise anything
         return ()
     ends = [tokenizer.backend.encode(text, add_special_tokens=False).ids[::-1] for text in texts]
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(*ends, strict=False))
@@ -68,14 +69,14 @@ def _opening(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Whole or not at all: another worker may write the same, and a frontend read it."""
+    """Write a file atomically: other workers may write it, and frontends read it, at the same time."""
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(file)
 
 
 def _plain(value: Any) -> Any:
-    """Mappings and tuples of a configuration as JSON has them."""
+    """Return a configuration with dicts and lists for mappings and tuples."""
     if isinstance(value, Mapping):
         return {str(key): _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A reply's events as the chunks that Dynamo's frontend reads (``LLMEngineOutput`` of 1.6.1)."""
+"""Convert a reply's events to the chunks that Dynamo's frontend reads (``LLMEngineOutput`` of 1.6.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from app.server.dialects import logprob
 from app.server.monitoring.metrics import timings
-from app.worker.asked import Asked
+from app.worker.request_conversion import ConvertedRequest
 from engine.errors import ForetokenError
 from engine.events import Emitted, Event, Failed, Finished, Token
 from engine.reply import ReplyState
@@ -15,15 +15,15 @@ from engine.reply import ReplyState
 Chunk = dict[str, Any]
 
 
-class Chunks:
-    """One reply, told chunk by chunk."""
+class OutputChunks:
+    """One reply, chunk by chunk."""
 
-    def __init__(self, asked: Asked) -> None:
-        self._asked = asked
+    def __init__(self, request: ConvertedRequest) -> None:
+        self._request = request
         self._reply = ReplyState()
 
-    def of(self, event: Event) -> Chunk | None:
-        """What is told of ``event``, if anything. Raises ForetokenError for a reply that failed."""
+    def add(self, event: Event) -> Chunk | None:
+        """Return the event's chunk, if it has one. Raises ForetokenError for a reply that failed."""
         self._reply.add(event)
         match event:
             case Emitted():
@@ -38,11 +38,11 @@ class Chunks:
     def _emitted(self, event: Emitted) -> Chunk:
         tokens = event.tokens or ()
         chunk = self._chunk([token.id for token in tokens], event.text)
-        if self._asked.worded:
+        if self._request.with_text:
             chunk["tokens"] = [token.text for token in tokens]
-        if self._asked.logprobs is not None:
+        if self._request.logprobs is not None:
             chunk["log_probs"] = [logprob(token.p) for token in tokens]
-            if self._asked.logprobs:
+            if self._request.logprobs:
                 chunk["top_logprobs"] = [_top_tokens(token) for token in tokens]
         return chunk
 
@@ -56,18 +56,18 @@ class Chunks:
         }
         return self._chunk([], event.tail) | {
             "finish_reason": str(event.reason),
-            # The frontend counts too, and takes the worker's word for the prompt where it has it.
-            **({"completion_usage": usage} if self._asked.whole else {}),
+            # The frontend counts too, but prefers the worker's count of the prompt.
+            **({"completion_usage": usage} if self._request.starts_reply else {}),
             "engine_data": {"seed": self._reply.seed, "timings": timings(statistics)},
         }
 
     def _chunk(self, tokens: Sequence[int], text: str) -> Chunk:
-        worded = {"text": text} if self._asked.worded else {}
-        return {"token_ids": list(tokens), "index": 0, **worded}
+        chunk: Chunk = {"token_ids": list(tokens), "index": 0}
+        return chunk | ({"text": text} if self._request.with_text else {})
 
 
 def _top_tokens(token: Token) -> list[dict[str, Any]]:
-    """The top tokens in a token's place, the likeliest first."""
+    """Return a position's top tokens, the likeliest first."""
     return [
         {
             "rank": rank,
