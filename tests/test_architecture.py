@@ -100,7 +100,6 @@ BEHIND_THE_DOOR = {
     "app.cli.drafting": ("engine.drafting.proposers",),
     "app.cli.bench.sweep": ("engine.drafting.proposers",),
     "app.training.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
-    "app.cli.bench.kernels": ("engine.machine.threads",),  # measures without an engine
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
     "app.cli.models.export": ("engine.models.checkpoints.gguf",),  # writes a file
     "app.deploy.model": ("engine.models.checkpoints",),  # reads sizes of a model that is here
@@ -277,9 +276,6 @@ def test_kernels_know_no_request() -> None:
     assert not wrong
 
 
-MEASURES_KERNELS = "engine.bench.kernels"
-
-
 def test_nobody_above_the_backends_imports_the_compiled_kernels() -> None:
     wrong = [
         f"{name_of(path)} imports {imported}"
@@ -287,7 +283,6 @@ def test_nobody_above_the_backends_imports_the_compiled_kernels() -> None:
         for imported in imports_of(path)
         if imported.startswith("engine.kernels.native")
         and not name_of(path).startswith(("engine.kernels", "engine.backends", "tools."))
-        and name_of(path) != MEASURES_KERNELS
     ]
     assert not wrong
 

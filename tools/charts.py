@@ -1,8 +1,9 @@
-"""Draws README's charts from a file of results: ``python -m tools.charts docs/results/cpu-....json``.
+"""Draw the chart of docs/figures.md from the JSON of ``python -m tools.kernels --json``:
 
-The file is one JSON object: `peers` and `peers 1b` as ``python -m tools.peers --json`` prints them, and
-`kernels` as ``foretoken bench kernels --json`` does; what is absent is not drawn. Needs the extra
-``docs`` (matplotlib). Backgrounds are transparent and the ink is grey: one picture for day and night.
+    python -m tools.charts RESULTS.json
+
+Needs the extra ``docs`` (matplotlib). The background is transparent and the ink is grey: one picture for
+day and night.
 """
 
 from __future__ import annotations
@@ -17,12 +18,8 @@ import matplotlib as mpl
 from matplotlib import pyplot as plt
 
 IMAGES = Path(__file__).resolve().parent.parent / "docs" / "images"
-INK, OURS, THEIRS = "#808080", "#3b82f6", "#9ca3af"
+INK = "#808080"
 KINDS = {"fp32": "#9ca3af", "bf16": "#3b82f6", "int8": "#10b981", "nf4": "#f59e0b"}
-ENTITLED = {
-    "peers": ("peers-pip", "Pip, 7.5 M parameters, tokens/s"),
-    "peers 1b": ("peers-1b", "Random Llama-3.2-1B, simulated drafts, tokens/s"),
-}
 
 
 def main() -> None:
@@ -34,25 +31,7 @@ def main() -> None:
         | dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor"), INK)
         | dict.fromkeys(("xtick.color", "ytick.color"), INK)
     )
-    for key, (name, title) in ENTITLED.items():
-        if key in results:
-            keep(name, bars(title, results[key]["results"]))
-    if "kernels" in results:
-        keep("verify-cost", verify_cost(results["kernels"]["step"]))
-
-
-def bars(title: str, rows: list[dict[str, Any]]) -> plt.Figure:
-    """Every engine's speed, ours in colour, on a scale by powers of ten."""
-    figure, axes = plt.subplots(figsize=(7, 0.7 + 0.3 * len(rows)))
-    names = [f"{row['engine']}, {row['setting']} ({row['quantization']})" for row in rows]
-    speeds = [row["tokens_per_s"] for row in rows]
-    colours = [OURS if row["engine"] == "foretoken" else THEIRS for row in rows]
-    drawn = axes.barh(names, speeds, color=colours)
-    axes.bar_label(drawn, [f"{speed:,.0f}" if speed >= 100 else f"{speed:.1f}" for speed in speeds],
-                   padding=3, color=INK)  # fmt: skip
-    axes.set(xscale="log", title=title, xlim=(min(speeds) / 2, max(speeds) * 2))
-    axes.invert_yaxis()
-    return figure
+    keep("verify-cost", verify_cost(results.get("kernels", results)["step"]))
 
 
 def verify_cost(steps: list[dict[str, Any]]) -> plt.Figure:

@@ -1,4 +1,4 @@
-"""The app, started for a tool and ended with it, and the Chromium that looks at it."""
+"""Run the app for a tool, find Chromium, and make a command line of a function."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from socket import socket
@@ -26,6 +26,17 @@ class App:
 
     url: str
     pid: int
+
+
+def run_command(function: Callable[..., None]) -> None:
+    """Run ``function`` as this program's command line, with errors shown as ``foretoken`` shows them."""
+    import typer
+
+    from app.cli import run
+
+    cli = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    cli.command()(function)
+    run(cli)
 
 
 @contextlib.contextmanager

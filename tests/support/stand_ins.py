@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-FAKE_SERVER = Path(__file__).parents[1] / "tools" / "peers" / "fake_server.py"
+FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 
 
 def stand_in(folder: Path, *names: str, python: str = f'-S "{FAKE_SERVER}"') -> Path:

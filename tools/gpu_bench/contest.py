@@ -8,12 +8,12 @@ from functools import partial
 from engine.models.base import Model
 from tools.gpu_bench import engines, rivals
 from tools.gpu_bench.clock import Clock
+from tools.gpu_bench.contender import Contender
 from tools.gpu_bench.rounds import Rounds, run_here
 from tools.gpu_bench.shapes import Sizes
 from tools.gpu_bench.speed import Loop, Ours, Speed, Tell, attempt, race, reraise
 from tools.gpu_bench.steps import Graphs, time_steps
 from tools.gpu_bench.weights import Circle, RandomWeights
-from tools.peers.base import Contender
 
 RIGHT = (0.6, 0.8)
 """Shares of tokens at which drafts are right."""
@@ -109,4 +109,4 @@ class Contest:
             backend = "inductor" if self.clock.cuda else "eager"
             return [rivals.Compiled(model, self.longest, backend)]
         draft = rivals.transformers_model(self.sizes.draft(), self._draft_weights(right), context)
-        return rivals.transformers(model, draft, right, self.longest)
+        return rivals.transformers(model, draft, right)

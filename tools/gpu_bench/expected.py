@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tools.gpu_bench.contender import DRAFT
 from tools.gpu_bench.speed import DEPTH, GRAPHS, NAME, Speed
 from tools.gpu_bench.steps import Bits, StepTime
-from tools.peers.base import DRAFT
 
 STEP_GROWTH = 1.10
 """T(8) / T(1) of a whole step."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -14,7 +13,9 @@ import torch
 from torch import Tensor
 
 from engine.backends.transformers_adapter import cache_argument
+from engine.bench.real.transformers import draft_constantly, generate
 from tools.gpu_bench.clock import Clock
+from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 from tools.gpu_bench.products import (
     Case,
     KernelTime,
@@ -25,9 +26,6 @@ from tools.gpu_bench.products import (
 from tools.gpu_bench.shapes import EPSILON, ROPE_THETA, WIDTHS, Sizes
 from tools.gpu_bench.speed import DEPTH
 from tools.gpu_bench.weights import RandomWeights
-from tools.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
-from tools.peers.base import Case as PeerCase
-from tools.peers.transformers import Generate
 
 BITSANDBYTES_ROWS = (1, 4, 8)
 
@@ -54,24 +52,34 @@ def transformers_model(sizes: Sizes, weights: RandomWeights, context: int) -> An
     return model.eval()
 
 
-def transformers(model: Any, draft: Any, right: float, longest: int) -> list[Contender]:
-    """``generate``: plain, with a static cache, and with an assistant that is right as often as ours."""
-    case = PeerCase("random", Path(), None, "bf16", frozenset(), longest, 1, DEPTH, right)
-    settings = draft.generation_config
-    settings.num_assistant_tokens = DEPTH
-    settings.num_assistant_tokens_schedule = "constant"
-    settings.assistant_confidence_threshold = 0.0
-    still = {"cache_implementation": "static", "disable_compile": True}
-    assisted = Generate(
-        DRAFT, model, {"assistant_model": draft}, f"assistant_model={DEPTH}, {right:g} right", case
-    )
-    assisted.entrant = Entrant(
-        "transformers", DRAFT, "bf16", assisted.entrant.detail, Source.SIMULATED
-    )
+class Generate:
+    """``generate`` of transformers with one set of arguments."""
+
+    def __init__(self, model: Any, arguments: Mapping[str, Any], entrant: Entrant) -> None:
+        self.model, self.arguments, self.entrant = model, arguments, entrant
+        self.answer((0, 0), 4)  # the first call initialises
+
+    def answer(self, prompt: Sequence[int], limit: int) -> Reply:
+        made = generate(self.model, prompt, limit, (), self.arguments)
+        return Reply(made.tokens, made.decoded, made.decode_s)
+
+    def close(self) -> None:
+        self.model = None
+
+
+def transformers(model: Any, draft: Any, right: float) -> list[Contender]:
+    """Return ``generate`` plain, with a static cache, and with an assistant of acceptance ``right``."""
+    draft_constantly(draft, DEPTH)
+    static = {"cache_implementation": "static", "disable_compile": True}
+    assisted = f"assistant_model={DEPTH}, {right:g} right"
     return [
-        Generate(PLAIN, model, {}, "", case),
-        Generate(PLAIN, model, still, "static cache", case),
-        assisted,
+        Generate(model, {}, Entrant("transformers", PLAIN, "bf16")),
+        Generate(model, static, Entrant("transformers", PLAIN, "bf16", "static cache")),
+        Generate(
+            model,
+            {"assistant_model": draft},
+            Entrant("transformers", DRAFT, "bf16", assisted, Source.SIMULATED),
+        ),
     ]
 
 

@@ -14,9 +14,9 @@ from engine.models.base import Model
 from engine.stats import Statistics
 from engine.values.sampling import AcceptanceRule, Sampling
 from tools.gpu_bench.clock import Clock
+from tools.gpu_bench.contender import Reply
 from tools.gpu_bench.speed import DEPTH, GRAPHS, Ours
 from tools.gpu_bench.steps import Graphs, device_free_bytes
-from tools.peers.base import Reply
 
 
 def run_here(model: Model) -> bool:

@@ -9,13 +9,26 @@ from engine.errors import InvalidRequest
 from engine.kernels.formats.nf4 import GROUP
 from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
 from engine.models.weights import Names, tensor_shapes
-from tools.peers.shapes import LLAMA_1B, Shape
 
 WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / GROUP}
 """Bytes that a product reads of a weight, by the names of ``--quantization``."""
 NAMES = Names()
 EPSILON = 1e-6
 ROPE_THETA = 500_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A decoder's sizes; by default those that Llama 3.2's models share."""
+
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    intermediate: int
+    vocabulary: int = 128_256
+    head_dim: int = 64
+    context: int = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +108,10 @@ class Sizes:
         )
 
 
+_LLAMA_1B = Shape(hidden=2048, layers=16, heads=32, kv_heads=8, intermediate=8192)
 _LLAMA_8B = Shape(hidden=4096, layers=32, heads=32, kv_heads=8, intermediate=14_336, head_dim=128)
 REAL = (
-    Sizes("Llama-3.2-1B", LLAMA_1B),
+    Sizes("Llama-3.2-1B", _LLAMA_1B),
     Sizes("Llama-3.1-8B", _LLAMA_8B),
     Sizes(
         "Qwen3-8B",

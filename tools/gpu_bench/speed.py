@@ -22,8 +22,8 @@ from engine.models.base import Model
 from engine.stats import Statistics, Tally
 from engine.values.sampling import AcceptanceRule, Sampling
 from tools.gpu_bench.clock import Clock, Times
+from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 from tools.gpu_bench.engines import path
-from tools.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 
 T = TypeVar("T")
 Tell = Callable[[str, Exception], None]

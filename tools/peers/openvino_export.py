@@ -15,11 +15,11 @@ from typing import Annotated
 
 import typer
 
-from app.cli import run
 from engine.bench.real.openvino import FORMATS, VARIABLE, converted, python_of
 from engine.bench.real.transformers import load
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
+from tools.running import run_command
 
 _WORDS = {"int4": ("--group-size", "64", "--ratio", "1.0"), "int8": ()}
 
@@ -90,12 +90,5 @@ def _convert(openvino: Path, folder: Path, made: Path, kind: str) -> None:
     print(made)
 
 
-def main() -> None:
-    """Run the command line."""
-    cli = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    cli.command()(export)
-    run(cli)
-
-
 if __name__ == "__main__":
-    main()
+    run_command(export)

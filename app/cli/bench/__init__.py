@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from app.cli.bench import compare, kernels, load, lossless, overhead, real, sweep
+from app.cli.bench import compare, load, lossless, real, sweep
 
 cli = typer.Typer(
     help="Measure speed, acceptance and equal words.", no_args_is_help=True, rich_markup_mode=None
@@ -12,7 +12,5 @@ cli = typer.Typer(
 cli.command()(real.real)
 cli.command()(load.load)
 cli.command()(sweep.sweep)
-cli.command()(overhead.overhead)
 cli.command()(compare.compare)
-cli.command()(kernels.kernels)
 cli.command()(lossless.lossless)

@@ -46,6 +46,12 @@ def real(
             help="The folder of models that were converted for it.",
         ),
     ] = None,
+    vllm: Annotated[
+        Path | None,
+        typer.Option(
+            envvar="FORETOKEN_VLLM", help="A virtual environment with vLLM, which reads folders."
+        ),
+    ] = None,
     transformers: Annotated[
         bool,
         typer.Option(
@@ -102,6 +108,7 @@ def real(
     from engine.bench.real import llama_cpp as llama
     from engine.bench.real import openvino as genai
     from engine.bench.real import transformers as hf
+    from engine.bench.real import vllm as vllm_server
     from engine.bench.real.own import NAME, Own
     from engine.bench.real.reports.report import Report, facts_of
 
@@ -125,6 +132,7 @@ def real(
         Own(load, depths),
         *llama.programs(llama_cpp, case, everything=all_settings),
         *genai.programs(openvino, openvino_models, case),
+        *(vllm_server.programs(vllm, case) if vllm else []),
         *(hf.programs(case) if transformers else []),
     ]
     with (

@@ -1,7 +1,7 @@
-"""A real pair of models beside other engines on the same files: each a process of its own, in turns.
+"""A benchmark of a real pair of models beside other engines on the same files.
 
-``contest`` says what an engine must do and lets them take turns. One file an engine: ``own``,
-``llama_cpp``, ``openvino``, ``transformers``; they are asked over HTTP (``server``) or in lines of JSON
-(``worker`` asks, ``child`` answers). ``summary`` makes figures of what came of it, ``report`` and
-``chart`` what people read.
+Each engine runs in a process of its own, in turns. ``contest`` has the protocol of an engine and the
+order of turns; ``own``, ``llama_cpp``, ``openvino``, ``transformers`` and ``vllm`` are the engines. They
+answer over HTTP (``server``) or in lines of JSON (``worker`` is the client, ``child`` the server).
+``reports`` computes figures from the replies and writes them.
 """

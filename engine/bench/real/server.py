@@ -28,7 +28,7 @@ class Server:
         command: Sequence[str],
         log: Path,
         environment: Mapping[str, str] | None = None,
-        patience_s: float = 300.0,
+        timeout_s: float = 300.0,
     ) -> None:
         """Raises PeerFailed with the end of ``log`` where it does not get ready."""
         self.name, self.log = name, log
@@ -37,7 +37,7 @@ class Server:
         placed = [word.replace("{port}", port) for word in command]
         self.process = launch(name, placed, log, environment or {})
         try:
-            self._wait(patience_s)
+            self._wait(timeout_s)
         except BaseException:
             self.close()
             raise
@@ -77,9 +77,9 @@ class Server:
                 f"{self.name} does not answer: {error}. {last_words(self.log)}"
             ) from error
 
-    def _wait(self, patience_s: float) -> None:
+    def _wait(self, timeout_s: float) -> None:
         """Until /health says that the model is loaded."""
-        until = time.monotonic() + patience_s
+        until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 status = self.process.returncode
@@ -91,7 +91,7 @@ class Server:
             else:
                 return
         raise PeerFailed(
-            f"{self.name} was not ready after {patience_s:.0f} seconds. {last_words(self.log)}"
+            f"{self.name} was not ready after {timeout_s:.0f} seconds. {last_words(self.log)}"
         )
 
 

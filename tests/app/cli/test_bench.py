@@ -82,12 +82,3 @@ def test_having_compared_nothing_is_no_success(
     result = foretoken("bench", "lossless", "--pair", model, "--prompts", 2)
     assert result.status == 2
     assert "Nothing was compared" in result.err
-
-
-def test_a_rounds_overhead_is_a_table_and_json(foretoken: Foretoken) -> None:
-    result = foretoken("bench", "overhead", "--max-tokens", 16, "--repeats", 1, "--json")
-    assert result.status == 0, result.err
-    assert "Microseconds a round" in result.out
-    rows = result.last_json["results"]
-    assert {row["proposer"] for row in rows} == {"none", "ngram", "suffix", "draft"}
-    assert all(row["total"] > row["read"] > 0 for row in rows)

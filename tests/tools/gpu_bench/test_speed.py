@@ -10,12 +10,12 @@ import torch
 
 from tools.gpu_bench import contest, rivals
 from tools.gpu_bench.clock import Clock
+from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 from tools.gpu_bench.contest import RIGHT, Contest
 from tools.gpu_bench.products import time_attention, time_product
 from tools.gpu_bench.shapes import REHEARSAL
 from tools.gpu_bench.speed import DEPTH, Speed, race
 from tools.gpu_bench.steps import compare_bits, time_steps
-from tools.peers.base import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 
 CPU = Clock(torch.device("cpu"))
 SIZES = REHEARSAL[0]

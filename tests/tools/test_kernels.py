@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.bench import kernels
-from engine.bench.kernels import KERNELS, Memory, Step, Timing
 from engine.kernels.formats import FORMATS
 from engine.kernels.torch.linear import is_row_independent
 from engine.loading.loader import load_model
+from tools import kernels
+from tools.kernels import KERNELS, Memory, Step, Timing
 
 
 def test_every_quantisation_has_a_kernel_to_time() -> None:

@@ -1,23 +1,30 @@
-"""T(M) of every matrix kernel and of whole steps, beside the bandwidth that bounds them.
+"""``python -m tools.kernels``: time matrix kernels and whole steps for M rows, beside memory bandwidth.
 
-A decoding step reads every weight once, so a kernel is judged by how near it comes to plain reading.
-Between two calls other memory is read, or small weights would come from the cache, as a large model's
-never do.
+A decoding step reads every weight once, so a kernel is judged by its share of the read bandwidth. Other
+memory is read between two calls: small weights would come from the cache, as a large model's never do.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 import torch.nn.functional as F
+import typer
 from torch import Tensor
 
+from app import paths
+from app.cli import options
+from app.cli.loading import open_here
+from app.cli.text.output import progress, table
+from app.main import DEFAULT_PAIR
+from engine.api import LoadRequest
 from engine.backends.native import build
 from engine.bench.verify_cost import step_times
 from engine.drafting.controllers.warm_up import ROWS
@@ -25,7 +32,9 @@ from engine.kernels.formats import nf4
 from engine.kernels.native import library as native
 from engine.kernels.torch.factory import kernels_for
 from engine.kernels.torch.linear import Linear, make_linear
+from engine.machine.threads import use as use_threads
 from engine.models.base import Model
+from tools.running import run_command
 
 SHAPES = ((1024, 256), (8192, 2048), (2048, 8192))
 """(n, k): outputs and inputs, of the embedded model and of a 1 B model's largest products."""
@@ -184,3 +193,78 @@ def _median_s(
         call()
         seconds.append(perf_counter() - started)
     return median(seconds[WARM_UP:])
+
+
+def measure(
+    pair: options.PairOption = DEFAULT_PAIR,
+    quantization: Annotated[
+        list[str] | None,
+        typer.Option(help="Whole steps of the pair's target in these. Repeatable. Default: all."),
+    ] = None,
+    repeats: Annotated[int, typer.Option(min=1, help="Each time is their median.")] = 9,
+    native: options.NativeOption = True,
+    device: options.DeviceOption = "auto",
+    cuda_graphs: options.GraphsOption = True,
+    json_too: options.JsonOption = False,
+    threads: options.ThreadsOption = None,
+    data_dir: options.DataDirOption = None,
+) -> None:
+    """Matrix kernels and whole steps: time for M rows, and how near to the memory's bandwidth."""
+    loads = [
+        LoadRequest.parse(
+            pair,
+            quantization=kind,
+            device=device,
+            native=native,
+            cuda_graphs=cuda_graphs,
+            threads=threads,
+        )
+        for kind in quantization or KERNELS
+    ]
+    folder = paths.data_folder(data_dir)
+    taken: list[Step] = []
+    for load in loads:
+        with open_here(load, folder) as engine:
+            taken += engine.measure(lambda model: steps(model, repeats=repeats))
+    use_threads(threads)  # what follows runs in this thread, not in the engine's
+    memory = Memory()
+    bandwidth = memory.bandwidth(repeats)
+    with progress("Timing") as on_progress:
+        timings = run(
+            memory,
+            repeats=repeats,
+            on_progress=on_progress,
+            native_step=native,
+            threads=threads,
+        )
+    _print(timings, bandwidth, taken)
+    if json_too:
+        print(json.dumps(as_json(timings, bandwidth, taken)))
+
+
+def _print(timings: Sequence[Timing], bandwidth: float, steps: Sequence[Step]) -> None:
+    rows = [
+        (
+            timing.kernel,
+            f"{timing.n} x {timing.k}",
+            str(timing.m),
+            f"{timing.ms:.3f}",
+            f"{timing.gb_s:.1f}",
+            f"{timing.gb_s / bandwidth:.0%}",
+        )
+        for timing in timings
+    ]
+    head = ("kernel", "n x k", "rows", "ms", "GB/s", "of reading")
+    print(table(head, rows, frozenset(range(1, 6))))
+    print(f"\nReading memory: {bandwidth:.1f} GB/s\n")
+    print(
+        table(
+            ("model", "quantization", "rows", "ms a step"),
+            [(step.model, step.quantization, str(step.m), f"{step.ms:.3f}") for step in steps],
+            frozenset({2, 3}),
+        )
+    )
+
+
+if __name__ == "__main__":
+    run_command(measure)

@@ -1,4 +1,4 @@
-"""Stands in for llama-server, llama-batched-bench and vllm: speaks as they are documented to.
+"""A stand-in for llama-server and vLLM that answers as they are documented to.
 
 Run as a program. What it says comes from the environment: FAKE_TOKENS is a JSON list of ids.
 """
@@ -11,7 +11,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
-HELP = "--spec-type none,draft-simple,ngram-simple --spec-draft-n-max N --spec-synth-rates P0,P1"
+HELP = "--spec-type none,draft-simple,ngram-simple --spec-draft-n-max N"
 TOKENS = json.loads(os.environ.get("FAKE_TOKENS", "[5, 6, 7, 1]"))
 
 
@@ -68,18 +68,9 @@ class Answers(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None: ...
 
 
-def batched_bench(rows: list[int]) -> None:
-    """A step of n rows takes 10 + n milliseconds."""
-    print("main: a line that is no JSON")
-    for count in rows:
-        print(json.dumps({"pp": 32, "tg": 8, "pl": count, "t_tg": 8 * (10 + count) / 1e3}))
-
-
 def main(words: list[str]) -> None:
     if "--help" in words:
         print(HELP)
-    elif "-npl" in words:
-        batched_bench([int(count) for count in words[words.index("-npl") + 1].split(",")])
     elif os.environ.get("FAKE_FAILS"):
         sys.exit("error: unknown model architecture")
     else:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from torch import Tensor
 
-from engine.bench import overhead
-from engine.bench.overhead import Setting, SuccessorModel
 from engine.events import Emitted, Event
+from tests.support.commands import command
 from tests.support.places import PIP
+from tools import overhead
+from tools.overhead import Setting, SuccessorModel
+from tools.running import run_command
 
 SETTINGS = (Setting("none", None), Setting("ngram", 4), Setting("draft", 4))
 
@@ -47,7 +50,7 @@ def test_a_models_step_is_left_out_and_a_reader_is_not(monkeypatch: pytest.Monke
 
     answer = SuccessorModel.forward
     monkeypatch.setattr(SuccessorModel, "forward", forward)
-    for module in ("engine.bench.overhead", "engine.decoding.loop", "engine.decoding.host"):
+    for module in ("tools.overhead", "engine.decoding.loop", "engine.decoding.host"):
         monkeypatch.setattr(f"{module}.perf_counter", lambda: now)
     for row in run(read):
         assert (row.propose, row.judge, row.events, row.door, row.read) == (0, 0, 0, 0, 2e6)
@@ -65,3 +68,15 @@ def test_json_has_the_total() -> None:
     row = overhead.Row("none", None, 2, 1.0, 1.0, 2.0, 3.0, 4.0, 5.0)
     value = json.loads(json.dumps(overhead.as_json([row])))
     assert value["results"][0]["total"] == 15.0
+
+
+def test_the_command_prints_a_table_and_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure = command(lambda: run_command(overhead.measure), tmp_path, monkeypatch, capsys)
+    result = measure("--max-tokens", 16, "--repeats", 1, "--json")
+    assert result.status == 0, result.err
+    assert "Microseconds a round" in result.out
+    rows = result.last_json["results"]
+    assert {row["proposer"] for row in rows} == {"none", "ngram", "suffix", "draft"}
+    assert all(row["total"] > row["read"] > 0 for row in rows)

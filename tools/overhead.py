@@ -1,22 +1,29 @@
-"""What a round takes besides the models' own steps: proposing, judging, events, the door, a reader.
+"""``python -m tools.overhead``: microseconds of a round besides the models' steps.
 
-Target and draft are tables that answer at once, and the little that they take is left out; what remains
-is this program's own. Every token of a text is foreseen, so a round has as many tokens to deal with as
-its depth allows.
+These are proposing, judging, events, publishing and reading them. Target and draft are tables whose own
+time is subtracted; what remains is Python's. Every token is predictable, so that a round has as many
+tokens as its depth allows.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from time import perf_counter
-from typing import Any
+from typing import Annotated, Any
 
 import torch
+import typer
 from torch import Tensor
 
+from app import paths
+from app.cli import options
+from app.cli.text.output import progress, table
+from app.ui.rounds import view
+from engine import trace
 from engine.api import Generation
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import proposers
@@ -25,8 +32,10 @@ from engine.events import Emitted, Event
 from engine.local.session import Session
 from engine.models.base import ModelInfo
 from engine.models.sequence_state import SequenceState
-from engine.request import Control, Request, Speculation
+from engine.reply import ReplyState
+from engine.request import PLAIN, Control, Request, Speculation
 from engine.values.sampling import Sampling
+from tools.running import run_command
 
 RING = range(300, 361)
 """The tokens of every text, each followed by the next: a tokenizer's ordinary pieces."""
@@ -208,3 +217,62 @@ def run(
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
     """Stable keys for scripts; times in microseconds a round."""
     return {"results": [{**asdict(row), "total": row.total} for row in rows]}
+
+
+def measure(
+    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    vocabulary: Annotated[int, typer.Option(min=1024, help="Tokens that are judged among.")] = 4096,
+    max_tokens: Annotated[int, typer.Option(min=16, help="Of each reply.")] = 256,
+    repeats: Annotated[int, typer.Option(min=1, help="Of each the middle one counts.")] = 9,
+    json_too: options.JsonOption = False,
+) -> None:
+    """Microseconds a round besides the models' own steps, with models that take none."""
+    Sampling(temperature=temperature)  # told before anything is measured
+    with progress("Timing") as on_progress:
+        rows = run(
+            paths.assets() / "pip" / "target",
+            reader,
+            vocabulary=vocabulary,
+            tokens=max_tokens,
+            temperature=temperature,
+            repeats=repeats,
+            on_progress=on_progress,
+        )
+    _print(rows)
+    if json_too:
+        print(json.dumps(as_json(rows)))
+
+
+def reader() -> Reader:
+    """Return a reader that does what the chat page does: view, totals and a line of the trace."""
+    reply = ReplyState()
+
+    def read(event: Event) -> None:
+        reply.add(event)
+        view.show(event)
+        view.totals(reply.statistics)
+        json.dumps(trace.to_json(event), separators=(",", ":"))
+
+    return read
+
+
+def _print(rows: Sequence[Row]) -> None:
+    head = ("proposer", "depth", "tokens", "propose", "judge", "events", "door", "read", "total")
+    lines = [
+        (
+            row.proposer,
+            "-" if row.proposer == PLAIN else str(row.depth or "auto"),
+            f"{row.tokens_per_round:.1f}",
+            *(
+                f"{part:.0f}"
+                for part in (row.propose, row.judge, row.events, row.door, row.read, row.total)
+            ),
+        )
+        for row in rows
+    ]
+    print("Microseconds a round, the models' own steps left out:\n")
+    print(table(head, lines, frozenset(range(1, len(head)))))
+
+
+if __name__ == "__main__":
+    run_command(measure)

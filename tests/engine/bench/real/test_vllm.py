@@ -1,0 +1,66 @@
+"""vLLM and HTTP servers as programs of the benchmark, against a stand-in."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from engine.bench.real import vllm
+from engine.bench.real.contest import Absence, Asked, Case, run
+from engine.bench.real.server import Server
+from engine.errors import PeerFailed
+from tests.support.fixtures import gguf_pair, pair
+from tests.support.stand_ins import stand_in
+
+__all__ = ["gguf_pair", "pair"]
+
+
+def case(target: Path) -> Case:
+    return Case(target, None, frozenset({1}), (3,), 64, 4, 1)
+
+
+def test_vllm_streams_tokens(pair: tuple[Path, Path], tmp_path: Path) -> None:
+    programs = vllm.programs(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
+    result = run(programs, [Asked("chat", (3, 4))], case(pair[0]), 1, tmp_path)
+    assert not result.absent
+    reply = result.records[0].reply
+    assert (reply.tokens, reply.decoded, reply.prompt_tokens) == ((5, 6, 7, 1), 3, 2)
+    assert reply.decode_s > 0 and reply.prompt_s > 0
+    assert all((start.peak_bytes or 0) > 1e6 for start in result.starts)
+
+
+def test_absence_names_its_reason(gguf_pair: tuple[Path, Path], tmp_path: Path) -> None:
+    peer = stand_in(tmp_path / "peer", "vllm", "python")
+    for folder, target, reason in (
+        (tmp_path, tmp_path, "holds no bin/vllm. Give its virtual environment"),
+        (peer, gguf_pair[0], "no GGUF files"),
+    ):
+        (absence,) = vllm.programs(folder, case(target))
+        assert isinstance(absence, Absence) and reason in absence.reason
+
+
+def test_a_server_that_ends_at_once_is_absent_with_the_end_of_its_log(
+    pair: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "1")
+    programs = vllm.programs(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
+    result = run(programs, [Asked("chat", (3, 4))], case(pair[0]), 1, tmp_path)
+    assert "unknown model architecture" in result.absent[0].reason
+
+
+def test_an_error_of_the_server_comes_through(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_REFUSES", "1")
+    program = stand_in(tmp_path / "peer", "llama-server") / "bin" / "llama-server"
+    server = Server("fake", [str(program), "--port", "{port}"], tmp_path / "log")
+    with closing(server), pytest.raises(PeerFailed, match="no room in the context"):
+        server.post("/completion", {"prompt": [1]})
+    assert server.process.poll() is not None
+
+
+def test_a_program_that_cannot_be_started_raises(tmp_path: Path) -> None:
+    with pytest.raises(PeerFailed, match="cannot be started"):
+        Server("nothing", [str(tmp_path / "nothing")], tmp_path / "log")
