@@ -10,8 +10,7 @@ import typer
 
 from app import paths
 from app.cli import options
-from app.deploy.engines import BACKENDS, ENGINES
-from app.deploy.methods import METHODS, NONE
+from app.deploy.methods import BACKENDS, ENGINES, METHODS, NONE
 
 
 def plan(

@@ -1,7 +1,6 @@
-"""Launch plans for engines beyond this machine: what to start, on how many GPUs, and why it fits.
+"""Launch plans for other engines: what to start, on how many GPUs, and what to expect.
 
-Facts of a model, of GPUs and of a load in, a frozen ``Plan`` out, or an error that says what would fit.
-Nothing here starts anything, opens a connection or needs the engines it plans for: pure Python.
-``render`` turns a plan into an engine's own command and files; ``simulation`` runs a load through the
-same formulas.
+``make_plan`` takes facts of a model, of GPUs and of a load, and returns a frozen ``Plan`` or an error
+that says what would fit. ``render`` writes an engine's command and files; ``simulation`` runs a load with
+the same formulas. Nothing here starts anything, connects, or needs the engines.
 """

@@ -1,9 +1,9 @@
-"""What drafts, as a network: how much memory it takes, and how many passes a round needs.
+"""Drafters as networks: their memory, and their passes in a round.
 
-A head's size is reckoned from its target's: published heads are one layer as wide as the target
-(EAGLE-3, arXiv 2503.01840), a product and a table for each token ahead (Medusa, arXiv 2401.10774), or a
-chain of small products over one table (MLP speculators, arXiv 2404.19124). What was chosen where
-checkpoints differ is on the large side.
+A head's size follows from its target's: published heads are one layer as wide as the target (EAGLE-3,
+arXiv 2503.01840), a projection and an output table for each token ahead (Medusa, arXiv 2401.10774), or a
+chain of small projections over one table (MLP speculators, arXiv 2404.19124). Where checkpoints differ, a
+large one was chosen.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from app.deploy.methods import Method, Needs
 from app.deploy.model import ModelFacts
 
 EAGLE3_VOCABULARY = 32_000
-"""Tokens that a published EAGLE-3 head can draft: ``draft_vocab_size`` of yuhuili's heads."""
+"""``draft_vocab_size`` of yuhuili's published heads."""
 
 DFLASH_LAYERS = 5
 """``num_hidden_layers`` of z-lab/Qwen3-8B-DFlash-b16."""
 
-DFLASH_TAPS = 5
-"""Layers of the target whose hidden states a DFlash draft reads."""
+DFLASH_AUX_LAYERS = 5
+"""Layers of the target whose hidden states a DFlash drafter reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drafter:
-    """``network`` None where only text is looked up. A round makes ``passes`` of it, each over ``rows``
-    tokens of a text. ``split``: whether the GPUs that share the target share it too."""
+    """``network``: None if the method only looks up text. A round makes ``passes`` over ``rows`` tokens a
+    sequence. ``split``: it is split over the target's GPUs."""
 
     name: str | None
     network: Network | None
@@ -42,7 +42,7 @@ class Drafter:
 def drafter_for(
     method: Method, target: ModelFacts, name: str | None, draft: ModelFacts | None, depth: int
 ) -> Drafter:
-    """What ``method`` drafts with; ``draft`` is the model where it needs one."""
+    """Return what ``method`` drafts with; ``draft`` is the draft model, if it needs one."""
     if method.needs in (Needs.NOTHING, Needs.TEXT):
         return Drafter(None, None, 0)
     if draft is not None:
@@ -62,7 +62,7 @@ def drafter_for(
 def _head(
     target: ModelFacts, own: int, layers: int, *, borrowed: int = 0, cached: int = 0
 ) -> Network:
-    """``own`` weights in 16 bits, and ``borrowed`` ones of the target that a pass reads too."""
+    """Return a head with ``own`` 16-bit weights that also reads ``borrowed`` weights of the target."""
     return Network(
         weights=BF16,
         layers=layers,
@@ -78,7 +78,7 @@ def _head(
 
 
 def _layer(target: ModelFacts, joined: int) -> int:
-    """A Llama layer whose attention reads ``joined`` vectors of the target's width."""
+    """Return the weights of a Llama layer whose attention reads ``joined`` hidden states."""
     hidden = target.hidden
     queries, keys = target.heads * target.head_dim, target.kv_heads * target.head_dim
     if target.latent:  # heads for such targets are Llama layers: four products of the full width
@@ -92,7 +92,6 @@ def _cached(target: ModelFacts) -> int:
 
 
 def _table(target: ModelFacts) -> int:
-    """The target's output head."""
     return target.vocabulary * target.hidden
 
 
@@ -111,17 +110,17 @@ def _medusa(target: ModelFacts, depth: int) -> Network:
 
 
 def _mlp(target: ModelFacts, depth: int) -> Network:
-    """With the weights of all positions tied, as wide as the target; a pass reads one table of two."""
+    """One product and one table, tied over all positions, as wide as the target."""
     return _speculator(target, 2)
 
 
 def _lstm(target: ModelFacts, depth: int) -> Network:
-    """Four gates instead of one product; else the same."""
+    """The same with four gates."""
     return _speculator(target, 8)
 
 
 def _speculator(target: ModelFacts, products: int) -> Network:
-    """Attends to nothing, so it caches nothing; its own input table is held and hardly read."""
+    """A network without attention or cache; its input table is stored but hardly read."""
     inner = products * target.hidden**2 + _table(target)
     network = _head(target, inner, 1)
     held = network.held + _table(target) * SIXTEEN_BITS
@@ -129,7 +128,7 @@ def _speculator(target: ModelFacts, products: int) -> Network:
 
 
 def _dflash(target: ModelFacts, depth: int) -> Network:
-    own = DFLASH_LAYERS * _layer(target, 1) + DFLASH_TAPS * target.hidden**2
+    own = DFLASH_LAYERS * _layer(target, 1) + DFLASH_AUX_LAYERS * target.hidden**2
     cached = DFLASH_LAYERS * _cached(target)
     return _head(target, own, DFLASH_LAYERS, borrowed=_table(target), cached=cached)
 

@@ -1,4 +1,4 @@
-"""What a weight takes in each format, and what it is multiplied in."""
+"""Weight formats: bytes of a weight, and the speed of products with it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from types import MappingProxyType
 from app.deploy.gpus import GpuKind
 
 AUTO = "auto"
-"""As the checkpoint is published."""
+"""The checkpoint's own format."""
 
 BF16, FP8, AWQ, NVFP4, MXFP4 = "bf16", "fp8", "awq", "nvfp4", "mxfp4"
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFormat:
-    """``width``: bytes of one weight with its scales. ``experts_only``: the rest stays in 16 bits.
+    """``width``: bytes of a weight with its scales. ``experts_only``: other weights have 16 bits.
 
-    Embeddings and output head stay in 16 bits in every format, as the published checkpoints have them.
+    Embeddings and output head have 16 bits in every format, as in published checkpoints.
     """
 
     name: str
@@ -45,14 +45,14 @@ KV_WIDTHS = MappingProxyType({AUTO: 2.0, FP8: 1.0})
 
 
 def flops(gpu: GpuKind, weights: str) -> float:
-    """Dense FLOP/s for products with weights in this format.
+    """Return the dense FLOP/s with weights in this format.
 
-    AWQ and MXFP4 weights are widened to 16 bits first; so is whatever the GPU has no units for.
+    AWQ and MXFP4 weights are dequantised to 16 bits; so are formats that the GPU has no units for.
     """
     native = {FP8: gpu.fp8, NVFP4: gpu.fp4}.get(weights)
     return native or gpu.fp16
 
 
 def has_units(gpu: GpuKind, weights: str) -> bool:
-    """Whether the GPU multiplies this format without widening it."""
+    """Return whether the GPU multiplies this format without dequantising it."""
     return {FP8: gpu.fp8, NVFP4: gpu.fp4}.get(weights, gpu.fp16) is not None

@@ -1,8 +1,7 @@
-"""A small table of GPUs, and how people write how many of them they have: ``8xH100``.
+"""A table of GPUs, and the parser of counts such as ``8xH100``.
 
-Figures are NVIDIA's data sheets': dense FLOP/s, so half of those given "with sparsity"; memory in the
-decimal gigabytes of the product's name, which is never more than there is; link bandwidth one way, half
-of what NVLink's figures add up.
+Figures are from NVIDIA's data sheets: dense FLOP/s, half of those "with sparsity"; memory in decimal
+gigabytes, never more than there is; link bandwidth in one direction, half of NVLink's total.
 """
 
 from __future__ import annotations
@@ -21,10 +20,8 @@ MOST = 1024
 
 @dataclass(frozen=True, slots=True)
 class GpuKind:
-    """Bytes, bytes/s and dense FLOP/s of one GPU. ``link``: to its neighbours in a ``node``.
-
-    ``fp8`` and ``fp4`` are None where it has no units for them.
-    """
+    """Bytes, bytes/s and dense FLOP/s of one GPU. ``link``: to its neighbours in a ``node``. ``fp8`` and
+    ``fp4``: None if it has no units for them."""
 
     name: str
     memory: int
@@ -49,7 +46,7 @@ def _kind(
     nvlink: bool = True,
     node: int = 8,
 ) -> GpuKind:
-    """In GB, TB/s, TFLOP/s and GB/s, as data sheets have them."""
+    """Return a kind from a data sheet's GB, TB/s, TFLOP/s and GB/s."""
     fp16, fp8, fp4 = (None if each is None else each * TERA for each in products)
     assert fp16 is not None
     return GpuKind(
@@ -110,7 +107,6 @@ class Gpus:
 
     @property
     def nodes(self) -> int:
-        """Machines that hold them."""
         return -(-self.count // self.kind.node)
 
     def __str__(self) -> str:
@@ -118,7 +114,7 @@ class Gpus:
 
 
 def parse_gpus(text: str) -> Gpus:
-    """``8xH100``, ``H100`` (one) and the like. Raises InvalidRequest with the kinds that are known."""
+    """Parse ``8xH100`` or ``H100`` (one). Raises InvalidRequest, which lists the known kinds."""
     found = re.fullmatch(r"(?:(\d+)\s*[x*])?\s*([A-Za-z][\w-]*)", text.strip())
     if not found:
         raise InvalidRequest("gpus", f"'{text}' names no GPUs. Write a number and a kind: 8xH100.")

@@ -1,8 +1,5 @@
-"""Published models by the names people give them, from ``known_models.yaml``.
-
-A model is found by its id, by its repository and by each of its other checkpoints; the latter are the
-same model in the format that they are in.
-"""
+"""Published models, from ``known_models.yaml``. A model is found by its id, its repository, or another of
+its checkpoints, which is the same model in that checkpoint's format."""
 
 from __future__ import annotations
 
@@ -26,14 +23,14 @@ FILE = Path(__file__).with_name("known_models.yaml")
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
-    """A published model, ``checkpoints`` of it by weight format, and ``drafters`` by method."""
+    """A published model, its ``checkpoints`` by weight format, and its ``drafters`` by method."""
 
     facts: ModelFacts
     checkpoints: Mapping[str, str]
     drafters: Mapping[str, str]
 
     def in_format(self, weights: str) -> ModelFacts | None:
-        """The checkpoint in this weight format; None where none is known."""
+        """Return the checkpoint in this weight format; None if none is known."""
         if weights in (AUTO, self.facts.format):
             return self.facts
         name = self.checkpoints.get(weights)
@@ -42,7 +39,7 @@ class KnownModel:
 
 @cache
 def known_models() -> Mapping[str, KnownModel]:
-    """All of the table, by id."""
+    """Return the table by id."""
     read: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), Loader=YAML_LOADER)
     return MappingProxyType(
         {
@@ -57,12 +54,12 @@ def known_models() -> Mapping[str, KnownModel]:
 
 
 def entry_of(facts: ModelFacts) -> KnownModel | None:
-    """The table's entry of this model, in whichever format it is; None for a model of one's own."""
+    """Return the model's entry in the table, in any format; None for a model of the user's own."""
     return known_models().get(facts.id)
 
 
 def find(name: str) -> ModelFacts | None:
-    """The model of this id, repository or checkpoint, whatever the case; None where none is."""
+    """Return the model with this id, repository or checkpoint, in any case; None if there is none."""
     wanted = name.casefold()
     for known in known_models().values():
         if wanted in (known.facts.id, known.facts.name.casefold()):
@@ -74,7 +71,7 @@ def find(name: str) -> ModelFacts | None:
 
 
 def unknown(name: str) -> InvalidRequest:
-    """What to tell somebody who asked for ``name``, which is nowhere."""
+    """Return the error for a model that is not found."""
     close = difflib.get_close_matches(name.casefold(), known_models(), n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]}?" if close else ""
     return InvalidRequest(

@@ -1,4 +1,4 @@
-"""What the command line and the page share of launch plans: from words to a plan, and its folder."""
+"""Launch plans for the command line and the page: options to a plan, and its folder."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from app.deploy.engines import VLLM
 from app.deploy.formats import AUTO
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import find, unknown
-from app.deploy.methods import NONE, Needs, method_named
+from app.deploy.methods import NONE, VLLM, Needs, method_named
 from app.deploy.model import ModelFacts, of_path
 from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
@@ -23,12 +22,12 @@ from engine.errors import DiskError
 from engine.files import read_json
 
 USUAL_CONTEXT = 8192
-"""Tokens of a prompt and its reply, unless asked otherwise and where the model has as many."""
+"""Default context, if the model has as many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A plan as people ask for it, in words and numbers; see ``PlanRequest``."""
+    """A plan's options in words and numbers; see ``PlanRequest``."""
 
     target: str
     gpus: str
@@ -45,7 +44,7 @@ class Asked:
 
 
 def plan_for(asked: Asked, data: Path) -> Plan:
-    """The plan. Raises InvalidRequest, ModelError or OutOfMemory, each with what to do."""
+    """Return the plan. Raises InvalidRequest, ModelError or OutOfMemory, each with a remedy."""
     whole = method_named(asked.method).needs is Needs.MODEL
     target = find_model(asked.target, data)
     draft = find_model(asked.draft, data) if asked.draft and whole else None
@@ -69,9 +68,9 @@ def plan_for(asked: Asked, data: Path) -> Plan:
 
 
 def find_model(name: str, data: Path) -> ModelFacts:
-    """A folder or file on this machine, a published model, or one of the catalog that is downloaded.
+    """Return the model of a folder or file, a published one, or a downloaded one of the catalog.
 
-    Raises InvalidRequest for what is none of them, ModelError for a folder that is no model.
+    Raises InvalidRequest if there is none, and ModelError for a folder that is no model.
     """
     path = Path(name).expanduser()
     if path.exists():
@@ -89,14 +88,14 @@ def find_model(name: str, data: Path) -> ModelFacts:
 
 
 def placed(name: str) -> str:
-    """A draft as an engine is to load it: a folder on this machine by its whole path."""
+    """Return what an engine loads for a draft: a folder on this machine by its absolute path."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name
 
 
 def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str, Any]) -> None:
-    """Scripts, files, the plan as text and as JSON; what an earlier plan wrote there goes, unless people
-    changed it. Raises DiskError where that fails."""
+    """Write scripts, files, and the plan as text and JSON. Delete files of an earlier plan, unless they
+    were edited. Raises DiskError."""
     files = {**rendered.folder, "README.md": text + "\n", "plan.json": json.dumps(known, indent=2)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +113,7 @@ def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str
 
 
 def _written_before(folder: Path) -> dict[str, str]:
-    """Files of the plan that is in the folder, by name; none where none is, or it is no plan."""
+    """Return the files of the plan in the folder, by name; none if it has no plan."""
     try:
         files = read_json(folder / "plan.json")["files"]
         return {Path(name).name: content for name, content in files.items()}
@@ -123,5 +122,4 @@ def _written_before(folder: Path) -> dict[str, str]:
 
 
 def context_for(asked: int | None, target: ModelFacts) -> int:
-    """The context to plan for."""
     return min(USUAL_CONTEXT, target.context) if asked is None else asked

@@ -1,8 +1,8 @@
-"""The ways to draft that engines have, in vLLM's names, and what is assumed of each.
+"""Methods of drafting, by vLLM's names, their assumed acceptance, and the engines that have them.
 
-``acceptance`` is the chance that a drafted token is accepted when those before it were, taken as one
-number for all positions (Leviathan et al. 2023, arXiv 2211.17192, section 3.1). It decides everything and
-depends on the text: the table has a starting point and its reason, ``--acceptance`` replaces it.
+``acceptance`` is the probability that a drafted token is accepted if those before it were, one number for
+all positions (Leviathan et al. 2023, arXiv 2211.17192, section 3.1). It decides everything and depends on
+the text: the table has a default with its source, and ``--acceptance`` replaces it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,6 @@ from engine.errors import InvalidRequest
 
 
 class Needs(Enum):
-    """What a method drafts from."""
-
     NOTHING = "nothing"
     TEXT = "text"
     MODEL = "a smaller model with the target's vocabulary"
@@ -27,7 +25,7 @@ class Needs(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """One way to draft. ``depth``: tokens a round unless asked otherwise."""
+    """A way to draft. ``depth``: its default number of tokens a round."""
 
     name: str
     title: str
@@ -107,7 +105,7 @@ METHODS = MappingProxyType(
 
 
 def method_named(name: str) -> Method:
-    """The method of this name. Raises InvalidRequest with the names there are."""
+    """Return the method of this name. Raises InvalidRequest, which lists the names."""
     if name in METHODS:
         return METHODS[name]
     close = difflib.get_close_matches(name.replace("-", "_"), METHODS, n=1)
@@ -115,3 +113,32 @@ def method_named(name: str) -> Method:
     raise InvalidRequest(
         "method", f"There is no method '{name}'.{hint} Known: {', '.join(METHODS)}."
     )
+
+
+VLLM, SGLANG, TRTLLM, DYNAMO = "vllm", "sglang", "trtllm", "dynamo"
+
+NAMES = MappingProxyType({VLLM: "vLLM", SGLANG: "SGLang", TRTLLM: "TensorRT-LLM", DYNAMO: "Dynamo"})
+"""What people call them, in the order in which they are offered."""
+
+ENGINES = tuple(NAMES)
+BACKENDS = (VLLM, SGLANG, TRTLLM)
+"""What computes for Dynamo."""
+
+CAN = MappingProxyType(
+    {
+        VLLM: frozenset(METHODS),
+        SGLANG: frozenset({NONE, "ngram", "draft_model", "eagle", "eagle3", "mtp", "dflash"}),
+        TRTLLM: frozenset({NONE, "ngram", "suffix", "draft_model", "eagle3", "mtp", "dflash"}),
+    }
+)
+"""The methods of each engine that computes; where that was read stands in ``support``."""
+
+ARCTIC = frozenset({"arctic", "arctic_suffix"})
+"""Arctic Inference's, which patches a vLLM of its own: Dynamo's worker does not have that."""
+
+
+def drafts_by(engine: str, method: str) -> bool:
+    """Return whether ``engine`` has ``method``; for Dynamo, whether any of its backends has it."""
+    if engine == DYNAMO:
+        return method not in ARCTIC and any(method in methods for methods in CAN.values())
+    return method in CAN[engine]

@@ -1,7 +1,7 @@
-"""What a plan has to know of a model, taken from its config.json.
+"""The facts of a model that a plan needs, from its config.json.
 
-The same reader serves a folder, a GGUF file's header and the table of published models: facts have one
-source. Quantised checkpoints say so themselves, by ``quantization_config``.
+One reader serves folders, GGUF headers and the table of published models. The weight format is read from
+``quantization_config``.
 """
 
 from __future__ import annotations
@@ -18,17 +18,16 @@ from engine.models.checkpoints.checkpoint import inspect, read_config
 from engine.models.checkpoints.gguf.description import is_gguf
 
 STAND_IN = "/path/to"
-"""Begins the name of what engines load in place of a GGUF file: the same model as a folder, which is
-wherever people have it."""
+"""Placeholder in the path of a folder that engines load in place of a GGUF file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
     """One model. ``name`` is what an engine loads: a repository on the hub, or a folder.
 
-    ``latent``: numbers that latent attention keeps of a token in a layer; 0 for heads. ``window`` is the
-    length that ``windowed_layers`` look back; the others see everything. ``next_token_weights``: of the
-    module that predicts one token more (MTP), 0 where the model has none. ``format``: of its weights.
+    ``latent``: numbers that latent attention caches of a token in a layer; 0 for other attention.
+    ``window``: the sliding window of ``windowed_layers``. ``next_token_weights``: weights of the MTP
+    module, 0 if there is none. ``format``: of its weights.
     """
 
     id: str
@@ -51,28 +50,25 @@ class ModelFacts:
 
     @property
     def parameters(self) -> int:
-        """Every weight but those of the module for the next token but one."""
+        """All weights except those of the MTP module."""
         return self.counts.total
 
     @property
     def active_parameters(self) -> int:
-        """What one token is multiplied with."""
         return self.counts.active
 
     @property
     def experts(self) -> int:
-        """Experts in a layer; 0 for a dense model."""
         return self.counts.experts
 
     @property
     def cached_token(self) -> int:
-        """Numbers that a token leaves in a layer's cache: keys and values of all heads, or what latent
-        attention keeps in place of them."""
+        """Numbers that a layer caches of a token: keys and values of all heads, or latent attention's."""
         return self.latent or 2 * self.kv_heads * self.head_dim
 
 
 def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:
-    """The facts that a config.json states. Raises ModelError where it lacks one that is needed."""
+    """Return the facts in a config.json. Raises ModelError if a needed one is missing."""
     try:
         return _of_config(name, config, id or name)
     except KeyError as error:
@@ -83,7 +79,7 @@ def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:
 
 
 def of_path(path: Path) -> ModelFacts:
-    """The facts of a folder or a GGUF file on disk. Raises ModelError for what is no model."""
+    """Return the facts of a folder or a GGUF file. Raises ModelError if it is no model."""
     if is_gguf(path):
         return of_config(f"{STAND_IN}/{path.stem}", inspect(path).text_config, id=path.name)
     config = read_config(path)
@@ -125,8 +121,8 @@ def _windowed_layers(config: Config) -> int:
 
 
 def _next_token_weights(config: Config, counts: Counts) -> int:
-    """A layer, a product that joins state and embedding, and three norms, for each module
-    (DeepSeek-V3, arXiv 2412.19437, section 2.2). Embedding and head are the model's own."""
+    """Count the MTP modules: each a layer, a projection of state and embedding, and three norms
+    (DeepSeek-V3, arXiv 2412.19437, section 2.2). Embedding and head are the model's."""
     hidden = config["hidden_size"]
     module = counts.expert_layer + 2 * hidden * hidden + 3 * hidden
     return int(config.get("num_nextn_predict_layers") or 0) * int(module)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.deploy.engines import TRTLLM, VLLM
 from app.deploy.estimate.layout import Layout
 from app.deploy.estimate.memory import Memory
 from app.deploy.estimate.speed import Estimate, Setup
-from app.deploy.methods import NONE, Method
+from app.deploy.methods import NONE, TRTLLM, VLLM, Method
 from app.deploy.model import ModelFacts
 from app.deploy.request import PlanRequest
 

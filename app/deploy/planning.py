@@ -1,9 +1,9 @@
-"""From a request to a plan: which checkpoint, which drafter, how it lies on the GPUs.
+"""Make a plan: choose the checkpoint, the drafter, and the layout on the GPUs.
 
-Of all layouts that hold weights, drafter and everybody's tokens, the fastest by the estimate is taken;
-of those within a few percent the one whose copies are smallest. Layers are split within a node where that
-can be (vLLM's "distributed inference and serving": tensors within a node, stages between nodes). Where
-nothing fits, the error says what would.
+Of all layouts with room for weights, drafter and all users' tokens, the fastest is taken; among those
+within a few percent, the one with the smallest copies. Layers are split within a node if possible (vLLM's
+"distributed inference and serving": tensors within a node, stages between nodes). If nothing fits, the
+error says what would.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from dataclasses import replace
 
 from app.deploy import known, support
 from app.deploy.drafters import Drafter, drafter_for
-from app.deploy.engines import SGLANG, VLLM
 from app.deploy.estimate.layout import Layout, layouts
 from app.deploy.estimate.memory import Memory, memory_of
 from app.deploy.estimate.network import GpuGroup, Network, of_model
 from app.deploy.estimate.speed import Setup, estimate, schedule
 from app.deploy.formats import AUTO, AWQ, BF16, FORMATS, FP8, KV_WIDTHS, NVFP4
 from app.deploy.gpus import MOST, Gpus
-from app.deploy.methods import NONE, Needs
+from app.deploy.methods import NONE, SGLANG, VLLM, Needs
 from app.deploy.model import ModelFacts
 from app.deploy.plan import Plan
 from app.deploy.request import PlanRequest
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
 
 ALIKE = 1.05
-"""Layouts whose estimates differ by less are alike; the one with smaller copies is taken."""
+"""Layouts whose speeds differ by less count as equal."""
 
 SHORTEST_CONTEXT = 512
 
 
 def make_plan(request: PlanRequest) -> Plan:
-    """The plan for ``request``. Raises InvalidRequest for what cannot be combined, and OutOfMemory, with
-    what would fit, where it does not."""
+    """Return the plan for ``request``. Raises InvalidRequest for what cannot be combined, and
+    OutOfMemory, which says what would fit."""
     support.check(request)
     target, online = checkpoint_of(request)
     name, draft = draft_of(request, target)
@@ -60,7 +59,7 @@ def make_plan(request: PlanRequest) -> Plan:
 
 
 def fits(request: PlanRequest) -> bool:
-    """Whether there is a layout for it."""
+    """Return whether any layout fits."""
     try:
         support.check(request)
         target, _ = checkpoint_of(request)
@@ -71,7 +70,7 @@ def fits(request: PlanRequest) -> bool:
 
 
 def checkpoint_of(request: PlanRequest) -> tuple[ModelFacts, bool]:
-    """What is loaded, and whether the engine brings it into the asked format itself."""
+    """Return the checkpoint to load, and whether the engine quantises it while loading."""
     target, wanted = request.target, request.quantization
     if wanted in (AUTO, target.format):
         return target, False
@@ -89,7 +88,7 @@ def checkpoint_of(request: PlanRequest) -> tuple[ModelFacts, bool]:
 
 
 def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, ModelFacts | None]:
-    """The name of what drafts, and its facts where it is a whole model."""
+    """Return the drafter's name, and its facts if it is a draft model."""
     needs = request.of_method.needs
     if needs not in (Needs.MODEL, Needs.HEAD):
         return None, None
@@ -113,7 +112,7 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
 
 
 class _Parts:
-    """A request with its models looked up: what all layouts of it share."""
+    """A request with its models: what all layouts share."""
 
     def __init__(
         self, request: PlanRequest, target: ModelFacts, draft: str | None, model: ModelFacts | None
@@ -125,7 +124,7 @@ class _Parts:
         self.kv_width = KV_WIDTHS[request.kv_cache_dtype]
 
     def layouts(self) -> Iterator[tuple[Layout, Memory]]:
-        """Every layout with what a GPU of it has to hold."""
+        """Yield every layout with the memory that it needs on a GPU."""
         request = self.request
         for layout in layouts(self.target, request.gpus, request.users, support.pipelines(request)):
             yield (
@@ -144,7 +143,6 @@ class _Parts:
             )
 
     def setup(self, layout: Layout) -> Setup:
-        """One copy in this layout."""
         acceptance = self.request.acceptance
         return Setup(
             self.network,
@@ -160,7 +158,7 @@ class _Parts:
     def rank(
         self, fitting: list[tuple[Layout, Memory]]
     ) -> Callable[[tuple[Layout, Memory]], tuple[bool, int, int, float]]:
-        """What to order layouts by: not much slower than the fastest, then small copies of few stages."""
+        """Return the sort key of layouts: nearly the fastest, then small copies, then few stages."""
         speeds = {layout: self.speed(layout) for layout, _ in fitting}
         enough = max(speeds.values()) / ALIKE
 
@@ -172,7 +170,7 @@ class _Parts:
         return key
 
     def speed(self, layout: Layout) -> float:
-        """Tokens a second of all users."""
+        """Return tokens/s of all users."""
         setup = self.setup(layout)
         here = layout.users(self.request.users)
         return setup.tokens_a_second(here, self.depth) / here * self.request.users
@@ -194,7 +192,7 @@ def _does_not_fit(parts: _Parts) -> str:
 
 
 def _remedies(request: PlanRequest) -> Iterator[tuple[str, PlanRequest]]:
-    """One change at a time, with what it is called; the least that fits of each."""
+    """Yield single changes of the request with their names, each the smallest that fits."""
     counts = (count for power in range(1, 11) if (count := 2**power) > request.gpus.count)
     yield from _first(
         (f"{count}x{request.gpus.kind.name}", _with_gpus(request, count))
@@ -230,7 +228,7 @@ def _with_gpus(request: PlanRequest, count: int) -> PlanRequest:
 
 
 def _most(top: int, good: Callable[[int], bool]) -> int:
-    """The largest number up to ``top`` that is ``good``, by halving; 0 where not even 1 is."""
+    """Return the largest ``good`` number up to ``top``, by bisection; 0 if 1 is not."""
     least, most = 0, top
     while least < most:
         middle = (least + most + 1) // 2

@@ -1,4 +1,4 @@
-"""A plan as facts for programs: everything it decided, and what that rests on."""
+"""A plan as values for programs: its decisions and assumptions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.deploy.render import Rendered
 
 
 def facts(plan: Plan, rendered: Rendered) -> dict[str, Any]:
-    """Plain values; sizes in bytes, times in seconds, speeds in tokens a second."""
+    """Return plain values: sizes in bytes, times in seconds, speeds in tokens/s."""
     request, target, estimate = plan.request, plan.target, plan.estimate
     return {
         "engine": request.engine,
@@ -69,8 +69,7 @@ def facts(plan: Plan, rendered: Rendered) -> dict[str, Any]:
 
 
 def _by_users(plan: Plan) -> list[dict[str, float]]:
-    """Tokens a second of everybody under loads up to the planned one: engines are told to answer no more
-    at once."""
+    """Return tokens/s of all users under loads up to the planned one, which is the engines' limit."""
     rows = []
     for users in (*(each for each in LOADS if each < plan.request.users), plan.request.users):
         copies = min(plan.layout.replicas, users)

@@ -1,13 +1,12 @@
-"""What a plan is asked for, checked where it is made."""
+"""The request for a plan, validated where it is created."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from app.deploy.engines import BACKENDS, DYNAMO, ENGINES, VLLM
 from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
 from app.deploy.gpus import Gpus
-from app.deploy.methods import METHODS, Method, Needs
+from app.deploy.methods import BACKENDS, DYNAMO, ENGINES, METHODS, VLLM, Method, Needs
 from app.deploy.model import ModelFacts
 from engine.errors import InvalidRequest
 
@@ -19,9 +18,8 @@ DEEPEST = 32
 class PlanRequest:
     """``users`` are answered at once, each with ``context`` tokens of prompt and reply.
 
-    ``draft``: what the method drafts with, as the engine is to load it; None is what the table of
-    published models has. ``draft_model``: its facts where it is a whole model. ``depth`` and
-    ``acceptance`` None: the method's own.
+    ``draft``: what the engine loads as the drafter; None: the one in the table of published models.
+    ``draft_model``: its facts, if it is a draft model. ``depth``, ``acceptance`` None: the method's.
     """
 
     engine: str
@@ -72,12 +70,11 @@ class PlanRequest:
 
     @property
     def of_method(self) -> Method:
-        """The method's entry."""
         return METHODS[self.method]
 
     @property
     def computes(self) -> str:
-        """The engine that computes: Dynamo has another do it."""
+        """The engine that computes: for Dynamo, its backend."""
         return self.backend if self.engine == DYNAMO else self.engine
 
 

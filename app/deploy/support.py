@@ -1,4 +1,4 @@
-"""What goes together: what the engines' documentation says does not combine, and what else to know.
+"""Combinations that the engines' documentation excludes, and notes on plans.
 
 Checked in November 2026 against: vLLM's repository at 002e77c1 (vllm/config/speculative.py) and its
 docs/features/speculative_decoding of that autumn; SGLang 0.5.23, its repository at 16974b80
@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from app.deploy.engines import ARCTIC, CAN, DYNAMO, NAMES, SGLANG, TRTLLM, VLLM
 from app.deploy.formats import NVFP4, has_units
-from app.deploy.methods import METHODS, NONE
+from app.deploy.methods import ARCTIC, CAN, DYNAMO, METHODS, NAMES, NONE, SGLANG, TRTLLM, VLLM
 from app.deploy.model import STAND_IN
 from app.deploy.plan import Plan
 from app.deploy.request import PlanRequest
 from engine.errors import InvalidRequest
 
 POOR_GAIN = 0.7
-"""Of the tokens of a round, what is gained by drafts: below this share experts are worth a sentence."""
+"""Speed-up as a share of the tokens of a round, below which a note on experts is due."""
 
 
 def check(request: PlanRequest) -> None:
-    """Whether engine, method and target go together. Raises InvalidRequest with what would."""
+    """Raise InvalidRequest, with a remedy, if engine, method and target cannot be combined."""
     engine = request.computes
     if request.method not in CAN[engine]:
         others = [NAMES[name] for name, methods in CAN.items() if request.method in methods]
@@ -49,7 +48,7 @@ def check(request: PlanRequest) -> None:
 
 
 def pipelines(request: PlanRequest) -> bool:
-    """Whether layers may lie in stages: without drafts in all engines, with them in none by default.
+    """Return whether pipeline stages are supported: in all engines without drafts, in none with them.
 
     vLLM's README of speculative decoding ("known feature incompatibility", and its issue 57755 for 0.28
     and 0.29), SGLang's pull request 30775 (behind SGLANG_ENABLE_PP_SPEC), TensorRT-LLM's matrix.
@@ -58,7 +57,7 @@ def pipelines(request: PlanRequest) -> bool:
 
 
 def notes(plan: Plan) -> tuple[str, ...]:
-    """Everything that somebody should know before starting it, in sentences."""
+    """Return what to know before starting the plan, in sentences."""
     return (*_about_gpus(plan), *_about_speed(plan), *_of_engine(plan), *_about_names(plan))
 
 

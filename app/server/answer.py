@@ -1,8 +1,8 @@
-"""One choice of an answer: a reply of the engine's, and which of its ends are errors here."""
+"""One choice of an answer: the engine's reply split into thought, content and calls of tools."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterable, Iterator, Sequence
 
 from app.server.errors import ended_early, failed
 from app.server.fields.tools import CallsInReply, WrittenCall
@@ -14,27 +14,32 @@ from engine.tool_calls.styles import CallStyle
 
 
 class Answer:
-    """A reply and how far its request let rounds draft."""
+    """A reply, event by event."""
 
     def __init__(
         self, request: Request, style: CallStyle | None = None, *, keeps_rounds: bool = False
     ) -> None:
-        """``style``: how the model writes calls of tools. ``keeps_rounds``: whether what each round did
-        is to be told."""
+        """``style``: how the model writes calls of tools. ``keeps_rounds``: the answer reports each
+        round."""
         self.request, self.keeps_rounds = request, keeps_rounds
         self.depth = request.speculation.deepest
         self.control = request.speculation.control
         self.reply = ReplyState()
         self.predicted_accepted = self.predicted_rejected = 0
-        """Tokens drafted from the request's prediction, by what became of them."""
+        """Tokens drafted from the request's prediction."""
         self.rounds: list[Round] = []
         self.calls = CallsInReply(style, request) if request.tools and style is not None else None
-        """What of it calls tools, where its request offers any."""
+        """The calls of the request's tools, if it offers any."""
         self.parts: list[Part] = []
-        """What the last event added, as far as it is sure."""
+        """What the last event added. Text that may begin a call or a thought comes with a later event."""
+
+    async def follow(self, events: AsyncIterable[Event]) -> None:
+        """Add all events of a reply."""
+        async for event in events:
+            self.add(event)
 
     def add(self, event: Event) -> None:
-        """Takes one event. Raises ApiError for a generation that failed or was cancelled."""
+        """Add one event. Raises ApiError for a generation that failed or was cancelled."""
         self.reply.add(event)
         self.parts = [*self._split(event)]
         match event:
@@ -48,30 +53,30 @@ class Answer:
                 pass
 
     def _split(self, event: Event) -> Iterator[Part]:
-        """What an event adds; only a chat's reply has a thought."""
+        """Yield what an event adds; only a chat's reply has a thought."""
         text = event.tail if isinstance(event, Finished) else getattr(event, "text", "")
-        thought, said = self.reply.added if self.request.messages else ("", text)
+        thought, answer = self.reply.added if self.request.messages else ("", text)
         if thought:
             yield Thought(thought)
         if self.calls is not None:
-            yield from self.calls.add(said, last=isinstance(event, Finished))
-        elif said:
-            yield Said(said)
+            yield from self.calls.add(answer, last=isinstance(event, Finished))
+        elif answer:
+            yield Said(answer)
 
     @property
     def thought(self) -> str:
         return self.reply.thoughts.thought if self.request.messages else ""
 
     @property
-    def said(self) -> str:
-        """What the reply says, without thought and calls."""
+    def content(self) -> str:
+        """The reply without thought and calls."""
         if self.calls is not None:
             return self.calls.content
         return self.reply.thoughts.answer if self.request.messages else self.reply.text
 
     @property
     def called(self) -> Sequence[WrittenCall]:
-        """The calls in it, the last of which may be cut."""
+        """The calls in the reply; the last one may be incomplete."""
         return () if self.calls is None else self.calls.calls
 
     def _add_round(self, round: Round) -> None:

@@ -1,4 +1,4 @@
-"""The routes of OpenAI's protocol. Each reads a body, asks the engine and words the answer."""
+"""The routes of the API: OpenAI's chats and completions, and those of Responses and Ollama."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ from app.server.monitoring.counter import MAX_WAITING, Counter
 from app.server.monitoring.prometheus import CONTENT_TYPE
 from app.server.ollama import routes as ollama
 from app.server.replying import Job, reply
-from app.server.requests import chat_requests, completion_requests
+from app.server.requests import Convert, Service, chat_requests, completion_requests
 from app.server.responses import routes as responses
-from app.server.service import Ask, Service
-from app.server.transport.payload import JsonReply
 from app.server.transport.reading import read
+from app.server.transport.sending import JsonReply
 from app.settings.defaults import Defaults
 from app.web.guard import OLLAMA
 from app.web.switch import ApiSwitch
@@ -35,7 +34,7 @@ Completing = TypeVar("Completing", ChatBody, CompletionBody)
 
 
 def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRouter:
-    """The API as a router, to be included before anything that is mounted at the root."""
+    """Return the API's router. Include it before anything that is mounted at the root."""
     models = Models(runtime, MAX_WAITING)
     service = Service(models, Defaults(runtime.data_dir), counter)
     router = APIRouter(route_class=Route, dependencies=[Depends(_only_if(switch))])
@@ -52,17 +51,17 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
     async def chat_completions(http: HttpRequest) -> Response:
         body = await read(http, ChatBody, REFUSED)
         dialect = ChatDialect(bool(body.logprobs))
-        return await _generate(service, http, body, chat_requests, dialect, bool(body.logprobs))
+        return await _generate(service, http, body, chat_requests, dialect)
 
     @router.post("/v1/completions")
     async def completions(http: HttpRequest) -> Response:
         body = await read(http, CompletionBody, REFUSED_IN_COMPLETIONS)
-        dialect, told = TextDialect(body.logprobs), body.logprobs is not None
-        return await _generate(service, http, body, completion_requests, dialect, told)
+        dialect = TextDialect(body.logprobs)
+        return await _generate(service, http, body, completion_requests, dialect)
 
     @router.api_route("/health", methods=READING)
     async def health() -> Response:
-        # What llama.cpp's clients ask before they send anything.
+        # llama.cpp's clients read it before they send anything.
         models.find(None)
         return JsonReply({"status": "ok"})
 
@@ -94,7 +93,7 @@ _OF_OLLAMA = "Of Ollama's protocol there are chat, generate, tags, show, ps and 
 
 
 def _only_if(switch: ApiSwitch) -> Callable[[], None]:
-    """A dependency that refuses while the API is switched off."""
+    """Return a dependency that refuses requests while the API is off."""
 
     def switched_on() -> None:
         if not switch.on:
@@ -112,9 +111,8 @@ async def _generate(
     service: Service,
     http: HttpRequest,
     body: Completing,
-    ask: Ask[Completing],
+    convert: Convert[Completing],
     dialect: Dialect,
-    logprobs: bool,
 ) -> Response:
     several = (body.n or 1) * (len(body.prompt) if isinstance(body, CompletionBody) else 1) > 1
     if body.return_events and (not body.stream or several):
@@ -123,7 +121,7 @@ async def _generate(
             "return_events tells the events of one streamed reply. Send stream true with it, and ask for "
             "one choice, or leave it out.",
         )
-    loaded, ticket = await service.admit(body, ask)
+    loaded, ticket = await service.admit(body, convert)
     options = body.stream_options
     job = Job(
         dialect=dialect,
@@ -131,7 +129,6 @@ async def _generate(
         n=body.n or 1,
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
-        logprobs=logprobs,
         detailed=body.spec_decode_metrics == "detailed",
         events=bool(body.return_events),
         calls=loaded.capabilities.calls,

@@ -1,4 +1,4 @@
-"""How the two kinds of completion word the same answer."""
+"""How ``/v1/chat/completions`` and ``/v1/completions`` format the same answer."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ from engine.events import FinishReason, Token
 from engine.tool_calls.reading import Arguments, Called, Part, Said, Thought
 
 NEVER = -9999.0
-"""OpenAI's logarithm of a probability that is zero as far as the number format can tell."""
+"""OpenAI's log probability for a probability of zero."""
 
 
 class Dialect(Protocol):
-    """What differs between chat and text completions. Choices come without their index."""
+    """The differences between chat and text completions. Choices have no index yet."""
 
     prefix: str
     whole: str
     part: str
 
     def opening(self) -> dict[str, Any] | None:
-        """What a stream's choice begins with."""
+        """Return the first choice of a stream, if it has one before the text."""
 
     def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
-        """What the answer's last event added to a stream, and the tokens it came with, where they are
-        known."""
+        """Yield the choices of a stream for the answer's last event, which brought ``tokens``."""
 
     def ended(self, reason: str) -> dict[str, Any]:
-        """A stream's last choice."""
+        """Return the last choice of a stream."""
 
     def choice(self, answer: Answer) -> dict[str, Any]:
-        """All of an answer."""
+        """Return the choice with the whole answer."""
 
 
 class ChatDialect:
@@ -50,11 +49,11 @@ class ChatDialect:
         return self._delta({}) | {"finish_reason": reason}
 
     def choice(self, answer: Answer) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": answer.said, "refusal": None}
+        message: dict[str, Any] = {"role": "assistant", "content": answer.content, "refusal": None}
         if answer.thought:
             message["reasoning_content"] = answer.thought
         if answer.called:
-            message["content"] = answer.said or None
+            message["content"] = answer.content or None
             message["tool_calls"] = [
                 {"id": call.id, **_call(call.name, call.arguments)} for call in answer.called
             ]
@@ -65,7 +64,7 @@ class ChatDialect:
         }
 
     def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
-        """The first of the parts has all of the tokens."""
+        """As in ``Dialect``; the first part gets all tokens."""
         deltas = [_delta(answer, part) for part in answer.parts]
         for delta in deltas or ([{"content": ""}] if tokens and self._wanted else []):
             yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
@@ -115,19 +114,19 @@ class TextDialect:
         return {
             "tokens": [token.text for token in tokens],
             "token_logprobs": [logprob(token.p) for token in tokens],
-            "top_logprobs": [_told(token) for token in tokens] if self._top else None,
+            "top_logprobs": [_top_logprobs(token) for token in tokens] if self._top else None,
             "text_offset": [token.start for token in tokens],
         }
 
 
 def chat_reason(answer: Answer) -> str | None:
-    """Why a reply ended, in OpenAI's words for chats."""
+    """Return the finish reason of a chat's reply."""
     reason = answer.reply.reason
     return "tool_calls" if answer.called and reason is FinishReason.STOP else reason
 
 
 def _delta(answer: Answer, part: Part) -> dict[str, Any]:
-    """What a chat's stream says of a part of its reply."""
+    """Return a chat stream's delta of a part of the reply."""
     match part:
         case Thought(text):
             return {"reasoning_content": text}
@@ -145,7 +144,7 @@ def _call(name: str, arguments: str) -> dict[str, Any]:
 
 
 def chat_logprobs(tokens: Sequence[Token]) -> list[dict[str, Any]]:
-    """An entry for each token, as ``/v1/chat/completions`` and ``/v1/responses`` have them."""
+    """Return an entry for each token, as in ``/v1/chat/completions`` and ``/v1/responses``."""
     return [
         {
             **_entry(token.text, token.p),
@@ -159,21 +158,21 @@ def _entry(text: str, p: float | None) -> dict[str, Any]:
     return {"token": text, "logprob": logprob(p), "bytes": list(text.encode())}
 
 
-def _told(token: Token) -> dict[str, float | None]:
+def _top_logprobs(token: Token) -> dict[str, float | None]:
     """The likeliest tokens in a place, and the one that stands there, by their texts.
 
     Of several with the same text, as bytes of unfinished characters have, the likeliest.
     """
-    told: dict[str, float | None] = {}
+    logprobs: dict[str, float | None] = {}
     for other in token.top_logprobs:
-        told.setdefault(other.text, logprob(other.p))
+        logprobs.setdefault(other.text, logprob(other.p))
     if token.id not in {other.id for other in token.top_logprobs}:
-        told.setdefault(token.text, logprob(token.p))
-    return told
+        logprobs.setdefault(token.text, logprob(token.p))
+    return logprobs
 
 
 def logprob(p: float | None) -> float | None:
-    """Of the target's probability of a token, after penalties, temperature and truncation."""
+    """Return the log of a token's probability in the target, after penalties, temperature, truncation."""
     if p is None:
         return None
     return math.log(p) if p > 0 else NEVER

@@ -1,4 +1,4 @@
-"""The OpenAPI document: what the API accepts, made of what it checks bodies by."""
+"""The OpenAPI document, made from the models that check request bodies."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic.json_schema import models_json_schema
 
 from app.server.fields.schemas import ChatBody, CompletionBody
 from app.server.ollama.schemas import OllamaChatBody, OllamaGenerateBody, OllamaShowBody
-from app.server.responses.paging import PageQuery
+from app.server.responses.response_store import PageQuery
 from app.server.responses.schemas import ResponseBody
 
 Json = dict[str, Any]
@@ -39,8 +39,7 @@ _READ: dict[str, str] = {
     "/api/ps": "Ollama's list of loaded models.",
     "/api/version": "The program's version.",
 }
-_ASKED: dict[str, type[BaseModel]] = {"/v1/responses/{name}/input_items": PageQuery}
-"""What may stand behind a question mark."""
+_QUERIES: dict[str, type[BaseModel]] = {"/v1/responses/{name}/input_items": PageQuery}
 _DELETED = {"/v1/responses/{name}": "Forgets a response."}
 
 _ERROR: Json = {
@@ -68,7 +67,7 @@ _OLLAMA_ERROR: Json = {
 
 @cache
 def build() -> Json:
-    """The document, as OpenAPI 3.1 has it."""
+    """Return the document, in OpenAPI 3.1."""
     names, schemas = models_json_schema(
         [(kind, "validation") for kind, _ in _BODIES.values()],
         ref_template="#/components/schemas/{model}",
@@ -100,16 +99,19 @@ def build() -> Json:
 def _operation(path: str, text: str) -> Json:
     error = "OllamaError" if path.startswith("/api/") else "Error"
     schema = {"$ref": f"#/components/schemas/{error}"}
-    told = {"description": "What went wrong.", "content": {"application/json": {"schema": schema}}}
+    failed = {
+        "description": "What went wrong.",
+        "content": {"application/json": {"schema": schema}},
+    }
     operation: Json = {
         "summary": text,
-        "responses": {"200": {"description": "The answer."}, "default": told},
+        "responses": {"200": {"description": "The answer."}, "default": failed},
     }
     if "{name}" in path:
         name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
         operation["parameters"] = [name]
-    if path in _ASKED:
-        schemas = _ASKED[path].model_json_schema()["properties"].items()
-        asked = ({"name": name, "in": "query", "schema": schema} for name, schema in schemas)
-        operation["parameters"] += asked
+    if path in _QUERIES:
+        schemas = _QUERIES[path].model_json_schema()["properties"].items()
+        query = ({"name": name, "in": "query", "schema": schema} for name, schema in schemas)
+        operation["parameters"] += query
     return operation

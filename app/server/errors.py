@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients read them: always ``message``, ``type``, ``param`` and ``code``."""
+"""Errors of the API, with OpenAI's fields: ``message``, ``type``, ``param`` and ``code``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
 
-from app.server.transport.payload import JsonReply
+from app.server.transport.sending import CLIENT_LEFT, JsonReply
 from app.web.guard import OLLAMA
 from app.web.request_log import asked
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy
@@ -22,19 +22,16 @@ from engine.events import Failed
 log = logging.getLogger(__name__)
 
 RETRY_S = 2
-"""When a client may try again: most waits are about one short reply long."""
+"""Seconds until a client may try again: about one short reply."""
 
 READING = ["GET", "HEAD"]
-
-CLIENT_LEFT = 499
-"""What nginx logs for it; nobody is there to read the answer."""
 
 LONGEST_MESSAGE, LONGEST_PARAM = 2_000, 200
 """Characters of an answer's message and param: both may quote megabytes that a client sent."""
 
 
 def _cut(text: str, most: int) -> str:
-    """Return ``text`` without its middle where it is longer than ``most``; the end says what to do."""
+    """Return ``text`` cut to ``most`` in its middle: the end says what to do."""
     end = most // 4
     return text if len(text) <= most else f"{text[: most - end - 5]} ... {text[-end:]}"
 
@@ -54,8 +51,8 @@ class ApiError(Exception):
         hang_up: bool = False,
         allow: str | None = None,
     ) -> None:
-        """``retry``: after how many seconds the client is told to try again. ``hang_up``: nothing more
-        is expected on this connection. ``allow``: the methods that the path has."""
+        """``retry``: seconds until the client may try again. ``hang_up``: close the connection.
+        ``allow``: the methods of the path."""
         message = _cut(message, LONGEST_MESSAGE)
         super().__init__(message)
         self.status, self.message, self.code = status, message, code
@@ -77,7 +74,7 @@ class ApiError(Exception):
         return self._reply(self.body())
 
     def plain(self) -> Response:
-        """In Ollama's form."""
+        """Return the answer in Ollama's form."""
         return self._reply({"error": self.message})
 
     def _reply(self, body: dict[str, Any]) -> Response:
@@ -94,12 +91,12 @@ def not_loaded(message: str) -> ApiError:
 
 
 def queue_full(waiting: int, what: str = "replies", retry: int = RETRY_S) -> ApiError:
-    """``retry``: seconds until there will be room, as far as can be told."""
+    """Return a 429. ``retry``: the expected seconds until there is room."""
     return _full(f"{waiting} {what} are waiting already. Try", retry)
 
 
 def asks_too_many(count: int, room: int, retry: int) -> ApiError:
-    """For a request for ``count`` replies while others are written or wait, and ``room`` more may."""
+    """Return a 429 for a request for ``count`` replies where there is only room for ``room``."""
     why = (
         f"This request asks for {count} replies, but beside those that are written or wait already"
     )
@@ -125,8 +122,8 @@ def engine_failed(message: str) -> ApiError:
 
 
 def failed(event: Failed) -> ApiError:
-    """For a reply that its engine gave up: one elsewhere may say whose fault it is, or when to come
-    back."""
+    """Return the error of a failed reply. A remote engine may say that the request is at fault, or when
+    to try again."""
     if event.refused:
         return ApiError(400, event.message, code="refused")
     if event.wait_s is not None:
@@ -146,8 +143,8 @@ def closing() -> ApiError:
 
 
 def ended_early() -> ApiError:
-    """For a reply that was cancelled while its client waits: by a person on the Server page, or because
-    the server ends. Clients repeat the one and not the other."""
+    """Return the error of a reply that was cancelled while its client waits: by a person on the Server
+    page (clients should not repeat it), or because the server ends."""
     entry = asked.get()
     if entry is None or not entry.cancelled:
         return closing()
@@ -155,7 +152,7 @@ def ended_early() -> ApiError:
 
 
 def translate(error: Exception) -> ApiError:
-    """Any error as an answer. What is no mistake of the client's is logged."""
+    """Return the ApiError for any error. Unexpected ones are logged."""
     match error:
         case ApiError():
             return error
@@ -180,7 +177,7 @@ def translate(error: Exception) -> ApiError:
 
 
 def unanswered(request: Request, routes: Iterable[BaseRoute], known: str) -> ApiError:
-    """Return a 405 for a path that has other methods, else a 404. ``known``: which endpoints exist."""
+    """Return a 405 for a path with other methods, else a 404. ``known``: a sentence on the endpoints."""
     path = request.url.path
     allowed: set[str] = set()
     for route in routes:
@@ -195,7 +192,7 @@ def unanswered(request: Request, routes: Iterable[BaseRoute], known: str) -> Api
 
 
 class Route(APIRoute):
-    """A route whose errors are answered in OpenAI's form, whatever app it is mounted in."""
+    """A route that answers errors in OpenAI's or Ollama's form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -206,16 +203,18 @@ class Route(APIRoute):
             except ClientDisconnect:
                 return Response(status_code=CLIENT_LEFT)
             except Exception as error:
-                told = translate(error)
-                # Its frames hold the body, and anyio's one of them the error: a circle of megabytes.
-                error.__traceback__ = told.__traceback__ = None
-                return told.plain() if request.url.path.startswith(OLLAMA) else told.reply()
+                api_error = translate(error)
+                # Its frames hold the body, and one of anyio's holds the error: a cycle of megabytes.
+                error.__traceback__ = api_error.__traceback__ = None
+                if request.url.path.startswith(OLLAMA):
+                    return api_error.plain()
+                return api_error.reply()
 
         return answer
 
 
 class AnyMethod(Route):
-    """A route that answers every method, those that HTTP does not define too."""
+    """A route that answers every method, even those that HTTP does not define."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
         match, found = super().matches(scope)

@@ -1,4 +1,4 @@
-"""``/v1/models``: what is loaded, what could be, and which of these a client's ``model`` means."""
+"""``/v1/models``: loaded and loadable models, and which of them a client's ``model`` means."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from engine.errors import ForetokenError
 from engine.loading.inventory import ModelSpec
 
 DEFAULT = "default"
-"""Means whatever is loaded, for clients that insist on a name."""
+"""The name of whatever is loaded, for clients that must send one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Described:
-    """A model as lists of other protocols show it. ``modified``: when, in seconds since 1970.
-    ``calls``: whether it can be offered tools; ``place``: where its files lie, if they do."""
+    """A model in the lists of other protocols. ``modified`` in seconds since 1970. ``calls``: it can be
+    offered tools. ``place``: where its files are, if on this machine."""
 
     id: str
     loaded: bool
@@ -47,7 +47,7 @@ class Models:
     """The loaded pair as OpenAI's model objects."""
 
     def __init__(self, runtime: Runtime, most_waiting: int) -> None:
-        """``most_waiting``: how many requests may wait for a load that another one asked for."""
+        """``most_waiting``: how many requests may wait for another one's load."""
         self._runtime, self._most_waiting = runtime, most_waiting
         self._on_demand = OnDemand(runtime) if runtime.serving.on_demand else None
         minutes = runtime.serving.idle_unload
@@ -63,43 +63,43 @@ class Models:
         self._created = int(time.time())
 
     def list(self) -> dict[str, Any]:
-        """What is loaded, and what would be loaded if it were asked for."""
+        """Return the model objects of what is loaded and what a request can load."""
         loaded = self._runtime.engine.loaded
         entries = [self._entry(loaded)] if loaded else []
         entries += [self._offer(one) for one in self.unloaded()]
         return {"object": "list", "data": entries}
 
     def unloaded(self) -> Sequence[Available]:
-        """What is not loaded, and would be if it were asked for."""
+        """Return what is not loaded, and a request can load."""
         if self._on_demand is None:
             return []
         loaded = self._runtime.engine.loaded
         return [one for one in self._on_demand.available() if not _is(one, loaded)]
 
     def one(self, name: str) -> dict[str, Any]:
-        """Raises a 404 for a model that is neither loaded nor would be."""
-        found = None if self._on_demand is None else self._on_demand.named(name)
-        if found is not None and not self._is_loaded(name):
-            return self._offer(found)
-        return self._entry(self.find(name))
+        """Return the object of a model. Raises a 404 if it is neither loaded nor loadable."""
+        available = self._unloaded(name)
+        return self._entry(self.find(name)) if available is None else self._offer(available)
 
     def described(self) -> Sequence[Described]:
-        """What is loaded, then what would be if it were asked for."""
+        """Return what is loaded, then what a request can load."""
         loaded = self._runtime.engine.loaded
         first = [self._described(loaded)] if loaded else []
-        return [*first, *(self._offered(one) for one in self.unloaded())]
+        return [*first, *map(self._described, self.unloaded())]
 
     def describe(self, name: str | None) -> Described:
-        """Raises a 404 for a model that is neither loaded nor would be."""
-        found = None if self._on_demand is None or not name else self._on_demand.named(name)
-        if found is not None and not self._is_loaded(name):
-            return self._offered(found)
-        return self._described(self.find(name))
+        """Return the description of a model. Raises a 404 if it is neither loaded nor loadable."""
+        return self._described(self._unloaded(name) or self.find(name))
+
+    def _unloaded(self, name: str | None) -> Available | None:
+        if self._on_demand is None or not name or self._is_loaded(name):
+            return None
+        return self._on_demand.named(name)
 
     @asynccontextmanager
     async def using(self, name: str | None) -> AsyncIterator[Loaded]:
-        """What ``name`` means, loaded if need be, and kept until a request for it waits in the engine's
-        queue. Raises as ``find``, a 429 where too many wait, and a 503 where it cannot be loaded."""
+        """Load what ``name`` means if need be, and keep it loaded until the request is queued. Raises as
+        ``find``, a 429 if too many wait, and a 503 if it cannot be loaded."""
         if self._idle is not None:
             self._idle.touch()
         if self._on_demand is None:
@@ -116,12 +116,12 @@ class Models:
 
     @property
     def may_unload(self) -> bool:
-        """Whether requests may free the memory: where they can load what is gone then."""
+        """True if requests may unload the model: only if they can load it again."""
         return self._on_demand is not None
 
     async def unload(self, name: str | None) -> None:
-        """Free the memory of the model that ``name`` means, behind the replies that wait for it. Raises
-        as ``describe``."""
+        """Unload the model that ``name`` means, after the replies that wait for it. Raises as
+        ``describe``."""
         if name:
             await to_thread.run_sync(self.describe, name)
         async with self._loading:
@@ -129,7 +129,7 @@ class Models:
                 await to_thread.run_sync(self._runtime.engine.unload)
 
     def unload_soon(self, loaded: Loaded) -> None:
-        """Do the same for what a request was answered by, without waiting for it."""
+        """Unload the model that answered a request, without waiting for it."""
         task = asyncio.ensure_future(self.unload(loaded.id))
         self._unloading.add(task)
         task.add_done_callback(self._unloading.discard)
@@ -146,18 +146,18 @@ class Models:
         return self.find(name) if loaded is None else loaded
 
     def _is_loaded(self, name: str | None) -> bool:
-        """Whether ``name`` means what is in memory."""
+        """True if ``name`` means the loaded model."""
         loaded = self._runtime.engine.loaded
         if loaded is None:
             return False
         pair = (loaded.name, slug(loaded.name))
         if name in (None, "", DEFAULT, loaded.id, loaded.target_name, *pair):
             return True
-        found = None if self._on_demand is None or name is None else self._on_demand.named(name)
-        return found is not None and _is(found, loaded)
+        available = self._on_demand.named(name) if self._on_demand and name else None
+        return available is not None and _is(available, loaded)
 
     def find(self, name: str | None) -> Loaded:
-        """What ``name`` means. Raises a 404 for another model, a 503 while nothing is loaded."""
+        """Return what ``name`` means. Raises a 404 for another model, a 503 while nothing is loaded."""
         loaded = self._runtime.engine.loaded
         if loaded is None:
             raise not_loaded(self._why_not())
@@ -196,37 +196,26 @@ class Models:
             "target": one.spec.called,
         }
 
-    def _described(self, loaded: Loaded) -> Described:
+    def _described(self, model: Loaded | Available) -> Described:
         spec: ModelSpec | None = None
-        with suppress(ForetokenError):  # its files may have been moved since
-            spec = self._runtime.inventory.spec(loaded.target_id)
+        if isinstance(model, Available):
+            values: Loaded | ModelSpec = (spec := model.spec)
+            calls = True  # this machine's engine has them for every model
+        else:
+            values, calls = model, model.capabilities.calls is not None
+            with suppress(ForetokenError):  # its files may have been moved since
+                spec = self._runtime.inventory.spec(model.target_id)
         place = self._runtime.locate(spec) if spec else None
         return Described(
-            id=loaded.id,
-            loaded=True,
-            parameters=loaded.parameters,
+            id=model.id,
+            loaded=isinstance(model, Loaded),
+            parameters=values.parameters,
             bytes=spec.bytes if spec else 0,
-            context=loaded.context,
-            quantization=loaded.quantization,
+            context=values.context,
+            quantization=values.quantization,
             is_gguf=bool(spec and spec.is_gguf),
             modified=self._modified(place),
-            calls=loaded.capabilities.calls is not None,
-            place=place,
-        )
-
-    def _offered(self, one: Available) -> Described:
-        spec = one.spec
-        place = self._runtime.locate(spec)
-        return Described(
-            id=one.id,
-            loaded=False,
-            parameters=spec.parameters,
-            bytes=spec.bytes,
-            context=spec.context,
-            quantization=spec.quantization,
-            is_gguf=spec.is_gguf,
-            modified=self._modified(place),
-            calls=True,  # this machine's engine has them for every model
+            calls=calls,
             place=place,
         )
 
@@ -237,7 +226,7 @@ class Models:
             return self._created
 
     def _default(self, loaded: Loaded) -> dict[str, Any]:
-        """How a request that says nothing of speculation is drafted for, and who says so."""
+        """Return how requests are drafted for by default, and the measurement behind it."""
         measured = self._defaults.of(loaded)
         speculation = self._defaults.speculation(loaded)
         return {
@@ -273,5 +262,5 @@ class Models:
 
 
 def _is(one: Available, loaded: Loaded | None) -> bool:
-    """Whether asking for ``one`` asks for what is loaded."""
+    """True if ``one`` is the loaded model."""
     return loaded is not None and loaded.target_id == one.spec.id

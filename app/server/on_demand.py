@@ -1,4 +1,4 @@
-"""Models that are loaded because a request names them, and unloaded when nobody has asked for a while."""
+"""Models that requests load by name, and that are unloaded after some time without requests."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from engine.api import Loaded, LoadRequest, slug
 from engine.errors import InvalidRequest
 from engine.loading.inventory import ModelSpec, Pairing
 
-_LOOK_S = 0.1
-"""Between two looks whether a load that somebody else began is through."""
+_POLL_S = 0.1
+"""Between two looks at a load that somebody else began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """A model on this machine's disk. ``id`` is spelt as ``Loaded.id``; ``names`` mean it too."""
+    """A model on this machine's disk. ``id`` as in ``Loaded.id``; ``names`` are its other names."""
 
     id: str
     spec: ModelSpec
@@ -31,36 +31,36 @@ class Available:
 
 
 class OnDemand:
-    """What may be asked for by name, and how it gets into memory. One load at a time."""
+    """The models that requests can load by name, one load at a time."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     @property
     def replaced(self) -> bool:
-        """Whether another model is in memory than the one that was chosen for the app."""
+        """True if another model is loaded than the one chosen for the app."""
         chosen, loaded = self._runtime.loader.chosen, self._runtime.engine.loaded
         return chosen is not None and (loaded is None or loaded.request != chosen.request)
 
     def available(self) -> list[Available]:
-        """Everything that lies here and can be a target, pairs of the catalog first; each target once."""
-        found: dict[str, Available] = {}
-        for one in self._found():
-            first = found.setdefault(one.id, one)
+        """Return every target on this machine once, pairs of the catalog first."""
+        models: dict[str, Available] = {}
+        for one in self._all():
+            first = models.setdefault(one.id, one)
             if first.spec.id == one.spec.id:
-                found[one.id] = replace(first, names=first.names | one.names)
-        return list(found.values())
+                models[one.id] = replace(first, names=first.names | one.names)
+        return list(models.values())
 
     def named(self, name: str) -> Available | None:
-        """The model that ``name`` means, if it is here."""
+        """Return the model that ``name`` means, if it is here."""
         models = self.available()
         return next((one for one in models if name == one.id), None) or next(
             (one for one in models if name in one.names), None
         )
 
     async def load(self, name: str | None) -> Loaded | None:
-        """Load what ``name`` means, with the draft that suits it; None where nothing here has that
-        name. None as a name is what was chosen for the app. Raises ApiError where it cannot be loaded."""
+        """Load what ``name`` means, with the draft that suits it; return None if there is no such model.
+        The name None means the app's choice. Raises ApiError if it cannot be loaded."""
         if name is None:
             chosen = self._runtime.loader.chosen
             request = None if chosen is None else chosen.request
@@ -81,17 +81,17 @@ class OnDemand:
         return loaded
 
     async def settled(self) -> None:
-        """Waits until nothing is being loaded."""
+        """Wait until nothing is being loaded."""
         while self._runtime.loader.working:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
     async def looked(self) -> None:
-        """Waits until the machine was searched for models."""
+        """Wait until the machine has been searched for models."""
         await to_thread.run_sync(self._runtime.found.scan_once)
         while self._runtime.found.scanning:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
 
-    def _found(self) -> Iterator[Available]:
+    def _all(self) -> Iterator[Available]:
         runtime = self._runtime
         for pair in self._pairs():
             yield _available(pair.target, pair.id, pair.name)
@@ -100,24 +100,24 @@ class OnDemand:
                 yield _available(spec)
 
     def _pairs(self) -> Iterator[Pairing]:
-        """The catalog's pairs whose models lie here."""
+        """Yield the catalog's pairs whose models are on this machine."""
         for pair in self._runtime.catalog.pairs:
             parts = (pair.target, *((pair.draft,) if pair.draft else ()))
             if all(self._runtime.locate(spec) for spec in parts):
                 yield pair
 
     def _request(self, name: str) -> LoadRequest | None:
-        """What to load for ``name``: the app's own choice where it has that target, else a pair of it."""
-        found = self.named(name)
-        if found is None:
+        """Return what to load for ``name``: the app's choice if it has that target, else a pair of it."""
+        model = self.named(name)
+        if model is None:
             return None
         runtime, chosen = self._runtime, self._runtime.loader.chosen
-        pairs = [pair.id for pair in self._pairs() if pair.target.id == found.spec.id]
-        if chosen is not None and chosen.target_id == found.spec.id:
+        pairs = [pair.id for pair in self._pairs() if pair.target.id == model.spec.id]
+        if chosen is not None and chosen.target_id == model.spec.id:
             return chosen.request
         if pairs:
             return runtime.request(name if name in pairs else pairs[0])
-        return runtime.request(found.spec.id)
+        return runtime.request(model.spec.id)
 
 
 def _available(spec: ModelSpec, *names: str) -> Available:
@@ -129,10 +129,10 @@ def _available(spec: ModelSpec, *names: str) -> Available:
 
 
 class IdleUnloading:
-    """Frees the models' memory once nothing was asked of the engine for ``seconds``."""
+    """Unloads the models after ``seconds`` without requests."""
 
     def __init__(self, runtime: Runtime, seconds: float) -> None:
-        """Begins to look. It ends with the runtime."""
+        """Start the thread, which ends with the runtime."""
         self._runtime, self._seconds = runtime, seconds
         self._ended = threading.Event()
         self._used = time.monotonic()
@@ -140,7 +140,7 @@ class IdleUnloading:
         threading.Thread(target=self._look, name="unload when idle", daemon=True).start()
 
     def touch(self) -> None:
-        """Something was asked."""
+        """Note a request."""
         self._used = time.monotonic()
 
     def _look(self) -> None:

@@ -1,4 +1,4 @@
-"""One request's way through the engine, answered whole or as a stream."""
+"""Answer a request for chats or completions, whole or as a stream."""
 
 from __future__ import annotations
 
@@ -14,30 +14,27 @@ from starlette.responses import Response
 
 from app.server.answer import Answer
 from app.server.dialects import Dialect, chat_reason
-from app.server.errors import CLIENT_LEFT
 from app.server.monitoring import metrics
 from app.server.monitoring.counter import Ticket
-from app.server.transport.disconnect import unless_disconnected
-from app.server.transport.payload import JsonReply
-from app.server.transport.streaming import EventStream, comment, data
+from app.server.transport.sending import Stream, comment, data, send_whole
 from engine import trace
 from engine.events import Emitted, Event, Finished, Queued, Started
 from engine.request import Request
 from engine.tool_calls.styles import CallStyle
 
+DONE = b"data: [DONE]\n\n"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """How an answer is to look. ``n`` choices belong to each prompt; ``detailed``: what each round did is
-    told. ``events``: a stream tells the engine's own events too. ``calls``: how the model writes calls of
-    tools."""
+    """The form of an answer. ``n``: choices of each prompt. ``detailed``: report each round. ``events``:
+    stream the engine's events too. ``calls``: how the model writes calls of tools."""
 
     dialect: Dialect
     model: str
     n: int
     stream: bool
     include_usage: bool
-    logprobs: bool
     detailed: bool = False
     events: bool = False
     calls: CallStyle | None = None
@@ -45,7 +42,7 @@ class Job:
     token: str = field(default_factory=lambda: secrets.token_hex(12))
 
     def head(self, kind: str) -> dict[str, Any]:
-        """What every object of one answer begins with."""
+        """Return the first fields of every object of one answer."""
         return {
             "id": f"{self.dialect.prefix}-{self.token}",
             "object": kind,
@@ -55,23 +52,16 @@ class Job:
 
 
 async def reply(http: HttpRequest, ticket: Ticket, job: Job) -> Response:
-    """Answers ``http``; closes ``ticket`` in the end, also when the client leaves."""
+    """Return the answer, which closes ``ticket`` in the end, also when the client leaves."""
     if job.stream:
-        return EventStream(_chunks(ticket, job), ticket.close)
-    try:
-        body = await unless_disconnected(http.receive, _whole(ticket, job))
-    finally:
-        ticket.close()
-    return Response(status_code=CLIENT_LEFT) if body is None else JsonReply(body)
+        return Stream(_chunks(ticket, job), ticket.close, lambda e: data(e.body()), end=DONE)
+    return await send_whole(http, _whole(ticket, job), ticket.close)
 
 
 async def _whole(ticket: Ticket, job: Job) -> dict[str, Any]:
-    answers = []
-    for generation in ticket.generations:
-        answer = _answer(generation.request, job)
-        async for event in ticket.events_of(generation):
-            answer.add(event)
-        answers.append(answer)
+    answers = [_answer(generation.request, job) for generation in ticket.generations]
+    for answer, generation in zip(answers, ticket.generations, strict=True):
+        await answer.follow(ticket.events_of(generation))
     return {
         **job.head(job.dialect.whole),
         "choices": [
@@ -107,7 +97,7 @@ def _answer(request: Request, job: Job) -> Answer:
 
 
 def _choices(event: Event, answer: Answer, job: Job) -> Iterator[dict[str, Any]]:
-    """Adds ``event`` to ``answer``; the choices that a stream says of it, without their index."""
+    """Add ``event`` to ``answer``; yield the choices that a stream sends, without their index."""
     answer.add(event)
     match event:
         case Started():

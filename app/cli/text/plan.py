@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.text.output import table
-from app.deploy.engines import NAMES
 from app.deploy.estimate.simulation import LOADS, Row
 from app.deploy.estimate.simulation import table as simulated
+from app.deploy.methods import NAMES
 from app.deploy.plan import Plan
 from app.deploy.render import Rendered
 

@@ -1,1 +1,1 @@
-"""What a deployment would take and give: memory, layout, network and speed."""
+"""Estimates of a deployment: memory, layout, network and speed."""

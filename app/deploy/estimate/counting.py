@@ -1,7 +1,6 @@
-"""How many weights a model has, counted from its config.json alone.
+"""Count a model's weights, and those that one token uses, from its config.json.
 
-Exact: tests compare it with what the published checkpoints hold, weight for weight. Widths are
-transformers' names of them. Of a mixture of experts it also says what one token uses.
+The counts are exact: tests compare them with published checkpoints.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ FAMILIES = frozenset(
 class Counts:
     """Weights of the parts. ``attention``, ``dense``, ``expert`` and ``beside`` are of one layer.
 
-    ``attention`` includes the layer's norms; ``beside`` is the router and the experts that every token
-    uses. ``dense_layers`` have no experts. ``head`` is 0 where it is the embedding again.
+    ``attention`` includes the layer's norms; ``beside`` is the router and the shared experts.
+    ``dense_layers`` have no experts. ``head`` is 0 if it is tied to the embedding.
     """
 
     embedding: int
@@ -42,12 +41,10 @@ class Counts:
 
     @property
     def expert_layer(self) -> int:
-        """One whole layer with experts."""
         return self.attention + self.experts * self.expert + self.beside
 
     @property
     def layers(self) -> int:
-        """All layers together."""
         return (
             self.dense_layers * (self.attention + self.dense)
             + self.expert_layers * self.expert_layer
@@ -55,18 +52,17 @@ class Counts:
 
     @property
     def total(self) -> int:
-        """Every weight."""
         return self.embedding + self.head + self.layers + self.final_norm
 
     @property
     def active(self) -> int:
-        """What a token is multiplied with: all but the input embedding and the experts it leaves out."""
+        """Weights that a token is multiplied with: without the input embedding and unused experts."""
         unused = self.expert_layers * (self.experts - self.active_experts) * self.expert
         return self.layers - unused + (self.head or self.embedding)
 
 
 def count(config: Config) -> Counts:
-    """The weights of the model that ``config`` describes. Raises ModelError for unknown families."""
+    """Count the weights of the model of ``config``. Raises ModelError for unknown families."""
     kind = str(config.get("model_type", ""))
     if kind not in FAMILIES:
         raise ModelError(
@@ -97,12 +93,11 @@ def count(config: Config) -> Counts:
 
 
 def head_dim(config: Config) -> int:
-    """Numbers in one head."""
     return int(config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"])
 
 
 def _grouped(config: Config) -> int:
-    """Attention with grouped queries: four products, and what families add to them."""
+    """Count grouped-query attention: four projections, and what families add."""
     hidden, heads, dim = config["hidden_size"], config["num_attention_heads"], head_dim(config)
     queries, keys = heads * dim, config.get("num_key_value_heads", heads) * dim
     products = hidden * (2 * queries + 2 * keys)
@@ -117,7 +112,7 @@ def _grouped(config: Config) -> int:
 
 
 def _latent(config: Config) -> int:
-    """Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): ranks instead of heads are kept."""
+    """Count multi-head latent attention (DeepSeek-V2, arXiv 2405.04434)."""
     hidden, heads = config["hidden_size"], config["num_attention_heads"]
     query_rank, rank = config["q_lora_rank"], config["kv_lora_rank"]
     rope, nope, value = (
@@ -129,7 +124,7 @@ def _latent(config: Config) -> int:
 
 
 def _experts(config: Config, kind: str) -> tuple[int, int, int, int]:
-    """Weights of one expert, experts, experts a token uses, and what stands beside them in a layer."""
+    """Return weights of an expert, experts, active experts, and a layer's weights beside them."""
     hidden = config["hidden_size"]
     count_key = {"qwen3_moe": "num_experts", "deepseek_v3": "n_routed_experts"}
     experts = config[count_key.get(kind, "num_local_experts")]

@@ -1,4 +1,4 @@
-"""How a model can be spread over GPUs."""
+"""Layouts of a model on GPUs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from app.deploy.model import ModelFacts
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``replicas`` copies; each splits every layer over ``tensor`` GPUs and the layers into ``pipeline``
-    stages."""
+    """``replicas`` copies, each with tensor and pipeline parallelism."""
 
     tensor: int
     pipeline: int
@@ -20,26 +19,24 @@ class Layout:
 
     @property
     def copy(self) -> int:
-        """GPUs of one copy."""
         return self.tensor * self.pipeline
 
     @property
     def gpus(self) -> int:
-        """GPUs of all copies."""
         return self.copy * self.replicas
 
     def users(self, users: int) -> int:
-        """Of all users, how many one copy has at most."""
+        """Return the most users of one copy."""
         return -(-users // self.replicas)
 
     def nodes(self, node: int) -> int:
-        """Nodes of ``node`` GPUs that one copy lies on."""
+        """Return the nodes, of ``node`` GPUs each, of one copy."""
         return -(-self.copy // node)
 
 
 def layouts(target: ModelFacts, gpus: Gpus, users: int, pipelines: bool) -> Iterator[Layout]:
-    """Every way to use the GPUs; no more copies than users. Widths are powers of two that divide the
-    attention heads, as engines need them; ``pipelines``: whether layers may lie in stages."""
+    """Yield every layout, with no more copies than users. Tensor parallelism is a power of two that
+    divides the attention heads, as engines need it; ``pipelines``: allow stages."""
     tensor = 1
     while tensor <= gpus.count and target.heads % tensor == 0:
         pipeline = 1
@@ -52,5 +49,4 @@ def layouts(target: ModelFacts, gpus: Gpus, users: int, pipelines: bool) -> Iter
 
 
 def _lies_in_nodes(tensor: int, node: int) -> bool:
-    """A width is a part of a node, or whole nodes."""
     return node % tensor == 0 or tensor % node == 0

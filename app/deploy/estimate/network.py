@@ -1,8 +1,8 @@
-"""What a forward pass takes: bytes held and read, products, and the seconds of both on a GPU.
+"""Bytes, FLOP and seconds of a forward pass on GPUs.
 
-A roofline (Williams et al. 2009): matrices take the longer of reading them and multiplying them,
-attention the longer of reading the cache and its products; each layer has a floor, and GPUs that share
-layers wait for each other twice in each. Estimates, by the numbers in ``assumptions``.
+A roofline (Williams et al. 2009): weights take the longer of reading and multiplying them, attention the
+longer of reading the cache and its FLOP; each layer has a fixed time, and tensor parallelism adds two
+all-reduces to it. Estimates, by the numbers in ``assumptions``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,12 @@ from app.deploy.model import ModelFacts
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """One network in one weight format. Bytes; FLOP are of one row, a token that is computed.
+    """One network in one weight format, in bytes and in FLOP of one row, a computed token.
 
-    ``embeddings`` are the bytes of tables among ``held``. ``read`` is what every pass reads; of the
-    experts, ``expert`` bytes each, it reads those that a row goes to. ``cached``: numbers that a token
-    leaves in the KV cache, ``windowed`` those in layers that look back ``window`` tokens only.
-    ``cache_products``: FLOP of a row for each number in the cache. ``shards``: into how many parts the
-    cache can be split.
+    ``held``: all weights, with ``embeddings``. ``read``: read in every pass; of the experts, of
+    ``expert`` bytes each, a pass reads the chosen ones. ``cached``: numbers that a token adds to the KV
+    cache, ``windowed`` those of layers with a sliding ``window``. ``cache_products``: FLOP of a row for
+    each number in the cache. ``shards``: into how many parts the cache can be split.
     """
 
     weights: str
@@ -44,11 +43,11 @@ class Network:
     expert_layers: int = 0
 
     def cache_numbers(self, context: int) -> int:
-        """Numbers that a sequence of ``context`` tokens has in the cache."""
+        """Return the numbers in the cache of a sequence of ``context`` tokens."""
         return self.cached * context + self.windowed * min(context, self.window)
 
     def read_bytes(self, rows: int) -> float:
-        """Bytes of weights that a pass over ``rows`` reads, with rows spread evenly over experts."""
+        """Return the bytes of weights that a pass over ``rows`` reads; rows choose experts evenly."""
         if not self.experts:
             return self.read
         touched = self.experts * (1 - (1 - self.active_experts / self.experts) ** rows)
@@ -57,13 +56,13 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class GpuGroup:
-    """The GPUs that compute a network together: ``tensor`` of them, each with a part of every layer."""
+    """``tensor`` GPUs that compute a network together, each with a part of every layer."""
 
     gpu: GpuKind
     tensor: int
 
     def all_reduce(self, moved: float) -> float:
-        """Seconds to add up ``moved`` bytes over all of them, in a ring; 0 for one GPU."""
+        """Return the seconds of a ring all-reduce of ``moved`` bytes."""
         if self.tensor == 1:
             return 0.0
         fast = self.gpu.nvlink and self.tensor <= self.gpu.node
@@ -74,17 +73,17 @@ class GpuGroup:
 
 
 def cache_products(facts: ModelFacts) -> float:
-    """FLOP of a row for each number in the cache: every query head reads them, latent ones twice over."""
+    """Return a row's FLOP for each number in the cache; latent attention reads each twice."""
     return 4.0 * facts.heads if facts.latent else 2.0 * facts.heads / facts.kv_heads
 
 
 def cache_shards(facts: ModelFacts) -> int:
-    """Into how many parts a layer's cache can be split: by heads, and latent ones not at all."""
+    """Return into how many parts a layer's cache can be split: by heads, and not if latent."""
     return 1 if facts.latent else facts.kv_heads
 
 
 def of_model(facts: ModelFacts) -> Network:
-    """A whole model in its weight format."""
+    """Return the network of a model in its weight format."""
     form, counts = FORMATS[facts.format], facts.counts
     inner = SIXTEEN_BITS if form.experts_only else form.width
     tables = SIXTEEN_BITS * (counts.embedding + counts.head)
@@ -115,7 +114,7 @@ def of_model(facts: ModelFacts) -> Network:
 def seconds(
     network: Network, place: GpuGroup, rows: int, sequences: int, context: int, kv_width: float
 ) -> float:
-    """One pass over ``rows`` tokens of ``sequences`` texts that have ``context`` tokens each."""
+    """Return the seconds of a pass over ``rows`` tokens of ``sequences`` with ``context`` tokens."""
     gpu, parts = place.gpu, place.tensor
     bandwidth = gpu.bandwidth * assumptions.BANDWIDTH_SHARE
     units = assumptions.COMPUTE_SHARE

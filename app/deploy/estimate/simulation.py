@@ -1,10 +1,9 @@
-"""What a load makes of a plan: users who ask again as soon as they are answered, step by step.
+"""Simulate a plan under load, step by step.
 
-A closed loop, as benches of servers run it (vLLM's ``--max-concurrency``): each user sends a prompt,
-waits for the reply, sends the next. Prompts are brought in by parts beside the running rounds; a sequence
-runs once its whole context has room, the others wait. How many drafted tokens stand is drawn for every
-round with the plan's acceptance. A step takes what ``network`` says, so everything here is an estimate,
-the same for the same seed.
+A closed loop, as in benchmarks of servers (vLLM's ``--max-concurrency``): each user sends the next prompt
+when a reply ends. Prompts are processed in chunks beside the running rounds; a sequence runs once its
+whole context has room. Accepted tokens are drawn for every round with the plan's acceptance. Times are
+the estimates of ``network``, so the result is an estimate, the same for the same seed.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from app.deploy.estimate.speed import Setup
 from app.deploy.plan import Plan
 
 REPLIES = 3
-"""Replies of every user that a run ends with, on average; the first are not counted."""
+"""Replies of every user in a run, on average; the first are not counted."""
 
 SEED = 20261122
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Every prompt has ``prompt`` tokens and every reply ``reply``; ``users`` of one copy."""
+    """Tokens of every prompt and reply, and the ``users`` of one copy."""
 
     users: int
     prompt: int
@@ -35,9 +34,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Of one copy. ``total``: tokens of replies a second; ``user``: of one user, while it is answered.
+    """Figures of one copy. ``total``: tokens/s of all replies; ``user``: of one user during a reply.
 
-    ``running``: sequences in a step, on average. ``wait``: seconds to a reply's first token, on average.
+    ``running``: mean sequences in a step. ``wait``: mean seconds to a reply's first token.
     """
 
     total: float
@@ -48,8 +47,8 @@ class Outcome:
 
 @dataclass(slots=True)
 class _Sequence:
-    """A question: when it was asked, tokens of the reply still to make and of the prompt to read, when
-    the first round of the reply was over, and tokens made since."""
+    """A request: when it was sent, tokens left of reply and prompt, when the first round ended, and the
+    tokens since then."""
 
     asked: float
     left: int
@@ -60,7 +59,7 @@ class _Sequence:
 
 @dataclass(slots=True)
 class _Sums:
-    """What the counted part of a run adds up."""
+    """Sums over the counted part of a run."""
 
     since: float = 0.0
     tokens: int = 0
@@ -73,10 +72,9 @@ class _Sums:
 
 
 def simulate(setup: Setup, load: Load, slots: int, depth: int, seed: int = SEED) -> Outcome:
-    """Run the load at one ``depth``; ``slots`` sequences have room at once, at least one.
+    """Run the load at one ``depth`` with room for ``slots`` sequences, at least one.
 
-    Steps between are counted from the second reply of the average user on, when prompts and replies have
-    mixed.
+    Counting begins with the average user's second reply, when prompts and replies have mixed.
     """
     run = _Run(setup, load, max(1, slots), depth, seed)
     while run.replies < load.users:
@@ -93,7 +91,7 @@ class _Run:
         self.random = random.Random(seed)
         self.now, self.replies = 0.0, 0
         self.sums = _Sums()
-        # Users who all began at once would end at once, reply after reply: the first replies differ.
+        # First replies differ in length: otherwise all users would stay in step.
         self.waiting = deque(
             self._ask(self.random.randint(1, load.reply)) for _ in range(load.users)
         )
@@ -101,7 +99,7 @@ class _Run:
         self.rounds: dict[tuple[int, int], float] = {}
 
     def step(self) -> None:
-        """One round of all that decode, and a part of the prompts that wait."""
+        """Run one round of all decoding sequences, with a part of the waiting prompts."""
         while self.waiting and len(self.running) < self.slots:
             self.running.append(self.waiting.popleft())
         decoding = [each for each in self.running if not each.unread]
@@ -117,7 +115,7 @@ class _Run:
         return _Sequence(self.now, reply, self.load.prompt)
 
     def _read(self, room: int) -> int:
-        """Tokens of prompts that this step takes, in the order of asking."""
+        """Take up to ``room`` prompt tokens, first come first served; return how many."""
         taken = 0
         for each in self.running:
             part = min(each.unread, max(0, room - taken))
@@ -126,7 +124,7 @@ class _Run:
         return taken
 
     def _seconds(self, decoding: int, prompts: int) -> float:
-        """A round, and the products of the prompts' tokens in the same pass."""
+        """Return the seconds of a round with prompt tokens in the same pass."""
         key = (decoding, prompts)
         if key not in self.rounds:
             time = self.setup.round_seconds(decoding, self.depth) if decoding else 0.0
@@ -145,7 +143,7 @@ class _Run:
             self._end(each)
 
     def _accepted(self) -> int:
-        """Tokens accepted before the first that is not: a geometric draw, cut at the depth."""
+        """Draw the number of accepted tokens: geometric, cut at the depth."""
         share = self.setup.acceptance
         if not self.depth or not share:
             return 0
@@ -164,7 +162,7 @@ class _Run:
         self.sums.waiting += each.first - each.asked
 
     def outcome(self) -> Outcome:
-        """The averages since counting began."""
+        """Return the averages since counting began."""
         sums = self.sums
         return Outcome(
             total=sums.tokens / (self.now - sums.since),
@@ -176,7 +174,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table: ``users`` of all copies, plain and with drafts."""
+    """A row of the table: ``users`` of all copies, plain and with drafts."""
 
     users: int
     plain: Outcome
@@ -184,19 +182,17 @@ class Row:
 
     @property
     def gain(self) -> float:
-        """How many times as many tokens a second."""
         return self.drafted.total / self.plain.total
 
 
 LOADS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-"""Users at once that the table has lines for."""
+"""Users of the table's rows."""
 
 
 def table(
     plan: Plan, prompt: int, reply: int, loads: tuple[int, ...] = LOADS
 ) -> tuple[tuple[Row, ...], int]:
-    """The plan's layout under each load, in tokens a second of all its copies, and the sequences that
-    one copy has room for."""
+    """Return the figures of all copies under each load, and the sequences that one copy has room for."""
     slots = plan.memory.most_users
     rows = []
     for users in loads:

@@ -1,8 +1,8 @@
-"""Expected tokens a second with and without drafts, and where drafts stop paying.
+"""Expected tokens/s with and without drafts, and the load from which drafts do not pay.
 
 tokens/s of a user = E[tokens of a round] / (T_verify + T_draft), with the seconds of ``network`` and
-``expected_tokens``. As more users share a pass, verifying 1 + depth rows for each runs into the GPU's
-products: that is where speculation fades. Estimates.
+``expected_tokens``. With more users in a pass, verifying 1 + depth rows for each becomes compute-bound,
+and speculation gains less. Estimates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from engine.stats import expected_tokens
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """One copy of a target with what drafts for it, on its GPUs."""
+    """One copy of a target and its drafter, on its GPUs."""
 
     network: Network
     drafter: Drafter
@@ -31,7 +31,7 @@ class Setup:
     kv_width: float
 
     def round_seconds(self, users: int, depth: int) -> float:
-        """A round in which ``depth`` tokens are drafted for each of ``users``; 0 is plain decoding."""
+        """Return the seconds of a round with ``depth`` drafted tokens a user; 0 is plain decoding."""
         batch = -(-users // self.layout.pipeline)  # the other stages work on other users meanwhile
         hops = (self.layout.pipeline - 1) * assumptions.SLOW_ALL_REDUCE_SECONDS
         return self._pass(self.network, self.place, batch * (1 + depth), batch) + (
@@ -39,7 +39,7 @@ class Setup:
         )
 
     def prompt_seconds(self, tokens: int) -> float:
-        """What ``tokens`` of prompts add to a step: their products; the weights are read anyway."""
+        """Return the seconds that prompt tokens add to a step: FLOP only, as weights are read anyway."""
         gpu = self.place.gpu
         speed = flops(gpu, self.network.weights) * assumptions.COMPUTE_SHARE * self.place.tensor
         return tokens * self.network.products / speed
@@ -56,26 +56,26 @@ class Setup:
         return seconds(network, place, rows, users, self.context, self.kv_width)
 
     def tokens_a_second(self, users: int, depth: int) -> float:
-        """Of all ``users`` of the copy together."""
+        """Return tokens/s of all ``users`` of the copy."""
         tokens = expected_tokens(self.acceptance, depth)
         return users * tokens / self.round_seconds(users, depth)
 
     def gain(self, users: int, depth: int) -> float:
-        """How many times as fast as plain decoding."""
+        """Return the speed-up over plain decoding."""
         return self.tokens_a_second(users, depth) / self.tokens_a_second(users, 0)
 
     def best_depth(self, users: int) -> int:
-        """The depth, up to the plan's, that is fastest for so many users; 0 is plain decoding."""
+        """Return the fastest depth for so many users, up to the plan's; 0 is plain decoding."""
         return max(
             range(self.depth + 1), key=lambda depth: (self.tokens_a_second(users, depth), -depth)
         )
 
 
 def stops_paying(setup: Setup, most: int) -> int | None:
-    """The number of users of one copy from which on drafts are not faster, up to the ``most`` that there
-    is room for; None where they always are. 1 where they never are.
+    """Return the number of users of one copy from which drafts are not faster; 1: never faster; None:
+    always faster, up to ``most`` users.
 
-    Looked for by doubling from the top, then by halving between.
+    Search by halving from the top, then by bisection.
     """
     if not setup.depth or _pays(setup, most):
         return None
@@ -94,8 +94,8 @@ def _pays(setup: Setup, users: int) -> bool:
 
 
 def schedule(setup: Setup, most: int) -> tuple[tuple[int, int, int], ...]:
-    """Ranges of users (first, last, depth) up to ``most`` by powers of two, with the fastest depth of the
-    last of each; neighbours of one depth are joined."""
+    """Return ranges of users (first, last, depth) up to ``most``, by powers of two, with the fastest
+    depth for the last user of each; equal neighbours are joined."""
     found: list[tuple[int, int, int]] = []
     first = 1
     while first <= most:
@@ -111,7 +111,7 @@ def schedule(setup: Setup, most: int) -> tuple[tuple[int, int, int], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """At the plan's load, tokens a second of one user and of all together, plain and with drafts."""
+    """Tokens/s of one user and of all at the plan's load, plain and with drafts."""
 
     plain_user: float
     drafted_user: float
@@ -125,12 +125,11 @@ class Estimate:
 
     @property
     def gain(self) -> float:
-        """How many times as fast with drafts."""
         return self.drafted_all / self.plain_all
 
 
 def estimate(setup: Setup, users: int, most: int) -> Estimate:
-    """For ``users`` of all copies together, each of which has room for ``most``."""
+    """Return the estimate for ``users`` of all copies, each with room for ``most``."""
     here = setup.layout.users(users)
     plain, drafted = (setup.tokens_a_second(here, depth) for depth in (0, setup.depth))
     return Estimate(

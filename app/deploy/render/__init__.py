@@ -1,4 +1,4 @@
-"""Plans as engines read them: a command, files beside it, a container, a cluster. One file per engine."""
+"""Write plans for engines: a script, a container, files, a cluster. One module per engine."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from types import MappingProxyType
 
-from app.deploy.engines import ENGINES
+from app.deploy.methods import ENGINES
 from app.deploy.plan import Plan
 from app.deploy.render.rendered import Rendered
 
@@ -16,7 +16,7 @@ RENDERERS = MappingProxyType({engine: f"app.deploy.render.{engine}" for engine i
 
 
 def render(plan: Plan) -> Rendered:
-    """The plan for the engine that it was made for."""
+    """Return the plan's files for its engine."""
     module = import_module(RENDERERS[plan.request.engine])
     renderer: Callable[[Plan], Rendered] = module.render
     return renderer(plan)

@@ -14,18 +14,22 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from app.deploy.engines import SGLANG, TRTLLM, VLLM
+from app.deploy.methods import SGLANG, TRTLLM, VLLM
 from app.deploy.plan import Plan
 from app.deploy.render import sglang, trtllm, vllm
 from app.deploy.render.rendered import (
     PORT,
+    Options,
     Rendered,
+    Shell,
+    as_yaml,
+    command,
     docker,
     each_copy,
     ranks,
     says,
+    script,
 )
-from app.deploy.render.shell import Options, Shell, as_yaml, command, script
 
 CHECKED = "Dynamo 1.6.1"
 RELEASE = "1.6.1"
@@ -37,9 +41,8 @@ CONFIG_FOLDER = "/plan"
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """What computes for Dynamo. ``image``: the name of its runtime's image. ``worker``: its command for a
-    plan and, where it reads one, the path of its file. ``nodes``: what it is told where one copy lies on
-    several."""
+    """An engine behind Dynamo. ``image``: the name of its runtime's image. ``worker``: its command for a
+    plan and the path of its file. ``nodes``: its options for a copy on several nodes."""
 
     image: str
     worker: Callable[[Plan, str], Options]
@@ -85,7 +88,7 @@ def _backend(plan: Plan) -> Backend:
 
 
 def render(plan: Plan) -> Rendered:
-    """A script for one machine, the same in Dynamo's image, and a deployment for a cluster."""
+    """Return a script for one machine, the same in Dynamo's image, and a deployment for a cluster."""
     files = {DEPLOYMENT: _documents(plan), **_engine_file(plan)}
     mounts = ['"$PWD:/plan:ro"']
     words: Options = [("bash", f"{CONFIG_FOLDER}/start.sh")]
@@ -94,7 +97,7 @@ def render(plan: Plan) -> Rendered:
 
 
 def _engine_file(plan: Plan) -> dict[str, str]:
-    """The file that the worker reads, by its name, where it reads one."""
+    """Return the worker's file by its name, if it reads one."""
     file = _backend(plan).file
     return {} if file is None else {ENGINE_FILE: as_yaml(file(plan))}
 
@@ -124,7 +127,7 @@ def _image(plan: Plan) -> str:
 
 
 def _documents(plan: Plan) -> str:
-    """The deployment, and before it the engine's YAML where the worker reads one."""
+    """Return the deployment, after the worker's YAML if it reads one."""
     documents = [deployment(plan)]
     data = _engine_file(plan)
     if data:
@@ -136,13 +139,13 @@ def _documents(plan: Plan) -> str:
 
 
 def _graph(plan: Plan) -> str:
-    """A name that Kubernetes takes."""
+    """Return a valid name for Kubernetes."""
     name = plan.target.id.rsplit("/", 1)[-1].lower()
     return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")
 
 
 def deployment(plan: Plan) -> dict[str, Any]:
-    """The DynamoGraphDeployment: a frontend, and as many workers as the plan has copies."""
+    """Return the DynamoGraphDeployment: a frontend, and a worker for each copy."""
     return {
         "apiVersion": "nvidia.com/v1beta1",
         "kind": "DynamoGraphDeployment",

@@ -1,28 +1,59 @@
-"""What a renderer leaves, and what all of them do alike: copies on GPUs, nodes, containers, comments."""
+"""Rendered plans, and what all renderers share: copies, nodes, containers, comments, commands, YAML."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from app.deploy.engines import SGLANG, VLLM
+import yaml
+
+from app.deploy.methods import SGLANG, VLLM
 from app.deploy.plan import Plan
-from app.deploy.render.shell import Options, Shell, command
 
 PORT = 8000
 LOOPBACK, ANYWHERE = "127.0.0.1", "0.0.0.0"
-"""Servers listen on this machine only; inside a container anywhere, and its port is opened to this
-machine only."""
+"""Servers listen on loopback; in a container on all addresses, with its port published on loopback."""
 
 HUB_CACHE = "$HOME/.cache/huggingface"
+
+Options = list[tuple[str, ...]]
+"""An option with its values each; written one a line."""
+
+
+class Shell(str):
+    """Words that the shell expands: they are not quoted."""
+
+
+def command(words: Options, environment: Mapping[str, str] | None = None, indent: str = "") -> str:
+    """Return one command over several lines."""
+    before = [f"{name}={quoted(value)}" for name, value in (environment or {}).items()]
+    lines = [" ".join(quoted(word) for word in group) for group in words]
+    lines[0] = " ".join([*before, lines[0]])
+    return f" \\\n{indent}    ".join(lines)
+
+
+def quoted(word: str) -> str:
+    """Return ``word`` quoted for the shell."""
+    return str(word) if isinstance(word, Shell) else shlex.quote(word)
+
+
+def script(*parts: str, says: Sequence[str] = ()) -> str:
+    """Return a script that stops at the first error; ``says`` are its comments."""
+    head = ["#!/usr/bin/env bash", *(f"# {line}" for line in says), "set -euo pipefail"]
+    return "\n".join([*head, *parts]) + "\n"
+
+
+def as_yaml(value: Any) -> str:
+    """Return YAML in the order of the keys."""
+    return yaml.safe_dump(value, sort_keys=False, width=1000, allow_unicode=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """Texts, by file name. ``start`` is the script that starts it all, ``container`` the same in Docker.
-
-    ``files`` are what both read, and what a cluster is given.
-    """
+    """``start``: the script that starts everything; ``container``: the same in Docker; ``files``: texts
+    by file name, which both read or a cluster gets."""
 
     start: str
     container: str
@@ -30,7 +61,6 @@ class Rendered:
 
     @property
     def folder(self) -> dict[str, str]:
-        """All files."""
         return {"start.sh": self.start, "docker.sh": self.container, **self.files}
 
 
@@ -42,7 +72,7 @@ def docker(
     environment: Mapping[str, str] | None = None,
     mounts: Sequence[str] = (),
 ) -> str:
-    """``words`` in a container that sees the hub's cache, the model where it is a folder, and GPUs."""
+    """Return a docker command for ``words`` with GPUs, the hub's cache, and a local model's folder."""
     local = [name for name in (plan.target.name, plan.draft) if name and name.startswith("/")]
     run: Options = [
         ("docker", "run", "--rm", "--gpus", "all", "--ipc=host"),
@@ -62,7 +92,7 @@ def docker(
 
 
 def says(plan: Plan, checked: str) -> list[str]:
-    """The comments at the head of every script."""
+    """Return the comments at the head of every script."""
     times = plan.starts
     lines = [
         f"{plan.target.id} on {plan.layout.gpus}x{plan.request.gpus.kind.name}: {plan.method.title}.",
@@ -86,7 +116,7 @@ def says(plan: Plan, checked: str) -> list[str]:
 
 
 def ranks(plan: Plan) -> list[str]:
-    """Lines that ask for what tells nodes apart, where they are started one by one."""
+    """Return lines that require the variables of a node, if nodes are started one by one."""
     if not plan.started_by_rank:
         return []
     return ['export NODE_RANK="${NODE_RANK:?0 on the first node, then 1, ...}"',
@@ -94,7 +124,7 @@ def ranks(plan: Plan) -> list[str]:
 
 
 def devices(plan: Plan) -> dict[str, str]:
-    """The GPUs to use where some of a node stay free."""
+    """Return the GPUs to use, if some of a node stay free."""
     here = plan.copies_per_start
     used = here * plan.layout.copy
     if plan.nodes > 1 or used >= min(plan.request.gpus.count, plan.request.gpus.kind.node):
@@ -103,10 +133,8 @@ def devices(plan: Plan) -> dict[str, str]:
 
 
 def each_copy(plan: Plan, words: Options, environment: Mapping[str, str] | None = None) -> str:
-    """``words`` once for every copy of this node, each on its own GPUs, in the background.
-
-    Where there are several, ``$copy`` in the words counts from 0.
-    """
+    """Return a command that starts every copy of this node on its own GPUs, in the background. With
+    several copies, ``$copy`` in ``words`` counts from 0."""
     here = plan.copies_per_start
     width = plan.layout.copy
     if here == 1:

@@ -17,13 +17,16 @@ from app.deploy.render.rendered import (
     ANYWHERE,
     LOOPBACK,
     PORT,
+    Options,
     Rendered,
+    Shell,
+    command,
     devices,
     docker,
     ranks,
     says,
+    script,
 )
-from app.deploy.render.shell import Options, Shell, command, script
 
 CHECKED = "SGLang 0.5.23"
 IMAGE = "lmsysorg/sglang:v0.5.23"
@@ -41,7 +44,7 @@ ALGORITHMS = {
 
 
 def render(plan: Plan) -> Rendered:
-    """The server's command, plain and in SGLang's image."""
+    """Return the server's command, plain and in SGLang's image."""
     comments = says(plan, CHECKED)
     start = script(*ranks(plan), command(_serve(plan, LOOPBACK), devices(plan)), says=comments)
     inside = docker(plan, IMAGE, _serve(plan, ANYWHERE), environment=devices(plan))
@@ -49,7 +52,7 @@ def render(plan: Plan) -> Rendered:
 
 
 def engine_options(plan: Plan) -> Options:
-    """What the engine is told, whoever serves it: SGLang itself or Dynamo's worker."""
+    """Return the engine's options, for SGLang's server and Dynamo's worker alike."""
     layout, request = plan.layout, plan.request
     options: Options = [("--tp-size", str(layout.tensor))]
     if layout.pipeline > 1:
@@ -69,7 +72,7 @@ def engine_options(plan: Plan) -> Options:
 
 
 def node_options(plan: Plan) -> Options:
-    """What each node is told where one copy lies on several."""
+    """Return the options of each node of a copy on several nodes."""
     if plan.nodes == 1:
         return []
     return [
@@ -79,7 +82,7 @@ def node_options(plan: Plan) -> Options:
 
 
 def _static_share(plan: Plan) -> float:
-    """Of the GPU, weights and pool of tokens: all that may be used but what work takes, rounded down."""
+    """Return the share of weights and KV pool: the available memory without workspace, rounded down."""
     share = (plan.memory.available - plan.memory.work) / plan.memory.total
     return math.floor(share * 100) / 100
 
@@ -104,7 +107,7 @@ def _speculation(plan: Plan) -> Options:
 
 
 def _in_16_bits(plan: Plan) -> bool:
-    """Heads are; a draft model may come in the target's format."""
+    """True for heads; a draft model may have the target's format."""
     return plan.draft_model is None or plan.draft_model.format == BF16
 
 

@@ -19,12 +19,16 @@ from app.deploy.render.rendered import (
     ANYWHERE,
     LOOPBACK,
     PORT,
+    Options,
     Rendered,
+    Shell,
+    as_yaml,
+    command,
     docker,
     each_copy,
     says,
+    script,
 )
-from app.deploy.render.shell import Options, Shell, as_yaml, command, script
 
 CHECKED = "TensorRT-LLM 1.3 and 1.4.0rc1"
 IMAGE = "nvcr.io/nvidia/tensorrt-llm/release:1.3.0rc12"
@@ -45,7 +49,7 @@ WITHOUT_OVERLAP = ("ngram", "draft_model")
 
 
 def render(plan: Plan) -> Rendered:
-    """The server's command with its YAML, plain and in NVIDIA's image."""
+    """Return the server's command with its YAML, plain and in NVIDIA's image."""
     comments = says(plan, CHECKED)
     copies = plan.copies_per_start
     if copies > 1:
@@ -67,7 +71,7 @@ def render(plan: Plan) -> Rendered:
 
 
 def extra_config(plan: Plan) -> dict[str, Any]:
-    """What the YAML says beside the command's options."""
+    """Return the YAML for what the command has no options for."""
     config: dict[str, Any] = {}
     if plan.request.method in WITHOUT_OVERLAP:
         config["disable_overlap_scheduler"] = True
@@ -85,7 +89,7 @@ def extra_config(plan: Plan) -> dict[str, Any]:
 
 
 def speculative_config(plan: Plan) -> dict[str, Any] | None:
-    """The YAML's ``speculative_config``; None for plain decoding."""
+    """Return the YAML's ``speculative_config``; None for plain decoding."""
     if not plan.drafts:
         return None
     config: dict[str, Any] = {
@@ -103,7 +107,7 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
 
 
 def free_share(plan: Plan) -> float:
-    """Of what weights leave of the GPU, the cache's share: what the plan does not need for work."""
+    """Return the cache's share of the memory that weights leave: without workspace."""
     memory = plan.memory
     held = memory.weights + memory.drafter
     share = (memory.available - held - memory.work) / (memory.total - held)
@@ -111,7 +115,7 @@ def free_share(plan: Plan) -> float:
 
 
 def engine_yaml(plan: Plan) -> dict[str, Any]:
-    """Everything in one YAML, as Dynamo's worker takes it."""
+    """Return all options as one YAML, for Dynamo's worker."""
     return {
         "backend": "pytorch",
         "tensor_parallel_size": plan.layout.tensor,
@@ -124,8 +128,8 @@ def engine_yaml(plan: Plan) -> dict[str, Any]:
 
 
 def on_nodes(plan: Plan, start: tuple[str, ...]) -> tuple[str, ...]:
-    """``start`` as it is begun where one copy lies on several nodes: a rank for each GPU of them all, as
-    NVIDIA's two-node example has it."""
+    """Return ``start``, for a copy on several nodes with a rank for each GPU, as in NVIDIA's two-node
+    example."""
     if plan.nodes == 1:
         return start
     return ("mpirun", "-np", str(plan.layout.copy), "trtllm-llmapi-launch", *start)

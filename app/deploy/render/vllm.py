@@ -12,21 +12,24 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.deploy.engines import ARCTIC
 from app.deploy.estimate.assumptions import MEMORY_SHARE
 from app.deploy.formats import FP8
+from app.deploy.methods import ARCTIC
 from app.deploy.plan import Plan
 from app.deploy.render.rendered import (
     ANYWHERE,
     LOOPBACK,
     PORT,
+    Options,
     Rendered,
+    Shell,
+    command,
     devices,
     docker,
     ranks,
     says,
+    script,
 )
-from app.deploy.render.shell import Options, Shell, command, script
 
 CHECKED = "vLLM 0.32.0"
 CHECKED_ARCTIC = "Arctic Inference 0.2.1.dev0, which is for vLLM 0.18.0"
@@ -38,7 +41,7 @@ SHORTEST, LONGEST = 2, 5
 
 
 def render(plan: Plan) -> Rendered:
-    """The server's command, plain and in vLLM's image."""
+    """Return the server's command, plain and in vLLM's image."""
     arctic = plan.request.method in ARCTIC
     environment = environment_of(plan)
     comments = says(plan, CHECKED_ARCTIC if arctic else CHECKED)
@@ -58,7 +61,7 @@ def render(plan: Plan) -> Rendered:
 
 
 def environment_of(plan: Plan) -> dict[str, str]:
-    """What some methods need in the environment."""
+    """Return the environment variables of the method."""
     if plan.request.method in ARCTIC:
         return {"ARCTIC_INFERENCE_ENABLED": "1"}
     if "num_speculative_tokens_per_batch_size" in (speculative_config(plan) or {}):
@@ -67,7 +70,7 @@ def environment_of(plan: Plan) -> dict[str, str]:
 
 
 def engine_options(plan: Plan) -> Options:
-    """What the engine is told, whoever serves it: vLLM itself or Dynamo's worker."""
+    """Return the engine's options, for vLLM's server and Dynamo's worker alike."""
     layout, request = plan.layout, plan.request
     options: Options = [("--tensor-parallel-size", str(layout.tensor))]
     if layout.pipeline > 1:
@@ -88,7 +91,7 @@ def engine_options(plan: Plan) -> Options:
 
 
 def node_options(plan: Plan) -> Options:
-    """What each node is told where one copy lies on several; the first one answers."""
+    """Return the options of each node of a copy on several nodes; the first one answers requests."""
     if plan.nodes == 1:
         return []
     return [
@@ -99,7 +102,7 @@ def node_options(plan: Plan) -> Options:
 
 
 def speculative_config(plan: Plan) -> dict[str, Any] | None:
-    """The object of ``--speculative-config``; None for plain decoding."""
+    """Return the object of ``--speculative-config``; None for plain decoding."""
     if not plan.drafts:
         return None
     method = plan.request.method
@@ -130,7 +133,7 @@ def _serve(plan: Plan, host: str) -> Options:
 
 
 def _in_container(plan: Plan) -> Options:
-    """The image has vLLM only: what else a method needs is installed as it starts."""
+    """Return the container's command, which first installs what a method needs beside vLLM."""
     words = _serve(plan, ANYWHERE)
     needed = {"suffix": "arctic-inference==0.1.1"}.get(plan.request.method)
     if plan.request.method in ARCTIC:

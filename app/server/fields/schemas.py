@@ -1,7 +1,7 @@
-"""What clients send: known fields checked, unknown ones ignored, wrong values named.
+"""Bodies of requests for chats and completions: known fields are checked, unknown ones ignored.
 
-Where a field is left out or null, the engine's own default holds, which is also that of the pages
-and of the command line: temperature 0, and no limit but the context on the reply's length.
+A field that is missing or null has the engine's default, as on the pages and the command line:
+temperature 0, and no limit on the reply's length but the context.
 """
 
 from __future__ import annotations
@@ -11,21 +11,29 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails, from_json
 
 from app.server.errors import ApiError, missing
-from app.server.fields.structured import ResponseFormatBody, StructuredOutputsBody
+from app.server.fields.structured import (
+    Body,
+    ClosedBody,
+    ResponseFormatBody,
+    StructuredOutputsBody,
+    field_of,
+)
 from app.server.fields.tools import ToolCallBody, ToolsBody
 from engine.request import MAX_BIASES, MAX_STOPS, MAX_TOP_LOGPROBS
 from engine.values.sampling import Sampling
 
 MAX_MESSAGES = 4096
-"""Of a chat, and most parts of one message: each takes memory however short it is."""
+"""Messages of a chat, and parts of one message, at most: even short ones take memory."""
 MAX_IDS = 2**21
-"""Most token ids of a prompt; the longest context a model may have is far below this."""
+"""Token ids of a prompt, at most; far above any model's context."""
+COMPLETION_TOKENS = 16
+"""Default length of a completion, as in OpenAI's API and vLLM."""
 MAX_CHOICES = 128
-"""Most replies one request may ask for: prompts times ``n``."""
+"""Replies of one request, at most: prompts times ``n``."""
 
 
 def _stops(value: Any) -> Any:
@@ -47,7 +55,7 @@ def _parts(value: Any) -> Any:
 
 
 def _prompts(value: Any) -> Any:
-    """One prompt as a list of one: a string, or a list of token ids."""
+    """Return prompts as a list; a single one is a string or a list of token ids."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, list) and value:
@@ -64,14 +72,8 @@ def _all(values: list[Any], kind: type) -> bool:
     return all(type(value) is kind for value in values)
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-class SpeculationBody(BaseModel):
-    """Foretoken's own: how to draft, for this request."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
+class SpeculationBody(ClosedBody):
+    """Foretoken's own field: how to draft for this request."""
 
     proposer: str | None = None
     depth: int | None = None
@@ -80,27 +82,25 @@ class SpeculationBody(BaseModel):
     options: dict[str, Any] | None = None
 
 
-class SpeculativeBody(BaseModel):
-    """The same in the words of most papers; a method is what vLLM calls a proposer."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
+class SpeculativeBody(ClosedBody):
+    """The same field with the names of most papers: ``method`` is the proposer."""
 
     method: str | None = None
     depth: int | None = None
     acceptance: str | None = None
 
 
-class StreamOptions(_Body):
+class StreamOptions(Body):
     include_usage: bool | None = None
 
 
 _SAMPLING: Mapping[str, Any] = {
     name: (kind | None, None) for name, kind in get_type_hints(Sampling).items()
 }
-_SamplingBody = create_model("_SamplingBody", __base__=_Body, **_SAMPLING)
+_SamplingBody = create_model("_SamplingBody", __base__=Body, **_SAMPLING)
 
 
-class TextPart(_Body):
+class TextPart(Body):
     type: str
     text: str | None = None
 
@@ -112,15 +112,15 @@ Content = Annotated[
 ]
 
 
-class PredictionBody(_Body):
-    """What the reply will likely be: OpenAI's Predicted Outputs."""
+class PredictionBody(Body):
+    """The likely reply: OpenAI's Predicted Outputs."""
 
     type: Literal["content"]
     content: Content
 
 
-class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  # made of fields
-    """What both kinds of completion have in common."""
+class GenerationBody(_SamplingBody, Body):  # type: ignore[misc, valid-type]  # made of fields
+    """The fields that chats, completions and responses share."""
 
     model: str | None = None
     stream: bool | None = None
@@ -143,8 +143,29 @@ class GenerationBody(_SamplingBody, _Body):  # type: ignore[misc, valid-type]  #
     controller: str | None = None
     acceptance: str | None = None
 
+    @property
+    def limit(self) -> int | None:
+        """The most tokens of a reply."""
+        return self.max_tokens
 
-class MessageBody(_Body):
+    @property
+    def reply_format(self) -> ResponseFormatBody | None:
+        """The format that a reply must have."""
+        return None
+
+    def engine_names(self) -> dict[str, str]:
+        """Return the client's names of fields, by the engine's names."""
+        names = {"options": "speculation.options", "predicted": "prediction"}
+        if self.speculation is not None:
+            names |= {name: f"speculation.{name}" for name in self.speculation.model_fields_set}
+        elif self.speculative is not None:
+            for name in self.speculative.model_fields_set:
+                names["proposer" if name == "method" else name] = f"speculative.{name}"
+        structure = field_of(self.reply_format, self.structured_outputs)
+        return names if structure is None else names | {"grammar": structure}
+
+
+class MessageBody(Body):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: Content | None = None
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=MAX_CHOICES)] | None = None
@@ -161,6 +182,19 @@ class ChatBody(GenerationBody, ToolsBody):
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     return_events: bool | None = None
 
+    @property
+    def limit(self) -> int | None:
+        given = self.max_completion_tokens
+        return self.max_tokens if given is None else given
+
+    @property
+    def reply_format(self) -> ResponseFormatBody | None:
+        return self.response_format
+
+    def engine_names(self) -> dict[str, str]:
+        limit = "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
+        return {**super().engine_names(), "max_tokens": limit}
+
 
 class CompletionBody(GenerationBody):
     prompt: Annotated[
@@ -172,9 +206,16 @@ class CompletionBody(GenerationBody):
     logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
     return_events: bool | None = None
 
+    @property
+    def limit(self) -> int | None:
+        return COMPLETION_TOKENS if self.max_tokens is None else self.max_tokens
 
-_LOOKED_INTO = 2**20
-"""Bytes of a body that is read once more to name a field well: of a larger one it would take long."""
+    def engine_names(self) -> dict[str, str]:
+        return {**super().engine_names(), "messages": "prompt", "top_logprobs": "logprobs"}
+
+
+_LARGEST_PARSED_AGAIN = 2**20
+"""Bytes of a body that is parsed again to name a wrong field exactly, at most."""
 
 _WORDS = {
     "extra_forbidden": "there is no such field",
@@ -187,8 +228,8 @@ Parsed = TypeVar("Parsed", bound=BaseModel)
 
 
 def parse(kind: type[Parsed], raw: bytes, beside: Collection[str] = ()) -> Parsed:
-    """The request's body; a 400 that names the first field that is wrong. ``beside``: names of fields
-    that it has too, if they were sent, whatever they hold."""
+    """Return the request's body. Raises a 400 that names the first wrong field. ``beside``: names of
+    further fields to read, with any value."""
     try:
         reader: type[Parsed] = _having(kind, tuple(beside))
         return reader.model_validate_json(raw)
@@ -196,31 +237,31 @@ def parse(kind: type[Parsed], raw: bytes, beside: Collection[str] = ()) -> Parse
         raise _explained(error, raw) from error
 
 
-def checked(kind: type[Parsed], given: dict[str, Any]) -> Parsed:
-    """The same of fields that were read already."""
+def checked(kind: type[Parsed], fields: dict[str, Any]) -> Parsed:
+    """Return the body made of parsed ``fields``. Raises as ``parse``."""
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(fields)
     except ValidationError as error:
-        raise _explained(error, given) from error
+        raise _explained(error, fields) from error
 
 
 @cache
 def _having(kind: type[Parsed], names: tuple[str, ...]) -> type[Parsed]:
-    """``kind`` with these fields beside its own. Of other unknown ones no objects are made: of 16 MiB
-    that would take a second."""
+    """Return ``kind`` with further fields of any value. Pydantic skips other unknown fields: to make
+    objects of 16 MiB of them would take a second."""
     anything: Mapping[str, Any] = {
         name: (Any, None) for name in names if name not in kind.model_fields
     }
     return create_model(kind.__name__, __base__=kind, **anything)
 
 
-def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiError:
+def _explained(error: ValidationError, source: bytes | dict[str, Any]) -> ApiError:
     first = error.errors(include_url=False)[0]
     if first["type"] == "json_invalid":
         return ApiError(400, f"The body cannot be read: {first['msg']}.", code="invalid_json")
     location = first["loc"]
-    if len(given) <= _LOOKED_INTO:
-        body = from_json(given) if isinstance(given, bytes) else given
+    if len(source) <= _LARGEST_PARSED_AGAIN:
+        body = from_json(source) if isinstance(source, bytes) else source
         location = _fields(location, body, missing=first["type"] == "missing")
     param = _path(location)
     if not param:
@@ -228,7 +269,7 @@ def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiErro
     if first["type"] == "missing":
         return missing(param)
     wrong = first["input"]
-    # What is cut off here is not shown anyway, and may be as long as a body.
+    # Cut first: the value may be as long as a body.
     written = repr(wrong[:61] if isinstance(wrong, str | list) else wrong)
     shown = written if len(written) <= 60 else f"{written[:60]}…"
     return ApiError(
@@ -237,7 +278,7 @@ def _explained(error: ValidationError, given: bytes | dict[str, Any]) -> ApiErro
 
 
 def in_words(wrong: ErrorDetails) -> str:
-    """What Pydantic found, as what goes on behind a field's name and value."""
+    """Return Pydantic's message as the end of a sentence that begins with the field and its value."""
     if wrong["type"] in _WORDS:
         return _WORDS[wrong["type"]]
     message = _SHOULD.sub("it must ", wrong["msg"].removeprefix("Value error, "))
@@ -245,23 +286,23 @@ def in_words(wrong: ErrorDetails) -> str:
 
 
 def _fields(location: tuple[int | str, ...], body: Any, *, missing: bool) -> tuple[int | str, ...]:
-    """``location`` in ``body`` without what Pydantic adds: which of several forms it tried.
+    """Return ``location`` without the steps that Pydantic adds for the variants of a union.
 
-    ``missing``: whether its last step is a field that is not there.
+    ``missing``: its last step is a field that is not in ``body``.
     """
-    found: list[int | str] = []
+    steps: list[int | str] = []
     for at, step in enumerate(location):
         try:
             body = body[step]
         except (LookupError, TypeError):
             if not (missing and at == len(location) - 1):
                 continue
-        found.append(step)
-    return tuple(found)
+        steps.append(step)
+    return tuple(steps)
 
 
 def _path(location: tuple[int | str, ...]) -> str:
-    """``messages[0].content`` of ("messages", 0, "content")."""
+    """Return ``messages[0].content`` for ("messages", 0, "content")."""
     path = ""
     for step in location:
         path += f"[{step}]" if isinstance(step, int) else f".{step}" if path else step

@@ -1,4 +1,4 @@
-"""Replies held to a structure: OpenAI's ``response_format`` and vLLM's ``structured_outputs``."""
+"""Structured replies: OpenAI's ``response_format`` and vLLM's ``structured_outputs``."""
 
 from __future__ import annotations
 
@@ -13,63 +13,70 @@ from engine.errors import InvalidRequest
 from engine.tool_calls.schemas import leaves_names_open
 from engine.values.grammar import Grammar, GrammarKind
 
-MAX_CHOICES_OF_WORDS = 1024
-"""Most texts that a reply may be chosen among."""
+MAX_TEXTS = 1024
+"""Texts of a ``choice``, at most."""
 _GBNF = re.compile(r"^\s*[\w-]+\s*::=", re.MULTILINE)
 
 
-class StructureBody(BaseModel):
-    """What bodies about structure have in common: nothing is converted, unknown fields are ignored."""
+class Body(BaseModel):
+    """A part of a request's body: no value is converted, unknown fields are ignored."""
 
-    model_config = ConfigDict(strict=True, extra="ignore", populate_by_name=True)
+    model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class JsonSchemaBody(StructureBody):
+class ClosedBody(BaseModel):
+    """The same, but unknown fields are refused."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+
+class JsonSchemaBody(Body):
+    model_config = ConfigDict(populate_by_name=True)
+
     name: str | None = None
     schema_: dict[str, Any] | None = Field(default=None, alias="schema")
     strict: bool | None = None
 
 
-class ResponseFormatBody(StructureBody):
+class ResponseFormatBody(Body):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaBody | None = None
 
 
 class TextFormatBody(JsonSchemaBody):
-    """The same as ``/v1/responses`` has it."""
+    """The response format of ``/v1/responses``."""
 
     type: Literal["text", "json_object", "json_schema"]
 
     @property
     def response_format(self) -> ResponseFormatBody:
-        """Raises ApiError where the schema is missing: a chat's stands elsewhere."""
+        """The chat's form of it. Raises ApiError, which names the field here, if the schema is
+        missing."""
         if self.type == "json_schema" and self.schema_ is None:
             raise missing("text.format.schema")
         schema = JsonSchemaBody(schema=self.schema_, strict=self.strict)
         return ResponseFormatBody(type=self.type, json_schema=schema)
 
 
-class TextBody(StructureBody):
+class TextBody(Body):
     format: TextFormatBody | None = None
 
 
-class StructuredOutputsBody(BaseModel):
-    """vLLM's; exactly one is given. What it cannot do here is refused and not ignored."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
+class StructuredOutputsBody(ClosedBody):
+    """vLLM's field. Exactly one kind of structure is set; other options of vLLM's are refused."""
 
     json_: dict[str, Any] | str | None = Field(default=None, alias="json")
     json_object: bool | None = None
     regex: str | None = None
-    choice: Annotated[list[str], Field(min_length=1, max_length=MAX_CHOICES_OF_WORDS)] | None = None
+    choice: Annotated[list[str], Field(min_length=1, max_length=MAX_TEXTS)] | None = None
     grammar: str | None = None
 
 
 def grammar_of(
     format: ResponseFormatBody | None, outputs: StructuredOutputsBody | None
 ) -> Grammar | None:
-    """What the reply must match. Raises InvalidRequest for what contradicts itself, and ApiError for a
-    schema that is missing."""
+    """Return what the reply must match. Raises InvalidRequest for contradicting fields, and ApiError for
+    a missing schema."""
     if outputs is None:
         return None if format is None else _of_format(format)
     if format is not None and format.type != "text":
@@ -83,7 +90,7 @@ def grammar_of(
 def field_of(
     format: ResponseFormatBody | None, outputs: StructuredOutputsBody | None
 ) -> str | None:
-    """How a client spelt the engine's ``grammar``."""
+    """Return the field of the body that the engine's ``grammar`` comes from."""
     if outputs is not None:
         return f"structured_outputs.{'json' if outputs.json_ is not None else _given(outputs)}"
     if format is not None and format.type == "json_schema":
@@ -92,7 +99,7 @@ def field_of(
 
 
 def check_closed(schema: Any, field: str) -> None:
-    """Raise InvalidRequest for a schema that cannot be kept as ``strict`` promises: no name twice."""
+    """Raise InvalidRequest for a strict schema under which an object could have a name twice."""
     if leaves_names_open(schema):
         raise InvalidRequest(
             field,
@@ -109,22 +116,22 @@ def _of_format(format: ResponseFormatBody) -> Grammar | None:
         case "json_object":
             return Grammar(GrammarKind.JSON_OBJECT)
         case "json_schema":
-            asked = format.json_schema
-            if asked is None or asked.schema_ is None:
-                raise missing("response_format.json_schema" + ("" if asked is None else ".schema"))
-            if asked.strict:
-                check_closed(asked.schema_, "grammar")
-            text = json.dumps(asked.schema_, ensure_ascii=False)
-            return Grammar(GrammarKind.JSON_SCHEMA, text, strict=bool(asked.strict))
+            body = format.json_schema
+            if body is None or body.schema_ is None:
+                raise missing("response_format.json_schema" + ("" if body is None else ".schema"))
+            if body.strict:
+                check_closed(body.schema_, "grammar")
+            text = json.dumps(body.schema_, ensure_ascii=False)
+            return Grammar(GrammarKind.JSON_SCHEMA, text, strict=bool(body.strict))
 
 
 def _of_outputs(outputs: StructuredOutputsBody) -> Grammar:
-    given = [name for name in _NAMES if getattr(outputs, name) not in (None, False)]
-    if len(given) != 1:
+    kinds = [name for name in _NAMES if getattr(outputs, name) not in (None, False)]
+    if len(kinds) != 1:
         raise InvalidRequest(
             "structured_outputs",
             "structured_outputs needs exactly one of json, json_object, regex, choice and grammar; it "
-            f"has {', '.join(name.strip('_') for name in given) or 'none'}.",
+            f"has {', '.join(name.strip('_') for name in kinds) or 'none'}.",
         )
     if outputs.json_ is not None:
         text = outputs.json_ if isinstance(outputs.json_, str) else json.dumps(outputs.json_)

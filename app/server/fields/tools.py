@@ -1,4 +1,4 @@
-"""Tools in OpenAI's words: what a body offers and asks for; a reply told apart into text and calls."""
+"""Tools in OpenAI's form: those that a body offers, and the calls in a reply."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Tag
+from pydantic import BeforeValidator, Discriminator, Tag
 
-from app.server.fields.structured import StructureBody, check_closed
+from app.server.fields.structured import Body, check_closed
 from engine.errors import InvalidRequest
 from engine.request import Request
 from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
@@ -19,51 +19,51 @@ from engine.tool_calls.styles import CallStyle
 from engine.values.tools import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
 
 MAX_TOOLS = 128
-"""Of a request, as OpenAI has it."""
+"""Tools of a request, at most, as in OpenAI's API."""
 _ID = string.ascii_letters + string.digits
 _ID_LENGTH = 9
-"""Some templates (Mistral's) take ids of this length alone."""
+"""Some templates (Mistral's) take only ids of this length."""
 
 
-class FunctionBody(StructureBody):
+class FunctionBody(Body):
     name: str
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
 
 
-class ToolBody(StructureBody):
+class ToolBody(Body):
     type: Literal["function"]
     function: FunctionBody
 
 
-class NamedFunctionBody(StructureBody):
+class NamedFunctionBody(Body):
     name: str
 
 
-class NamedToolBody(StructureBody):
+class NamedToolBody(Body):
     type: Literal["function"]
     function: NamedFunctionBody
 
 
-class AllowedBody(StructureBody):
+class AllowedBody(Body):
     mode: Literal["auto", "required"]
     tools: list[NamedToolBody]
 
 
-class AllowedToolsBody(StructureBody):
-    """Some of the tools alone may be called."""
+class AllowedToolsBody(Body):
+    """Only some of the tools may be called."""
 
     type: Literal["allowed_tools"]
     allowed_tools: AllowedBody
 
 
-class CalledFunctionBody(StructureBody):
+class CalledFunctionBody(Body):
     name: str
     arguments: str | None = None
 
 
-class ToolCallBody(StructureBody):
+class ToolCallBody(Body):
     """A call in an assistant's message."""
 
     id: str
@@ -72,18 +72,18 @@ class ToolCallBody(StructureBody):
 
 
 WORD, FUNCTION, ALLOWED = "(word)", "(function)", "(allowed_tools)"
-"""What a choice may be, by tags that are names of no fields."""
+"""Kinds of a choice: tags that cannot be confused with names of fields."""
 
 
 def kind_of_choice(value: Any) -> str:
-    """So that what is wrong is told of what was meant."""
+    """Return the tag of a choice, so that errors are about the kind that was meant."""
     kind = value.get("type") if isinstance(value, dict) else getattr(value, "type", "word")
     return f"({kind})"
 
 
 def check_choice(value: Any, inner: str, form: str) -> Any:
-    """A choice as it came. Raises ValueError for an object of another form than ``form``, in which a
-    function is named ``inner``: where each protocol has the name is easily confused."""
+    """Return a choice. Raises ValueError for an object without the field ``inner``, which ``form`` shows:
+    protocols have a function's name in different places."""
     if isinstance(value, dict):
         kind = kind_of_choice(value)
         if kind not in (FUNCTION, ALLOWED) or (kind == FUNCTION and inner not in value):
@@ -95,10 +95,8 @@ def _choice(value: Any) -> Any:
     return check_choice(value, "function", '{"type": "function", "function": {"name": NAME}}')
 
 
-class ToolsBody(BaseModel):
+class ToolsBody(Body):
     """The fields of a body that are about tools."""
-
-    model_config = ConfigDict(strict=True, extra="ignore")
 
     tools: list[ToolBody] | None = None
     tool_choice: (
@@ -115,16 +113,16 @@ class ToolsBody(BaseModel):
 
 
 def tools_of(body: ToolsBody) -> dict[str, Any]:
-    """The engine's ``tools`` and ``tool_choice``. Raises InvalidRequest.
+    """Return the engine's ``tools`` and ``tool_choice``. Raises InvalidRequest.
 
-    With ``none`` the model is not told of the tools, so it calls none; and of those that are not allowed
-    it is told neither.
+    With ``none`` the model does not see the tools, so it calls none; nor does it see tools that are not
+    allowed.
     """
-    choice, given = body.tool_choice, body.tools or []
+    choice, tools = body.tool_choice, body.tools or []
     if isinstance(choice, AllowedToolsBody):
-        given = _allowed(given, choice.allowed_tools)
+        tools = _allowed(tools, choice.allowed_tools)
         choice = choice.allowed_tools.mode
-    if not given:
+    if not tools:
         if choice == "required" or isinstance(choice, NamedToolBody):
             raise InvalidRequest(
                 "tool_choice", "tool_choice asks for a call, but there are no tools. Send tools."
@@ -132,10 +130,10 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
         return {}
     if choice == "none":
         return {}
-    if len(given) > MAX_TOOLS:
-        raise InvalidRequest("tools", f"tools are {len(given)}; {MAX_TOOLS} are the most.")
+    if len(tools) > MAX_TOOLS:
+        raise InvalidRequest("tools", f"tools are {len(tools)}; {MAX_TOOLS} are the most.")
     return {
-        "tools": tuple(_tool(each.function, at) for at, each in enumerate(given)),
+        "tools": tuple(_tool(each.function, at) for at, each in enumerate(tools)),
         "tool_choice": ToolChoice(
             Calling.REQUIRED if choice == "required" else Calling.AUTO,
             choice.function.name if isinstance(choice, NamedToolBody) else None,
@@ -145,24 +143,26 @@ def tools_of(body: ToolsBody) -> dict[str, Any]:
 
 
 def calls_of(calls: Sequence[ToolCallBody] | None) -> tuple[ToolCall, ...]:
-    """Those of a message."""
+    """Return the calls of a message."""
     return tuple(
         call_of(call.id, call.function.name, call.function.arguments) for call in calls or ()
     )
 
 
 def call_of(id: str, name: str, arguments: str | None) -> ToolCall:
-    """A call as a client sends it back. What is no JSON object stays as it is: it is what we told, where
-    ``max_tokens`` cut the call."""
+    """Return a call that a client sends back. Arguments that are no JSON object stay as they are: they
+    are ours, cut by ``max_tokens``."""
     text = arguments or "{}"
     parsed = json_object(text)
     return ToolCall(id, name, text if parsed is None else json.dumps(parsed, ensure_ascii=False))
 
 
-def answered(id: str, names: Mapping[str, str], field: str, instead: str = "") -> str:
-    """The tool whose call ``id``, which came in ``field``, a message answers. ``names``: those that were
-    called, by the ids of their calls. Raises InvalidRequest for what answers none of them, with what
-    could be done ``instead`` of sending the call."""
+def called_tool(id: str, names: Mapping[str, str], field: str, instead: str = "") -> str:
+    """Return the name of the tool that call ``id`` called. ``names``: by ids of calls.
+
+    Raises InvalidRequest, which names ``field``, for an unknown id; ``instead`` is another remedy than
+    sending the call.
+    """
     if id not in names:
         raise InvalidRequest(
             field,
@@ -178,7 +178,7 @@ def _new_id() -> str:
 
 @dataclass(slots=True)
 class WrittenCall:
-    """A call as far as a reply has written it."""
+    """A call in a reply, perhaps incomplete."""
 
     name: str
     arguments: str = ""
@@ -186,12 +186,12 @@ class WrittenCall:
 
     @property
     def object(self) -> dict[str, Any] | None:
-        """The arguments; None where the reply was cut before their end."""
+        """The arguments; None if they are incomplete."""
         return json_object(self.arguments)
 
 
 class CallsInReply:
-    """One choice's reply to a request, told apart into content and calls."""
+    """A reply's text split into content and calls."""
 
     def __init__(self, style: CallStyle, request: Request) -> None:
         choice = request.tool_choice
@@ -206,7 +206,7 @@ class CallsInReply:
         self.calls: list[WrittenCall] = []
 
     def add(self, text: str, *, last: bool) -> list[Part]:
-        """What the reply's next ``text`` makes sure; ``last``: no more comes."""
+        """Add the next ``text``; return the parts that are certain now. ``last``: no more text comes."""
         parts = [*self._reader.read(text), *(self._reader.end() if last else ())]
         for part in parts:
             match part:
@@ -220,28 +220,28 @@ class CallsInReply:
 
     @property
     def made(self) -> tuple[ToolCall, ...]:
-        """All of them, the last as far as it was written, as a client would send them back."""
+        """The calls as a client would send them back."""
         return tuple(call_of(call.id, call.name, call.arguments) for call in self.calls)
 
 
 def _allowed(tools: Sequence[ToolBody], allowed: AllowedBody) -> list[ToolBody]:
-    names, known = [one.function.name for one in allowed.tools], {t.function.name for t in tools}
+    names, offered = [one.function.name for one in allowed.tools], {t.function.name for t in tools}
     for name in names:
-        if name not in known:
+        if name not in offered:
             raise InvalidRequest(
                 "tool_choice",
-                f"tool_choice allows {name!r}, which is not among the tools: {', '.join(known)}.",
+                f"tool_choice allows {name!r}, which is not among the tools: {', '.join(offered)}.",
             )
     return [tool for tool in tools if tool.function.name in names]
 
 
 def _tool(function: FunctionBody, at: int) -> Tool:
-    given = function.parameters
-    if function.strict and given:
-        check_closed(given, f"tools[{at}].function.parameters")
+    parameters = function.parameters
+    if function.strict and parameters:
+        check_closed(parameters, f"tools[{at}].function.parameters")
     return Tool(
         function.name,
         function.description or "",
-        json.dumps(given, ensure_ascii=False) if given else NO_PARAMETERS,
+        json.dumps(parameters, ensure_ascii=False) if parameters else NO_PARAMETERS,
         bool(function.strict),
     )

@@ -1,4 +1,4 @@
-"""What this version refuses instead of ignoring: fields that would change what the reply means."""
+"""Fields that are refused and not ignored: they would change the meaning of the reply."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pydantic import BaseModel
 from app.server.errors import ApiError
 
 Harmless = Callable[[Any], bool]
-"""Whether this value asks for nothing beyond what happens anyway."""
+"""True for a value that has no effect."""
 Refused = Mapping[str, tuple[str, Harmless]]
-"""By field: what it would ask for, and which values of it do not."""
+"""By field: its meaning, and which values of it are harmless."""
 
 
 def is_nothing(value: Any) -> bool:
-    """Whether a field with this value asks for nothing."""
+    """True for a value that has no effect."""
     return not value
 
 
 def is_absent(value: Any) -> bool:
-    """The same of a schema or grammar: an empty schema asks for JSON."""
+    """The same for a schema or grammar: an empty schema means any JSON."""
     return value in (None, "", [])
 
 
@@ -46,14 +46,14 @@ REFUSED: Refused = {
     "chat_template_kwargs": (_TEMPLATE, is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
-"""What all dialects refuse."""
+"""Refused by all APIs."""
 
 _NO_TOOLS = "tools here; /v1/chat/completions, /v1/responses and /api/chat do"
 NO_TOOLS: Refused = {
     "tools": (_NO_TOOLS, is_nothing),
     "tool_choice": (_NO_TOOLS, lambda value: value in (None, "none", "auto")),
 }
-"""What refuses tools: where a text goes on, nothing is called."""
+"""Refused in completions, which call no tools."""
 REFUSED_IN_COMPLETIONS: Refused = {
     **REFUSED,
     **NO_TOOLS,
@@ -65,7 +65,7 @@ REFUSED_IN_COMPLETIONS: Refused = {
 
 
 def refuse(body: BaseModel, refused: Refused) -> None:
-    """Raises a 400 for the first field that asks for something this version does not have."""
+    """Raise a 400 for the first field with an effect that this version does not have."""
     for field, (what, harmless) in refused.items():
         if field in body.model_fields_set and not harmless(getattr(body, field)):
             raise unsupported(field, what)

@@ -1,4 +1,4 @@
-"""Where API requests wait for the engine, and how its events reach a coroutine."""
+"""The queue of API requests, and how the engine's events reach a coroutine."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from engine.api import Engine, Generation
 
 MAX_WAITING = 32
-"""How many of the API's replies may wait behind those that are written."""
+"""Replies that may wait, at most."""
 
 
 class Ticket:
-    """One API request's generations. Whoever holds it must close it, however the request ends."""
+    """The generations of one API request. Its owner must close it, however the request ends."""
 
     def __init__(self, counter: Counter, count: int) -> None:
-        """``count``: how many there will be."""
+        """``count``: how many generations there will be."""
         self.generations: list[Generation] = []
         self._counter, self._count = counter, count
         self._inboxes: list[asyncio.Queue[Event]] = []
@@ -37,29 +37,29 @@ class Ticket:
 
     @property
     def open(self) -> int:
-        """Replies that have not ended: a finished one that its reader has not fetched holds no place."""
+        """Replies that have not ended, even if their events were not read yet."""
         return self._count - sum(generation.ended for generation in self.generations)
 
     def close(self) -> None:
-        """Cancels what still runs or waits, and makes room for the next request."""
+        """Cancel what still runs or waits, and make room for the next request."""
         for generation in self.generations:
             generation.cancel()
         self._counter.tickets.discard(self)
 
     def end(self) -> None:
-        """The server ends: readers are told at once, also where a round is still computed."""
+        """End all readers at once because the server ends, even during a round."""
         for generation in self.generations:
             generation.cancel()
         for inbox in self._inboxes:
             inbox.put_nowait(Finished(FinishReason.CANCELLED, "", "", ()))
 
     async def events_of(self, generation: Generation) -> AsyncGenerator[Event, None]:
-        """A generation's events, as the engine's thread tells them."""
+        """Yield a generation's events, which come from the engine's thread."""
         loop = asyncio.get_running_loop()
         inbox: asyncio.Queue[Event] = asyncio.Queue()
 
         def hear(event: Event) -> None:
-            # The loop may have been closed when the last events come: nobody wants them then.
+            # The loop may be closed before the last events come.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(inbox.put_nowait, event)
 
@@ -74,7 +74,7 @@ class Ticket:
                 return
 
     async def events(self) -> AsyncGenerator[tuple[int, Event], None]:
-        """The events of all generations as they come, each with its generation's place."""
+        """Yield the events of all generations as they come, each with its generation's index."""
         merged: asyncio.Queue[tuple[int, Event]] = asyncio.Queue()
 
         async def read(place: int, generation: Generation) -> None:
@@ -96,19 +96,19 @@ class Ticket:
 
 
 class Pace:
-    """How soon replies end while there are any: what a client that is turned away is told."""
+    """How often replies end while any run: from it follows when a refused client should try again."""
 
-    _FADES = 0.9
-    """What an end counts for at the next one: about the last ten of them matter."""
+    _DECAY = 0.9
+    """Weight of an interval at the next one: about the last ten matter."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
         self._running = 0
-        self._since = 0.0  # when the last one ended, or the first of those that run began
+        self._since = 0.0  # when the last one ended, or the first running one began
         self._seconds = self._ends = 0.0
 
     def watch(self, generation: Generation) -> None:
-        """From now on to its end."""
+        """Measure a generation from now to its end."""
         with self._lock:
             if not self._running:
                 self._since = self._clock()
@@ -121,21 +121,21 @@ class Pace:
         with self._lock:
             now, self._running = self._clock(), self._running - 1
             if isinstance(event, Finished) and event.reason is not FinishReason.CANCELLED:
-                self._seconds = self._FADES * self._seconds + now - self._since
-                self._ends = self._FADES * self._ends + 1
+                self._seconds = self._DECAY * self._seconds + now - self._since
+                self._ends = self._DECAY * self._ends + 1
                 self._since = now
 
     def until(self, ends: int) -> int:
-        """Seconds until so many more will have ended, at least one; by what was seen of late."""
+        """Return the expected seconds, at least 1, until ``ends`` more replies end."""
         with self._lock:
             waited = self._clock() - self._since if self._running else 0.0
-            # While nothing ends, each takes as long as has been waited for one at least.
+            # While nothing ends, a reply takes at least as long as the wait so far.
             each = max(self._seconds / self._ends if self._ends else RETRY_S, waited)
             return max(1, math.ceil(each * ends - waited))
 
 
 class Counter:
-    """Admits requests to the engine; belongs to the event loop's thread."""
+    """Admits requests to the engine. For the event loop's thread alone."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -144,31 +144,31 @@ class Counter:
         self.ended = False
 
     def end(self) -> None:
-        """The server ends: who is answered or waits is told so, and nobody else is admitted."""
+        """End all requests and admit no more, because the server ends."""
         self.ended = True
         for ticket in tuple(self.tickets):
             ticket.end()
 
     @property
-    def _at_once(self) -> int:
+    def _parallel(self) -> int:
         loaded = self.engine.loaded
         return 1 if loaded is None else loaded.capabilities.parallel
 
     async def admit(self, requests: Sequence[Request], model: str = "") -> Ticket:
-        """Submits all of ``requests`` or none, to be counted as those of ``model``.
+        """Submit all of ``requests`` or none; metrics count them for ``model``.
 
-        Raises ApiError when too many replies wait, and what the engine raises for a request it cannot
-        serve. Where none waits or is written, any number is taken.
+        Raises ApiError if too many replies wait, and the engine's errors. With nothing running or
+        waiting, any number is taken.
         """
         if self.ended:
             raise closing()
         count, present = len(requests), sum(ticket.open for ticket in self.tickets)
-        too_many = present + count - self._at_once - MAX_WAITING
+        too_many = present + count - self._parallel - MAX_WAITING
         if present and too_many > 0:
             retry = self.pace.until(min(too_many, present))
             if too_many < count:
                 raise asks_too_many(count, count - too_many, retry)
-            raise queue_full(present - self._at_once, retry=retry)
+            raise queue_full(present - self._parallel, retry=retry)
         ticket, entry = Ticket(self, count), asked.get()
 
         def submit() -> None:

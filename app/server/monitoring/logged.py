@@ -1,4 +1,4 @@
-"""ASGI middleware that tells the log of requests what comes in and how it is answered."""
+"""ASGI middleware that logs requests to the API and how they are answered."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from app.web.guard import METRICS, is_api
 from app.web.request_log import RequestLog, asked
 
 QUIET = (METRICS, "/api/show")
-"""Paths that programs ask again and again, and that make no reply."""
+"""Paths that programs poll, without a reply by a model."""
 LONGEST_ERROR = 16_384
-"""Bytes of an answer that are looked at for the reason of a refusal."""
+"""Bytes of an answer that are read for the reason of a refusal."""
 
 
 class Logged:
-    """Stands outside of the guard, so that what is turned away is told too."""
+    """Wraps the guard, so that refused requests are logged too."""
 
     def __init__(self, app: ASGIApp, log: RequestLog) -> None:
         self.app, self.log = app, log
@@ -33,20 +33,20 @@ class Logged:
             await self._looked_up(scope, receive, send)
 
     async def _asked(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What may make a reply is told from its arrival on."""
+        """Log a request that may make a reply from its arrival on."""
         entry = self.log.begin(*_who(scope))
-        told = asked.set(entry)
+        token = asked.set(entry)
         watch = _Watch(send)
         try:
             await self.app(scope, receive, watch)
         finally:
-            asked.reset(told)
+            asked.reset(token)
             if watch.failed and not entry.followed:
                 entry.refuse(watch.reason)
             entry.end()
 
     async def _looked_up(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lists of models and the like only where they are refused."""
+        """Log lists of models and the like only if they are refused."""
         watch = _Watch(send)
         await self.app(scope, receive, watch)
         if watch.failed and scope["method"] != "OPTIONS":
@@ -56,7 +56,7 @@ class Logged:
 
 
 class _Watch:
-    """A ``send`` that looks at what goes by."""
+    """A ``send`` that reads the status and the beginning of an error."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
@@ -76,7 +76,7 @@ class _Watch:
 
     @property
     def reason(self) -> str:
-        """The message of an error, as OpenAI's and Ollama's clients read it, and its status."""
+        """The status and message of an error, in OpenAI's or Ollama's form."""
         try:
             error: Any = json.loads(bytes(self._body))["error"]
             message = error["message"] if isinstance(error, dict) else str(error)
@@ -86,7 +86,7 @@ class _Watch:
 
 
 def _who(scope: Scope) -> tuple[str, str, str]:
-    """Address, program and path."""
+    """Return address, user agent and path."""
     client = scope.get("client")
     agent = Headers(scope=scope).get("user-agent", "")
     return (client[0] if client else "", agent[:200], str(scope["path"])[:200])

@@ -12,7 +12,7 @@ from engine.stats import Statistics
 
 
 def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
-    """Tokens as OpenAI counts them: a prompt once, however many choices were made from it."""
+    """Return tokens as OpenAI counts them: a prompt once, whatever the number of its choices."""
     prompts = [answer.reply.statistics for answer in answers[::n]]
     prompt_tokens = sum(statistics.prompt_tokens for statistics in prompts)
     completion_tokens = total(answers).completion_tokens
@@ -31,13 +31,13 @@ def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
 
 
 def measured(answers: Sequence[Answer]) -> dict[str, Any]:
-    """``timings`` over all choices; ``metrics`` with each choice's seed, drawn or given."""
+    """Return ``timings`` over all choices, and ``metrics`` with each choice's seed."""
     single = answers[0] if len(answers) == 1 else None
     return {
         "timings": timings(total(answers), len(answers)),
         "metrics": {
             "seeds": [answer.reply.seed for answer in answers],
-            # As in vLLM: figures of several generations cannot be told apart again.
+            # As in vLLM: None for several generations, whose figures cannot be separated.
             "speculative_decoding": speculative_decoding(single) if single else None,
             "controller": controller(single) if single else None,
         },
@@ -45,7 +45,7 @@ def measured(answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def controller(answer: Answer) -> dict[str, Any]:
-    """Who decided how far to draft, and its last decision with its reasons, if it told any."""
+    """Return the controller, and its last decision with reasons if there is one."""
     decision = answer.reply.statistics.decision
     return {"name": answer.control, "decision": decision and asdict(decision)}
 
@@ -55,9 +55,9 @@ def total(answers: Sequence[Answer]) -> Statistics:
 
 
 def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
-    """llama.cpp's object; ``prompt_n`` leaves out what came from the cache."""
+    """Return llama.cpp's object; ``prompt_n`` excludes cached tokens."""
     prompt_n = statistics.prompt_tokens - statistics.reused_tokens
-    # A prompt's last token is computed in the first round, so it is no part of this speed.
+    # A prompt's last token is computed in the first round, so this speed excludes it.
     prefilled = prompt_n - replies
     return {
         "cache_n": statistics.reused_tokens,
@@ -73,16 +73,16 @@ def timings(statistics: Statistics, replies: int = 1) -> dict[str, Any]:
 
 
 def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
-    """vLLM's object, and the rate of each draft position; each round, where that was asked for.
+    """Return vLLM's object, with acceptance rates per position, and each round if requested.
 
-    None where nothing was to be drafted, or where the engine shows no rounds and counts none.
+    None if nothing was to be drafted, or if the engine neither reports rounds nor counts them.
     """
     statistics = answer.reply.statistics
     if answer.depth == 0:
         return None
     if answer.reply.text and (not statistics.rounds or answer.reply.tokens is None):
-        return told_drafting(statistics)
-    # Rounds that accepted at least 0, 1, 2 ... drafted tokens; neighbours differ by "exactly".
+        return counted_drafting(statistics)
+    # Rounds that accepted at least 0, 1, 2 ... drafted tokens; differences give "exactly".
     at_least = (statistics.rounds, *statistics.accepted_at)
     at_least += (0,) * (answer.depth + 2 - len(at_least))
     return {
@@ -98,9 +98,9 @@ def speculative_decoding(answer: Answer) -> dict[str, Any] | None:
     }
 
 
-def told_drafting(statistics: Statistics) -> dict[str, Any] | None:
-    """The same of what a server counted; what it does not tell is null. ``shared``: of all its replies
-    meanwhile."""
+def counted_drafting(statistics: Statistics) -> dict[str, Any] | None:
+    """Return the same object from a server's own counts; what it does not report is null. ``shared``: the
+    counts include its other replies at that time."""
     if not statistics.drafted and statistics.mean_acceptance_length is None:
         return None
     drafted = statistics.drafted or None
@@ -118,7 +118,7 @@ def told_drafting(statistics: Statistics) -> dict[str, Any] | None:
 
 
 def per_step(answer: Answer) -> dict[str, list[Any]]:
-    """vLLM's arrays of its detailed metrics, one entry for each round, and who drafted, and its times."""
+    """Return vLLM's arrays of detailed metrics, one entry a round, with its proposer and times."""
     rounds = answer.rounds
     return {
         "per_step_drafted": [len(round.tree) for round in rounds],

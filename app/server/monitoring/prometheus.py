@@ -1,6 +1,6 @@
-"""``/metrics``: what the API's requests did, under vLLM's names, in the text format of Prometheus.
+"""``/metrics``: the API's requests under vLLM's names, in Prometheus' text format.
 
-What pages ask is not counted: it is one person's, and the pages show it.
+Requests of the pages are not counted; the pages show them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 
 LABELS = ("model_name", "engine")
 ENGINE = "0"
-"""vLLM numbers its engines; here there is one."""
+"""vLLM's number of the engine; here there is one."""
 
 _TTFT = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0,
          20.0, 40.0, 80.0, 160.0, 640.0)  # fmt: skip
@@ -53,7 +53,7 @@ _REASONS = {
 
 
 class Meter:
-    """All series of one server. Safe to use from any thread."""
+    """All series of one server. Thread-safe."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -85,11 +85,11 @@ class Meter:
         )
 
     def watch(self, generation: Generation, model: str) -> None:
-        """Counts what becomes of a generation; to be called when it was just asked for."""
+        """Count a generation's events. Call it when the generation has just been submitted."""
         generation.listen(_Watch(self, (model, ENGINE)).hear)
 
     def page(self) -> bytes:
-        """What ``/metrics`` answers."""
+        """Return the text of ``/metrics``."""
         return generate_latest(self.registry)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -105,7 +105,7 @@ class Meter:
 
 
 class _Watch:
-    """One generation, from its arrival on."""
+    """Counts the events of one generation."""
 
     def __init__(self, meter: Meter, labels: tuple[str, str]) -> None:
         self._meter, self._labels = meter, labels
@@ -113,7 +113,7 @@ class _Watch:
         self._started = False
         self._first: float | None = None  # when the first tokens came
         self._tokens = 0
-        self._later = 0  # tokens that came behind the first ones
+        self._later = 0  # tokens after the first ones
         meter.waiting.labels(*labels).inc()
 
     def hear(self, event: Event) -> None:
@@ -124,7 +124,7 @@ class _Watch:
                 self._emitted(event)
             case Finished():
                 if event.counted is not None and not self._tokens:
-                    self._told(event.counted)
+                    self._counted(event.counted)
                 self._end(_REASONS[event.reason])
             case Failed():
                 self._end("error")
@@ -157,8 +157,8 @@ class _Watch:
         for position in range(accepted):
             self._meter.accepted_at.labels(*self._labels, str(position)).inc()
 
-    def _told(self, counted: Counted) -> None:
-        """What a server counted of its own reply; drafts of others' are not taken for this one's."""
+    def _counted(self, counted: Counted) -> None:
+        """Add a server's own counts of its reply, without drafts that include other replies."""
         meter, completed = self._meter, counted.completion_tokens or 0
         meter.prompt_tokens.labels(*self._labels).inc(counted.prompt_tokens or 0)
         meter.generation_tokens.labels(*self._labels).inc(completed)

@@ -1,4 +1,4 @@
-"""Ollama's protocol, for the many programs that speak no other: chat, generate, tags, show, ps, version.
+"""Ollama's protocol, for programs that know no other: chat, generate, tags, show, ps, version.
 
 Replies are lines of JSON, and durations nanoseconds. Errors are ``{"error": "..."}``.
 """

@@ -1,16 +1,16 @@
-"""From Ollama's bodies to those of OpenAI's chats and completions, which mean the same."""
+"""Convert Ollama's bodies to those of OpenAI's chats and completions."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from app.server.errors import ApiError
 from app.server.fields.schemas import ChatBody, CompletionBody, checked
-from app.server.fields.tools import answered
+from app.server.fields.tools import called_tool
 from app.server.ollama.schemas import (
     OllamaBody,
     OllamaCall,
@@ -24,28 +24,28 @@ from engine.errors import InvalidRequest
 Json = dict[str, Any]
 
 TAG = ":latest"
-"""What Ollama's clients put behind a name without one."""
+"""Appended by Ollama's clients to names without a tag."""
 _NO_LIMIT = (-1, -2)
-"""``num_predict``: as long as it gets, and until the context is full."""
-_SPELT = {
+"""``num_predict`` without a limit, and until the context is full."""
+_NAMES = {
     **{name: f"options.{name}" for name in OllamaOptions.model_fields},
     "repetition_penalty": "options.repeat_penalty",
     "max_tokens": "options.num_predict",
     "structured_outputs.json": "format",
 }
-"""Fields here, by those of the other dialects that mean the same."""
+"""Ollama's fields, by OpenAI's."""
 _FIELD = re.compile(r"structured_outputs\.json|\w+")
 
 
 def chat_of(body: OllamaChatBody) -> ChatBody:
-    """Raises ApiError for what is no text."""
+    """Return the chat's body. Raises ApiError for content that is no text."""
     tools = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
     messages = list(_messages(body.messages))
     return checked(ChatBody, {**_fields(body), "messages": messages, "tools": tools})
 
 
 def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody:
-    """A chat of one message, or, ``raw``, a text that goes on."""
+    """Return a chat of one message, or, with ``raw``, a completion."""
     if body.raw:
         fields = _fields(body)
         if fields.pop("logprobs", False):
@@ -58,20 +58,21 @@ def text_of(body: OllamaGenerateBody) -> ChatBody | CompletionBody:
 
 @contextmanager
 def named_as_here(body: OllamaBody) -> Iterator[None]:
-    """Errors begin with the field as this dialect spells it, which is all that its clients are told."""
-    spelt = _SPELT if isinstance(body, OllamaChatBody) else _SPELT | {"messages": "prompt"}
+    """Let messages of errors begin with Ollama's name of the field, which its clients see nowhere
+    else."""
+    names = _NAMES if isinstance(body, OllamaChatBody) else _NAMES | {"messages": "prompt"}
+
+    def renamed(message: str) -> str:
+        return _FIELD.sub(lambda field: names.get(field[0], field[0]), message, count=1)
+
     try:
         yield
     except InvalidRequest as error:
-        error.args = (_respelt(str(error), spelt),)
+        error.args = (renamed(str(error)),)
         raise
     except ApiError as error:
-        error.message = _respelt(error.message, spelt)
+        error.message = renamed(error.message)
         raise
-
-
-def _respelt(message: str, spelt: Mapping[str, str]) -> str:
-    return _FIELD.sub(lambda found: spelt.get(found[0], found[0]), message, count=1)
 
 
 def untagged(model: str | None) -> str | None:
@@ -79,14 +80,13 @@ def untagged(model: str | None) -> str | None:
 
 
 def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
-    """As OpenAI has them, where each call has an id and what it returned names it.
+    """Yield OpenAI's messages, where each call has an id and its result names it.
 
-    Where a client sends none, ids count up, so that a conversation is the same text at every turn; and
-    what a tool returned answers the first call of it that nothing answers yet. Raises InvalidRequest for
-    an id that none of the calls has, if they have any.
+    Missing ids count up, so that the prompt is the same at every turn; a result without an id answers the
+    first open call of its tool. Raises InvalidRequest for an unknown id, if calls have ids.
     """
     open_calls: list[Json] = []
-    named: dict[str, str] = {}  # tools that were called, by ids that the client knows
+    named: dict[str, str] = {}  # called tools, by the client's ids
     made = 0
     for at, message in enumerate(messages):
         if message.images:
@@ -101,25 +101,26 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
         open_calls += calls
         named |= {call.id: call.function.name for call in message.tool_calls or () if call.id}
         if message.tool_call_id is not None and named:
-            answered(message.tool_call_id, named, f"messages[{at}].tool_call_id")
-        told: Json = {"role": message.role, "content": message.content or ""}
+            called_tool(message.tool_call_id, named, f"messages[{at}].tool_call_id")
+        converted: Json = {"role": message.role, "content": message.content or ""}
         if calls:
-            told["tool_calls"] = calls
+            converted["tool_calls"] = calls
         if message.role == "tool":
-            told |= _answered(message, open_calls)
-        yield told
+            converted |= _answered(message, open_calls)
+        yield converted
 
 
 def _call(call: OllamaCall, number: int) -> Json:
     arguments = json.dumps(call.function.arguments, ensure_ascii=False)
-    # Nine signs, as Mistral's templates demand.
+    # Nine characters, as Mistral's templates require.
     id = call.id or f"call{number:05}"
     function = {"name": call.function.name, "arguments": arguments}
     return {"id": id, "type": "function", "function": function}
 
 
 def _answered(message: OllamaMessage, open_calls: list[Json]) -> Json:
-    """Which call a tool's message answers; that is open no longer. Ollama takes what answers none."""
+    """Return which call a tool's message answers, and remove it from the open ones. Ollama accepts
+    results without a call."""
     for at, call in enumerate(open_calls):
         name = call["function"]["name"]
         if message.tool_call_id in (None, call["id"]) and message.tool_name in (None, name):
@@ -129,20 +130,19 @@ def _answered(message: OllamaMessage, open_calls: list[Json]) -> Json:
 
 
 def _fields(body: OllamaBody) -> Json:
-    """The fields of the other dialects that these options mean."""
-    options = body.options or OllamaOptions()
-    given = options.model_dump(exclude_none=True)
-    if "repeat_penalty" in given:
-        given["repetition_penalty"] = given.pop("repeat_penalty")
-    limit = given.pop("num_predict", -1)
-    given["max_tokens"] = -1 if limit in _NO_LIMIT else limit
-    given["model"] = untagged(body.model)
+    """Return the body's options as OpenAI's fields."""
+    fields = (body.options or OllamaOptions()).model_dump(exclude_none=True)
+    if "repeat_penalty" in fields:
+        fields["repetition_penalty"] = fields.pop("repeat_penalty")
+    limit = fields.pop("num_predict", -1)
+    fields["max_tokens"] = -1 if limit in _NO_LIMIT else limit
+    fields["model"] = untagged(body.model)
     if body.format not in (None, ""):
-        schema = body.format
-        outputs = {"json_object": True} if schema == "json" else {"json": schema}
-        given["structured_outputs"] = outputs
+        json_object = body.format == "json"
+        outputs = {"json_object": True} if json_object else {"json": body.format}
+        fields["structured_outputs"] = outputs
     if body.logprobs:
-        given |= {"logprobs": True, "top_logprobs": body.top_logprobs or 0}
+        fields |= {"logprobs": True, "top_logprobs": body.top_logprobs or 0}
     if body.speculation is not None:
-        given["speculation"] = body.speculation.model_dump(exclude_none=True)
-    return given
+        fields["speculation"] = body.speculation.model_dump(exclude_none=True)
+    return fields

@@ -1,4 +1,4 @@
-"""The routes of Ollama's protocol, and how replies are worded in it."""
+"""The routes of Ollama's protocol, and the form of its replies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
-from app.server.errors import CLIENT_LEFT, READING, translate
+from app.server.errors import READING
 from app.server.fields.schemas import ChatBody
 from app.server.fields.unsupported import unsupported
 from app.server.models import Described
@@ -33,12 +33,9 @@ from app.server.ollama.schemas import (
     OllamaGenerateBody,
     OllamaShowBody,
 )
-from app.server.requests import chat_requests, completion_requests
-from app.server.service import Service
-from app.server.transport.disconnect import unless_disconnected
-from app.server.transport.payload import JsonReply, encode
+from app.server.requests import Service, chat_requests, completion_requests
 from app.server.transport.reading import read
-from app.server.transport.streaming import EventStream
+from app.server.transport.sending import JsonReply, Stream, encode, send_whole
 from engine.events import Emitted, Token
 from engine.loading.inventory import template_of
 from engine.tool_calls.reading import Said, Thought
@@ -50,12 +47,12 @@ DEFAULT = Sampling().temperature
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """The routes of this dialect."""
+    """Add the routes of this API."""
     models = service.models
 
     @router.post("/api/chat")
     async def chat(http: HttpRequest) -> Response:
-        job = _Job(_spoken)
+        job = _Job(_chat_fields)
         body = await read(http, OllamaChatBody, REFUSED_IN_CHAT)
         if not body.messages:
             return await _only_load(service, body, job)
@@ -63,7 +60,7 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.post("/api/generate")
     async def generate(http: HttpRequest) -> Response:
-        job = _Job(_written)
+        job = _Job(_text_fields)
         body = await read(http, OllamaGenerateBody, REFUSED_IN_TEXT)
         if not body.prompt:
             return await _only_load(service, body, job)
@@ -111,9 +108,9 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """How a reply is worded: ``says`` makes what a line says of text, calls and a thought."""
+    """The form of a reply. ``fields`` makes a line's fields of text, calls and a thought."""
 
-    says: Callable[..., Json]
+    fields: Callable[..., Json]
     arrived: int = field(default_factory=perf_counter_ns)
 
     def line(
@@ -122,16 +119,16 @@ class _Job:
         return {
             "model": model,
             "created_at": _now(),
-            **self.says(text, calls, thought),
+            **self.fields(text, calls, thought),
             "done": False,
             **more,
         }
 
     def end(self, model: str, answer: Answer, loaded_at: int, *, whole: bool, **more: Any) -> Json:
-        """The last line, with what the reply took, in nanoseconds; ``whole``: it is the only one."""
-        text, thought = (answer.said, answer.thought) if whole else ("", "")
+        """Return the last line, with durations in nanoseconds; ``whole``: it is the only one."""
+        text, thought = (answer.content, answer.thought) if whole else ("", "")
         calls = _calls(answer, 0) if whole else ()
-        told = answer.reply.statistics
+        statistics = answer.reply.statistics
         return self.line(
             model,
             text,
@@ -141,27 +138,27 @@ class _Job:
             done_reason=answer.reply.reason,
             total_duration=perf_counter_ns() - self.arrived,
             load_duration=loaded_at - self.arrived,
-            prompt_eval_count=told.prompt_tokens,
-            prompt_eval_duration=round(told.prefill_s * 1e9),
-            eval_count=told.completion_tokens,
-            eval_duration=round(told.decode_s * 1e9),
+            prompt_eval_count=statistics.prompt_tokens,
+            prompt_eval_duration=round(statistics.prefill_s * 1e9),
+            eval_count=statistics.completion_tokens,
+            eval_duration=round(statistics.decode_s * 1e9),
             **more,
         )
 
 
-def _spoken(text: str, calls: Sequence[Json], thought: str) -> Json:
-    said: Json = {"role": "assistant", "content": text}
-    said |= {"thinking": thought} if thought else {}
-    return {"message": said | {"tool_calls": list(calls)} if calls else said}
+def _chat_fields(text: str, calls: Sequence[Json], thought: str) -> Json:
+    message: Json = {"role": "assistant", "content": text}
+    message |= {"thinking": thought} if thought else {}
+    return {"message": message | {"tool_calls": list(calls)} if calls else message}
 
 
-def _written(text: str, calls: Sequence[Json], thought: str) -> Json:
+def _text_fields(text: str, calls: Sequence[Json], thought: str) -> Json:
     return {"response": text} | ({"thinking": thought} if thought else {})
 
 
 def _logprobs(wanted: bool | None, tokens: Sequence[Token] | None) -> Json:
-    """The field with the tokens' log probabilities, as Ollama has it since 0.12.11; what is empty in it
-    is left out there."""
+    """Return the field with the tokens' log probabilities, as in Ollama since 0.12.11: without empty
+    lists."""
     if not wanted or not tokens:
         return {}
     entries = ({k: v for k, v in each.items() if v != []} for each in chat_logprobs(tokens))
@@ -169,10 +166,8 @@ def _logprobs(wanted: bool | None, tokens: Sequence[Token] | None) -> Json:
 
 
 def _calls(answer: Answer, first: int, end: int | None = None) -> list[Json]:
-    """A reply's calls from the ``first`` up to ``end``, as Ollama has them: their arguments are objects.
-
-    One that was cut is left out, since it has none.
-    """
+    """Return a reply's calls from ``first`` to ``end``. In Ollama's form arguments are objects, so an
+    incomplete call is left out."""
     return [
         {"id": call.id, "function": {"index": at, "name": call.name, "arguments": arguments}}
         for at, call in enumerate(answer.called[first:end], first)
@@ -185,12 +180,12 @@ async def _answer(
 ) -> Response:
     _check_unloads(service, body)
     with named_as_here(body):
-        asked = chat_of(body) if isinstance(body, OllamaChatBody) else text_of(body)
-        if isinstance(asked, ChatBody):
-            ask = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
-            loaded, ticket = await service.admit(asked, ask)
+        converted = chat_of(body) if isinstance(body, OllamaChatBody) else text_of(body)
+        if isinstance(converted, ChatBody):
+            convert = partial(chat_requests, answers_name_calls=False)  # its clients send no ids
+            loaded, ticket = await service.admit(converted, convert)
         else:
-            loaded, ticket = await service.admit(asked, completion_requests)
+            loaded, ticket = await service.admit(converted, completion_requests)
     model, ready = body.model or loaded.id, perf_counter_ns()
     answer = Answer(ticket.generations[0].request, loaded.capabilities.calls)
 
@@ -201,27 +196,27 @@ async def _answer(
 
     if body.stream is not False:
         lines = _lines(ticket, answer, job, model, ready, body.logprobs)
-        return EventStream(lines, close, _framed, "application/x-ndjson")
+        return Stream(
+            lines,
+            close,
+            lambda error: _line({"error": error.message}),
+            media_type="application/x-ndjson",
+        )
 
     async def whole() -> Json:
-        async for event in ticket.events_of(ticket.generations[0]):
-            answer.add(event)
-        told = _logprobs(body.logprobs, answer.reply.tokens)
-        return job.end(model, answer, ready, whole=True, **told)
+        await answer.follow(ticket.events_of(ticket.generations[0]))
+        logprobs = _logprobs(body.logprobs, answer.reply.tokens)
+        return job.end(model, answer, ready, whole=True, **logprobs)
 
-    try:
-        told = await unless_disconnected(http.receive, whole())
-    finally:
-        close()
-    return Response(status_code=CLIENT_LEFT) if told is None else JsonReply(told)
+    return await send_whole(http, whole(), close)
 
 
 async def _lines(
     ticket: Ticket, answer: Answer, job: _Job, model: str, ready: int, logprobs: bool | None
 ) -> AsyncGenerator[bytes, None]:
-    """Text as it comes, and each call once it is whole; ``logprobs``: with those of its tokens."""
+    """Yield text as it comes, and each call when it is complete; ``logprobs``: with those of tokens."""
     (generation,) = ticket.generations
-    told = 0  # calls
+    sent = 0  # calls
     async with aclosing(ticket.events_of(generation)) as events:
         async for event in events:
             answer.add(event)
@@ -230,20 +225,12 @@ async def _lines(
             thought = "".join(part.text for part in answer.parts if isinstance(part, Thought))
             if text or thought or more:
                 yield _line(job.line(model, text, thought=thought, **more))
-            if (whole := len(answer.called) - 1) > told:
-                yield _line(job.line(model, "", _calls(answer, told, whole)))
-                told = whole
-    if calls := _calls(answer, told):
+            if (complete := len(answer.called) - 1) > sent:
+                yield _line(job.line(model, "", _calls(answer, sent, complete)))
+                sent = complete
+    if calls := _calls(answer, sent):
         yield _line(job.line(model, "", calls))
     yield _line(job.end(model, answer, ready, whole=False))
-
-
-async def _framed(lines: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    try:
-        async for line in lines:
-            yield line
-    except Exception as error:
-        yield _line({"error": translate(error).message})
 
 
 def _check_unloads(service: Service, body: OllamaBody) -> None:
@@ -255,7 +242,7 @@ def _check_unloads(service: Service, body: OllamaBody) -> None:
 
 
 async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
-    """What Ollama does where nothing is asked: the model is brought into memory, or out of it."""
+    """Load or unload the model, as Ollama does for a request without a prompt."""
     _check_unloads(service, body)
     if body.unloads:
         await service.models.unload(untagged(body.model))
@@ -271,7 +258,7 @@ def _entry(one: Described) -> Json:
         "model": one.id,
         "modified_at": _time(one.modified),
         "size": one.bytes,
-        # Of what it is called and how large it is; to read all of its weights would take minutes.
+        # Of name and size: reading all weights would take minutes.
         "digest": hashlib.sha256(f"{one.id} {one.bytes}".encode()).hexdigest(),
         "details": {
             "parent_model": "",
@@ -285,7 +272,7 @@ def _entry(one: Described) -> Json:
 
 
 def _size(parameters: int) -> str:
-    """As Ollama writes it: 1.5B, 7.5M."""
+    """Return a size as Ollama writes it: 1.5B, 7.5M."""
     return f"{parameters / 1e9:.1f}B" if parameters >= 1e9 else f"{parameters / 1e6:.1f}M"
 
 

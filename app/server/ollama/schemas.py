@@ -1,27 +1,24 @@
-"""What Ollama's routes accept, and what is refused by name."""
+"""Bodies of Ollama's routes, and the fields that are refused."""
 
 from __future__ import annotations
 
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.server.fields.schemas import MAX_CHOICES, MAX_MESSAGES, SpeculationBody
+from app.server.fields.structured import Body
 from app.server.fields.tools import ToolBody
 from app.server.fields.unsupported import NO_TOOLS, REFUSED, Refused, is_nothing
 from engine.request import MAX_TOP_LOGPROBS
 
 _DURATION = Field(pattern=r"^[+-]?(0|((\d+\.?\d*|\.\d+)(ns|us|µs|ms|s|m|h))+)$", max_length=40)
-"""How Go writes a duration: 5m, 1h30m, 0."""
+"""A duration as Go writes it: 5m, 1h30m, 0."""
 
 
-class _Body(BaseModel):
-    model_config = ConfigDict(strict=True, extra="ignore")
-
-
-class OllamaOptions(_Body):
-    """Those that act here; others are ignored, as unknown fields are everywhere."""
+class OllamaOptions(Body):
+    """The options that have an effect here; others are ignored, like all unknown fields."""
 
     temperature: float | None = None
     top_k: int | None = None
@@ -35,19 +32,19 @@ class OllamaOptions(_Body):
     frequency_penalty: float | None = None
 
 
-class OllamaFunctionCall(_Body):
+class OllamaFunctionCall(Body):
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class OllamaCall(_Body):
-    """A call in an assistant's message; older clients know no ids."""
+class OllamaCall(Body):
+    """A call in an assistant's message; older clients send no id."""
 
     function: OllamaFunctionCall
     id: str | None = None
 
 
-class OllamaMessage(_Body):
+class OllamaMessage(Body):
     role: str
     content: str | None = None
     images: list[Any] | None = None
@@ -56,8 +53,8 @@ class OllamaMessage(_Body):
     tool_call_id: str | None = None
 
 
-class OllamaBody(_Body):
-    """What both ways to ask have in common. Ollama streams unless told otherwise."""
+class OllamaBody(Body):
+    """The fields that chat and generate share. Ollama streams unless ``stream`` is false."""
 
     model: str | None = None
     stream: bool | None = None
@@ -70,13 +67,13 @@ class OllamaBody(_Body):
 
     @property
     def unloads(self) -> bool:
-        """Whether the model is to leave the memory once this request is answered."""
-        kept = self.keep_alive
-        return not re.search("[1-9]", kept) if isinstance(kept, str) else kept == 0
+        """True if the model is unloaded after this request."""
+        time = self.keep_alive
+        return not re.search("[1-9]", time) if isinstance(time, str) else time == 0
 
 
 class OllamaChatBody(OllamaBody):
-    messages: Annotated[list[OllamaMessage], Field(max_length=MAX_MESSAGES)] = []
+    messages: list[OllamaMessage] = Field(default_factory=list, max_length=MAX_MESSAGES)
     tools: list[ToolBody] | None = None
 
 
@@ -86,7 +83,7 @@ class OllamaGenerateBody(OllamaBody):
     raw: bool | None = None
 
 
-class OllamaShowBody(_Body):
+class OllamaShowBody(Body):
     model: str | None = None
     name: str | None = None
 

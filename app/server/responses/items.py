@@ -1,4 +1,4 @@
-"""Items of a response's input as the messages of a conversation."""
+"""Convert the items of a response's input to the messages of a conversation."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from app.server.fields.tools import answered, call_of
+from app.server.fields.tools import call_of, called_tool
 from app.server.requests import message_of, text_of
 from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
 from engine.errors import InvalidRequest
 from engine.values.messages import Message
 
 Find = Callable[[str, str], dict[str, Any]]
-"""The kept item of an id, which stands in a field."""
+"""Returns the stored item of an id; errors name the field."""
 _ITEM: TypeAdapter[Item] = TypeAdapter(Item)
 
 
 def resolved(items: Sequence[Item], find: Find) -> list[Item]:
-    """``items`` with what they refer to. Raises what ``find`` raises."""
+    """Return ``items`` with references replaced by their items. Raises what ``find`` raises."""
     return [
         _ITEM.validate_python(find(item.id, f"input[{at}].id"))
         if isinstance(item, ReferenceItem)
@@ -30,11 +30,12 @@ def resolved(items: Sequence[Item], find: Find) -> list[Item]:
 
 
 def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tuple[Message, ...]:
-    """``before`` and what follows it. Calls belong to the assistant's message that they stand behind.
+    """Return ``before`` and the messages of ``items``. Calls belong to the assistant's message before
+    them.
 
-    Raises ApiError for what is no text, and InvalidRequest for what answers no call.
+    Raises ApiError for content that is no text, and InvalidRequest for results without a call.
     """
-    told = list(before)
+    messages = list(before)
     names = {call.id: call.name for message in before for call in message.tool_calls}
     for at, item in enumerate(items):
         path = f"input[{at}]"
@@ -46,22 +47,23 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
                     "'function_call_output', with the call's call_id and its output.",
                 )
             case MessageItem():
-                told.append(message_of(item, path))
+                messages.append(message_of(item, path))
             case CallItem():
                 call = call_of(item.call_id, item.name, item.arguments)
                 names[call.id] = call.name
-                if not told or told[-1].role != "assistant":
-                    told.append(Message("assistant", ""))
-                told[-1] = replace(told[-1], tool_calls=(*told[-1].tool_calls, call))
+                if not messages or messages[-1].role != "assistant":
+                    messages.append(Message("assistant", ""))
+                calls = (*messages[-1].tool_calls, call)
+                messages[-1] = replace(messages[-1], tool_calls=calls)
             case OutputItem():
-                told.append(_output(item, path, names))
+                messages.append(_output(item, path, names))
             case ReferenceItem():
-                raise AssertionError("what is referred to was looked up before")
-    return tuple(told)
+                raise AssertionError("references are resolved before")
+    return tuple(messages)
 
 
 def _output(item: OutputItem, path: str, names: dict[str, str]) -> Message:
     instead = ", or the response that made it as previous_response_id"
-    name = answered(item.call_id, names, f"{path}.call_id", instead)
+    name = called_tool(item.call_id, names, f"{path}.call_id", instead)
     text = text_of(item.output, f"{path}.output")
     return Message("tool", text, tool_call_id=item.call_id, name=name)

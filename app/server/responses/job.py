@@ -1,4 +1,4 @@
-"""One response in the making, and how it is worded."""
+"""One request to ``/v1/responses``, and its response object."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
 from app.server.fields.tools import WrittenCall
 from app.server.monitoring import metrics
-from app.server.responses.response_store import Json, Kept, ResponseStore
+from app.server.responses.response_store import Json, ResponseStore, StoredResponse
 from app.server.responses.schemas import LOGPROBS, Item, ResponseBody
 from engine.api import Loaded
 from engine.events import FinishReason, Token
@@ -22,7 +22,7 @@ from engine.values.messages import Message
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """``items``: what is answered; ``conversation``: with all that was said before."""
+    """``items``: the request's input; ``conversation``: with everything before it."""
 
     body: ResponseBody
     loaded: Loaded
@@ -44,24 +44,24 @@ class Job:
         detailed = self.body.spec_decode_metrics == "detailed"
         return Answer(request, self.loaded.capabilities.calls, keeps_rounds=detailed)
 
-    def told_logprobs(self, tokens: Sequence[Token]) -> list[Json]:
-        """Of some tokens, if anybody wants them."""
+    def logprobs_of(self, tokens: Sequence[Token]) -> list[Json]:
+        """Return the tokens' log probabilities, if the request includes them."""
         return chat_logprobs(tokens) if self.logprobs else []
 
     def part(self, answer: Answer | None) -> Json:
-        """The text as a part of the message; None: nothing of it yet."""
+        """Return the text as a part of the message; an empty one for None."""
         tokens = [] if answer is None else list(answer.reply.tokens or ())
         if answer is not None and answer.called:
-            tokens = [token for token in tokens if token.start < len(answer.said)]
+            tokens = [token for token in tokens if token.start < len(answer.content)]
         return {
             "type": "output_text",
-            "text": "" if answer is None else answer.said,
+            "text": "" if answer is None else answer.content,
             "annotations": [],
-            "logprobs": self.told_logprobs(tokens),
+            "logprobs": self.logprobs_of(tokens),
         }
 
     def message(self, status: str, answer: Answer | None) -> Json:
-        """What the reply says as an item; None: an empty one."""
+        """Return the reply's text as a message item; an empty one for None."""
         return {
             "id": self.message_id,
             "type": "message",
@@ -71,7 +71,7 @@ class Job:
         }
 
     def call(self, at: int, status: str, call: WrittenCall) -> Json:
-        """The ``at``-th call as an item."""
+        """Return the ``at``-th call as an item."""
         return {
             "id": f"fc_{self.token}_{at}",
             "type": "function_call",
@@ -82,9 +82,9 @@ class Job:
         }
 
     def output(self, status: str, answer: Answer) -> list[Json]:
-        """The reply as items, of which the last is in ``status``, unless it is a call that is whole."""
+        """Return the reply as items. The last one has ``status``, unless it is a complete call."""
         done = "completed"
-        items = [self.message(done, answer)] if answer.said or not answer.called else []
+        items = [self.message(done, answer)] if answer.content or not answer.called else []
         items += [self.call(at, done, call) for at, call in enumerate(answer.called)]
         if not answer.called or answer.called[-1].object is None:
             items[-1]["status"] = status
@@ -93,7 +93,7 @@ class Job:
     def response(
         self, status: str, answer: Answer | None = None, error: Json | None = None
     ) -> Json:
-        """The response as it stands; ``answer``: the whole one, where it is there."""
+        """Return the response object. ``answer``: the finished reply, if there is one."""
         body = self.body
         cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
         sampling = None if answer is None else answer.request.sampling
@@ -126,36 +126,32 @@ class Job:
         }
 
     def end(self, answer: Answer) -> Json:
-        """The finished response, which is kept if it is to be."""
+        """Return the finished response, after storing it unless ``store`` is false."""
         cut = answer.reply.reason is FinishReason.LENGTH
         response = self.response("incomplete" if cut else "completed", answer)
         if self.body.store is not False:
             calls = () if answer.calls is None else answer.calls.made
-            reply = Message("assistant", answer.said, tool_calls=calls)
-            asked = tuple(
-                {
-                    "id": f"{self.message_id}_in_{at}",
-                    "status": "completed",
-                    **_kept(item),
-                }
+            reply = Message("assistant", answer.content, tool_calls=calls)
+            items = tuple(
+                {"id": f"{self.message_id}_in_{at}", "status": "completed", **_input_item(item)}
                 for at, item in enumerate(self.items)
             )
-            self.responses.put(Kept(response, asked, (*self.conversation, reply)))
+            self.responses.put(StoredResponse(response, items, (*self.conversation, reply)))
         return response
 
 
-def _kept(item: Item) -> Json:
-    """An item of the input as it is told again: by the type of a text its clients know who said it."""
-    told: Json = item.model_dump(exclude_none=True)
-    said = "output_text" if told.get("role") == "assistant" else "input_text"
-    for part in (*told.get("content", ()), *told.get("output", ())):
+def _input_item(item: Item) -> Json:
+    """Return an input item for clients, whose text parts are named by their role."""
+    value: Json = item.model_dump(exclude_none=True)
+    kind = "output_text" if value.get("role") == "assistant" else "input_text"
+    for part in (*value.get("content", ()), *value.get("output", ())):
         if part["type"] == "text":
-            part["type"] = said
-    return told
+            part["type"] = kind
+    return value
 
 
 def usage(answer: Answer) -> Json:
-    """Tokens, in the words of this dialect."""
+    """Return the usage with the names of this API."""
     counted = metrics.usage([answer], 1)
     return {
         "input_tokens": counted["prompt_tokens"],
@@ -170,7 +166,7 @@ def usage(answer: Answer) -> Json:
 
 
 def _format(body: ResponseBody) -> Json:
-    """The text's, as it was asked for."""
+    """Return the text format of the request."""
     format = None if body.text is None else body.text.format
     if format is None:
         return {"type": "text"}

@@ -1,26 +1,30 @@
-"""The responses that are kept, so that another may go on from one."""
+"""Stored responses, from which another one can continue, and the pages in which their input is listed."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field
 
 from app.server.errors import ApiError
+from app.server.fields.schemas import checked
+from engine.errors import InvalidRequest
 from engine.values.messages import Message
 
 Json = dict[str, Any]
 
-MOST_KEPT = 1000
-"""Responses kept; of more, those that were not used for the longest time go."""
+MOST_STORED = 1000
+"""Responses stored, at most; the least recently used ones go."""
 MOST_CHARACTERS = 64 * 2**20
-"""Of all kept conversations together."""
+"""Of all stored conversations together."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """A response, what it answered, and the conversation up to its end."""
+class StoredResponse:
+    """A response, its input items, and the conversation up to its end."""
 
     response: Json
     input: tuple[Json, ...]
@@ -28,54 +32,53 @@ class Kept:
 
     @property
     def id(self) -> str:
-        found: str = self.response["id"]
-        return found
+        return str(self.response["id"])
 
     @property
     def characters(self) -> int:
-        """About what it holds."""
+        """Its approximate size."""
         return sum(
             len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
             for message in self.messages
         )
 
     def items(self) -> Iterator[Json]:
-        """What it answered and what it said."""
+        """Yield the items of input and output."""
         yield from self.input
         yield from self.response["output"]
 
 
 class ResponseStore:
-    """Belongs to the event loop's thread."""
+    """All stored responses. For the event loop's thread alone."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
-        self._items: dict[str, tuple[Json, Kept]] = {}  # by their ids, with the last that has them
+        self._stored: OrderedDict[str, StoredResponse] = OrderedDict()
+        self._items: dict[str, tuple[Json, StoredResponse]] = {}  # by id, with the last owner
         self._characters = 0
 
-    def put(self, kept: Kept) -> None:
-        """Keeps one; others may go for it."""
-        self._kept[kept.id] = kept
-        self._items |= {item["id"]: (item, kept) for item in kept.items()}
-        self._characters += kept.characters
-        while len(self._kept) > MOST_KEPT or self._characters > MOST_CHARACTERS:
-            self._forget(next(iter(self._kept.values())))
+    def put(self, stored: StoredResponse) -> None:
+        """Store a response, and drop old ones beyond the bounds."""
+        self._stored[stored.id] = stored
+        self._items |= {item["id"]: (item, stored) for item in stored.items()}
+        self._characters += stored.characters
+        while len(self._stored) > MOST_STORED or self._characters > MOST_CHARACTERS:
+            self._forget(next(iter(self._stored.values())))
 
-    def get(self, name: str, param: str | None = None) -> Kept:
-        """Raises a 404 for one that is not there."""
-        if name not in self._kept:
+    def get(self, name: str, param: str | None = None) -> StoredResponse:
+        """Return a response. Raises a 404 if it is not stored."""
+        if name not in self._stored:
             raise ApiError(
                 404,
                 f"There is no response {name!r}. Responses are kept until Foretoken ends, the last "
-                f"{MOST_KEPT} at most, and not those sent with store: false.",
+                f"{MOST_STORED} at most, and not those sent with store: false.",
                 code="response_not_found",
                 param=param,
             )
-        self._kept.move_to_end(name)
-        return self._kept[name]
+        self._stored.move_to_end(name)
+        return self._stored[name]
 
     def item(self, name: str, param: str) -> Json:
-        """An item of a response that is kept. Raises a 404 for one that is not there."""
+        """Return an item of a stored response. Raises a 404 if there is none."""
         if name not in self._items:
             raise ApiError(
                 404,
@@ -86,12 +89,43 @@ class ResponseStore:
         return self._items[name][0]
 
     def remove(self, name: str) -> None:
-        """Raises a 404 for one that is not there."""
+        """Remove a response. Raises a 404 if it is not stored."""
         self._forget(self.get(name))
 
-    def _forget(self, kept: Kept) -> None:
-        del self._kept[kept.id]
-        self._characters -= kept.characters
-        for item in kept.items():
-            if item["id"] in self._items and self._items[item["id"]][1] is kept:
+    def _forget(self, stored: StoredResponse) -> None:
+        del self._stored[stored.id]
+        self._characters -= stored.characters
+        for item in stored.items():
+            if item["id"] in self._items and self._items[item["id"]][1] is stored:
                 del self._items[item["id"]]
+
+
+class PageQuery(BaseModel):
+    """The query of a list: the last items first, and twenty at most, as in OpenAI's API. ``after``: the
+    id of the item before the page."""
+
+    order: Literal["asc", "desc"] = "desc"
+    limit: Annotated[int, Field(ge=1, le=100)] = 20
+    after: str | None = None
+
+
+def page(items: Sequence[Json], query: Mapping[str, str]) -> Json:
+    """Return a page of ``items``, which are oldest first. Raises ApiError or InvalidRequest."""
+    wanted = checked(PageQuery, dict(query))
+    ordered = list(items if wanted.order == "asc" else reversed(items))
+    ids, first = [item["id"] for item in ordered], 0
+    if wanted.after is not None:
+        if wanted.after not in ids:
+            raise InvalidRequest(
+                "after", f"after is {wanted.after[:80]!r}, which no item here has."
+            )
+        first = ids.index(wanted.after) + 1
+    last = first + wanted.limit
+    shown = ids[first:last]
+    return {
+        "object": "list",
+        "data": ordered[first:last],
+        "first_id": shown[0] if shown else None,
+        "last_id": shown[-1] if shown else None,
+        "has_more": last < len(ids),
+    }

@@ -6,27 +6,25 @@ from fastapi import APIRouter
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
-from app.server.errors import CLIENT_LEFT, READING
+from app.server.errors import READING
+from app.server.fields.tools import tools_of
 from app.server.fields.unsupported import unsupported
 from app.server.monitoring.counter import Ticket
-from app.server.requests import Drafting, response_requests
+from app.server.requests import Drafting, Service, common_fields
 from app.server.responses.items import conversation_of, resolved
 from app.server.responses.job import Job
-from app.server.responses.paging import page
-from app.server.responses.response_store import Json, ResponseStore
-from app.server.responses.schemas import REFUSED_IN_RESPONSES, ResponseBody
-from app.server.responses.stream import events, framed
-from app.server.service import Service
-from app.server.transport.disconnect import unless_disconnected
-from app.server.transport.payload import JsonReply
+from app.server.responses.response_store import Json, ResponseStore, page
+from app.server.responses.schemas import LOGPROBS, REFUSED_IN_RESPONSES, ResponseBody
+from app.server.responses.stream import error_event, stream
 from app.server.transport.reading import read
-from app.server.transport.streaming import EventStream
+from app.server.transport.sending import JsonReply, Stream, send_whole
+from engine.errors import InvalidRequest
 from engine.request import Request
 from engine.values.messages import Message
 
 
 def add_routes(router: APIRouter, service: Service) -> None:
-    """The routes of this dialect."""
+    """Add the routes of this API."""
     responses = ResponseStore()
 
     @router.post("/v1/responses")
@@ -38,22 +36,18 @@ def add_routes(router: APIRouter, service: Service) -> None:
         items = resolved(body.items, responses.item)
         conversation = conversation_of(items, before)
 
-        def ask(body: ResponseBody, pair: Drafting) -> tuple[Request, ...]:
-            return response_requests(body, pair, conversation)
+        def convert(body: ResponseBody, pair: Drafting) -> tuple[Request, ...]:
+            return _requests(body, pair, conversation)
 
-        loaded, ticket = await service.admit(body, ask)
+        loaded, ticket = await service.admit(body, convert)
         job = Job(body, loaded, items, conversation, responses)
         if body.stream:
-            return EventStream(events(ticket, job), ticket.close, framed=framed)
-        try:
-            whole = await unless_disconnected(http.receive, _whole(ticket, job))
-        finally:
-            ticket.close()
-        return Response(status_code=CLIENT_LEFT) if whole is None else JsonReply(whole)
+            return Stream(stream(ticket, job), ticket.close, error_event)
+        return await send_whole(http, _whole(ticket, job), ticket.close)
 
     @router.api_route("/v1/responses/{name}", methods=READING)
-    async def retrieve(name: str, stream: str = "false") -> Response:
-        if stream != "false":
+    async def retrieve(name: str, http: HttpRequest) -> Response:
+        if http.query_params.get("stream", "false") != "false":
             raise unsupported("stream", "telling a response again as a stream")
         return JsonReply(responses.get(name).response)
 
@@ -67,9 +61,23 @@ def add_routes(router: APIRouter, service: Service) -> None:
         return JsonReply({"id": name, "object": "response", "deleted": True})
 
 
+def _requests(
+    body: ResponseBody, pair: Drafting, conversation: tuple[Message, ...]
+) -> tuple[Request, ...]:
+    """Return the one request for ``conversation``, under the body's instructions."""
+    if body.top_logprobs and LOGPROBS not in (body.include or ()):
+        raise InvalidRequest(
+            "top_logprobs",
+            f'top_logprobs needs include: ["{LOGPROBS}"]. Send it with that, or leave it out.',
+        )
+    if body.instructions:
+        conversation = (Message("system", body.instructions), *conversation)
+    common = common_fields(body, pair, body.top_logprobs)
+    return (Request(messages=conversation, **common, **tools_of(body.offered)),)
+
+
 async def _whole(ticket: Ticket, job: Job) -> Json:
     (generation,) = ticket.generations
     answer = job.answer(generation.request)
-    async for event in ticket.events_of(generation):
-        answer.add(event)
+    await answer.follow(ticket.events_of(generation))
     return job.end(answer)

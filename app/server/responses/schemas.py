@@ -1,4 +1,4 @@
-"""What ``/v1/responses`` accepts."""
+"""The body of ``/v1/responses``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from app.server.fields.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
-from app.server.fields.structured import StructureBody, TextBody
+from app.server.fields.structured import Body, ResponseFormatBody, TextBody
 from app.server.fields.tools import (
     ALLOWED,
     FUNCTION,
@@ -25,7 +25,7 @@ from app.server.fields.tools import (
 from app.server.fields.unsupported import REFUSED, Refused, is_nothing
 
 LOGPROBS = "message.output_text.logprobs"
-"""What ``include`` says of them."""
+"""Their name in ``include``."""
 _INCLUDED = (
     LOGPROBS,
     "reasoning.encrypted_content",
@@ -36,26 +36,22 @@ _INCLUDED = (
     "web_search_call.action.sources",
     "web_search_call.results",
 )
-"""OpenAI's; the others tell more of items that no response here has, and clients ask for them always."""
+"""OpenAI's names. Clients always send the others, which are about items that no response here has."""
 _TYPES = ("message", "function_call", "function_call_output", "item_reference")
 
 
-class _SentBack(StructureBody):
-    """What an item of a response has, which a client may send back as it came."""
+class _SentBack(Body):
+    """Fields of a response's item, which clients may send back."""
 
     id: str | None = None
     status: str | None = None
 
 
 class MessageItem(_SentBack, MessageBody):
-    """A message of the conversation."""
-
     type: Literal["message"]
 
 
 class CallItem(_SentBack):
-    """A call that the model made."""
-
     type: Literal["function_call"]
     call_id: str
     name: str
@@ -63,15 +59,15 @@ class CallItem(_SentBack):
 
 
 class OutputItem(_SentBack):
-    """What a call returned."""
+    """The result of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
     output: Content
 
 
-class ReferenceItem(StructureBody):
-    """Stands for an item of a response that is kept."""
+class ReferenceItem(Body):
+    """A reference to an item of a stored response."""
 
     type: Literal["item_reference"]
     id: str
@@ -89,7 +85,7 @@ def _items(value: Any) -> Any:
 
 
 def _typed(item: Any) -> Any:
-    """Says what an item without a type is. Items of another type are refused, not skipped."""
+    """Add the type to an item without one. Raises ValueError for an unsupported type."""
     if not isinstance(item, dict):
         return item
     kind = item.get("type")
@@ -105,7 +101,7 @@ def _typed(item: Any) -> Any:
 
 
 class FunctionToolBody(FunctionBody):
-    """A tool; here its fields stand beside its type."""
+    """A tool; its fields are beside its type here."""
 
     type: Literal["function"]
 
@@ -133,8 +129,8 @@ class NamedFunctionToolBody(NamedFunctionBody):
     type: Literal["function"]
 
 
-class AllowedFunctionsBody(StructureBody):
-    """Some of the tools alone may be called."""
+class AllowedFunctionsBody(Body):
+    """Only some of the tools may be called."""
 
     type: Literal["allowed_tools"]
     mode: Literal["auto", "required"]
@@ -142,7 +138,7 @@ class AllowedFunctionsBody(StructureBody):
 
 
 class ResponseBody(GenerationBody):
-    """OpenAI's fields, and those that all dialects here have."""
+    """OpenAI's fields, and those that all APIs here share."""
 
     items: Annotated[
         list[Item],
@@ -172,8 +168,29 @@ class ResponseBody(GenerationBody):
     user: str | None = None
 
     @property
+    def limit(self) -> int | None:
+        return self.max_tokens if self.max_output_tokens is None else self.max_output_tokens
+
+    @property
+    def reply_format(self) -> ResponseFormatBody | None:
+        format = None if self.text is None else self.text.format
+        return None if format is None else format.response_format
+
+    def engine_names(self) -> dict[str, str]:
+        names = super().engine_names() | {"messages": "input"}
+        if self.max_output_tokens is not None:
+            names["max_tokens"] = "max_output_tokens"
+        if "grammar" in names:
+            names["grammar"] = names["grammar"].replace(
+                "response_format.json_schema", "text.format"
+            )
+        for at in range(len(self.tools or ())):
+            names[f"tools[{at}].function.parameters"] = f"tools[{at}].parameters"
+        return names
+
+    @property
     def offered(self) -> ToolsBody:
-        """The same as chats have it."""
+        """The tools in the form of chats."""
         choice = self.tool_choice
         return ToolsBody(
             tools=[ToolBody(type="function", function=tool) for tool in self.tools or ()],

@@ -1,88 +1,88 @@
-"""A response as events, in OpenAI's order: each item between its beginning and its end."""
+"""A response as a stream of events, in OpenAI's order: each item between its added and done events."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
+from itertools import count
 from typing import Any
 
 from app.server.answer import Answer
-from app.server.errors import ApiError, translate
+from app.server.errors import ApiError
 from app.server.monitoring.counter import Ticket
 from app.server.responses.job import Job
 from app.server.responses.response_store import Json
-from app.server.transport.streaming import comment, named
+from app.server.transport.sending import comment, named
 from engine.events import Emitted, Queued, Token
 from engine.tool_calls.reading import Arguments, Called, Part, Said
 
 Event = tuple[str, Json]
-"""What it is and what it tells."""
+"""Its type and its fields."""
 
 
-async def events(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
-    """The stream's."""
+async def stream(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
+    """Yield the stream of one response."""
     (generation,) = ticket.generations
-    answer, tell = job.answer(generation.request), _Teller()
+    answer, number = job.answer(generation.request), count()
     output = _Output(job, answer)
-    yield tell("response.created", response=job.response("in_progress"))
-    yield tell("response.in_progress", response=job.response("in_progress"))
-    for kind, told in output.begin():
-        yield tell(kind, **told)
-    async with aclosing(ticket.events_of(generation)) as heard:
-        async for event in heard:
+
+    def encode(kind: str, fields: Json) -> bytes:
+        return named(kind, {"type": kind, "sequence_number": next(number), **fields})
+
+    for kind in ("response.created", "response.in_progress"):
+        yield encode(kind, {"response": job.response("in_progress")})
+    for kind, fields in output.begin():
+        yield encode(kind, fields)
+    async with aclosing(ticket.events_of(generation)) as events:
+        async for event in events:
             try:
                 answer.add(event)
             except ApiError as error:
                 failed = {"code": "server_error", "message": error.message}
-                yield tell("response.failed", response=job.response("failed", error=failed))
+                yield encode("response.failed", {"response": job.response("failed", error=failed)})
                 return
             if isinstance(event, Queued):
                 yield comment(f"waiting, {event.ahead} ahead")
             tokens = (event.tokens or ()) if isinstance(event, Emitted) else ()
-            for kind, told in output.add(tokens):
-                yield tell(kind, **told)
+            for kind, fields in output.add(tokens):
+                yield encode(kind, fields)
     response = job.end(answer)
-    for kind, told in output.end(response["output"]):
-        yield tell(kind, **told)
-    yield tell(f"response.{response['status']}", response=response)
+    for kind, fields in output.end(response["output"]):
+        yield encode(kind, fields)
+    yield encode(f"response.{response['status']}", {"response": response})
 
 
-async def framed(chunks: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
-    """``chunks`` up to their end or first error, which becomes an event of its own."""
-    try:
-        async for chunk in chunks:
-            yield chunk
-    except Exception as error:
-        told = translate(error)
-        event = {"type": "error", "code": told.code, "message": told.message, "param": told.param}
-        yield named("error", {**event, "sequence_number": -1})
+def error_event(error: ApiError) -> bytes:
+    """Return the event that ends a stream which failed."""
+    event = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
+    return named("error", {**event, "sequence_number": -1})
 
 
 class _Output:
-    """The events of a reply's items. Items come one after the other: a message, then calls."""
+    """The events of a reply's items, which come one after the other: a message, then calls."""
 
     def __init__(self, job: Job, answer: Answer) -> None:
         self._job, self._answer = job, answer
-        self._index = -1  # of the item that is open
-        self._spoken = False  # whether there is a message
-        self._tokens: deque[Token] = deque()  # of text that was not told yet
+        self._index = -1  # of the open item
+        self._has_message = False
+        self._tokens: deque[Token] = deque()  # of text that was not sent yet
 
     def begin(self) -> Iterator[Event]:
-        """What can be told before the reply begins: where it calls nothing, that there is a message."""
+        """Open the message before the reply begins, unless the reply may call tools."""
         if self._answer.calls is None:
             yield from self._begin_message()
 
     def add(self, tokens: tuple[Token, ...]) -> Iterator[Event]:
-        """What the answer's last event added, which brought ``tokens``."""
+        """Yield what the answer's last event, which brought ``tokens``, added."""
         self._tokens.extend(tokens if self._job.logprobs else ())
         for part in self._answer.parts:
             yield from self._add(part)
-        if self._spoken and (due := self._due()):  # tokens that end no character
+        if self._has_message and (due := self._due()):  # tokens that complete no character
             yield self._delta("", due)
 
     def end(self, items: list[Json]) -> Iterator[Event]:
-        """Ends the last of ``items``, which are the reply's."""
+        """End the last of the reply's ``items``."""
         if self._index < 0:
             yield from self._begin_message()
         yield from self._close(items[-1])
@@ -90,7 +90,7 @@ class _Output:
     def _add(self, part: Part) -> Iterator[Event]:
         match part:
             case Said(text):
-                if not self._spoken:
+                if not self._has_message:
                     yield from self._begin_message()
                 yield self._delta(text, self._due())
             case Called(index):
@@ -99,20 +99,20 @@ class _Output:
                 self._index += 1
                 item = self._job.call(index, "in_progress", self._answer.called[index])
                 opened = item | {"arguments": ""}
-                yield self._told("output_item.added", item=opened)
+                yield self._event("output_item.added", item=opened)
             case Arguments(index, text):
                 id = self._job.call(index, "in_progress", self._answer.called[index])["id"]
-                yield self._told("function_call_arguments.delta", item_id=id, delta=text)
+                yield self._event("function_call_arguments.delta", item_id=id, delta=text)
 
     def _finished(self, index: int) -> Json:
-        """The item before the ``index``-th call."""
+        """Return the item before the ``index``-th call."""
         if index:
             return self._job.call(index - 1, "completed", self._answer.called[index - 1])
         return self._job.message("completed", self._answer)
 
     def _begin_message(self) -> Iterator[Event]:
-        self._index, self._spoken = self._index + 1, True
-        yield self._told("output_item.added", item=self._job.message("in_progress", None))
+        self._index, self._has_message = self._index + 1, True
+        yield self._event("output_item.added", item=self._job.message("in_progress", None))
         yield self._of_text("content_part.added", part=self._job.part(None))
 
     def _close(self, item: Json) -> Iterator[Event]:
@@ -123,34 +123,23 @@ class _Output:
             yield self._of_text("content_part.done", part=part)
         else:
             arguments = {"name": item["name"], "arguments": item["arguments"]}
-            yield self._told("function_call_arguments.done", item_id=item["id"], **arguments)
-        yield self._told("output_item.done", item=item)
+            yield self._event("function_call_arguments.done", item_id=item["id"], **arguments)
+        yield self._event("output_item.done", item=item)
 
     def _delta(self, text: str, tokens: list[Token]) -> Event:
-        logprobs = self._job.told_logprobs(tokens)
+        logprobs = self._job.logprobs_of(tokens)
         return self._of_text("output_text.delta", delta=text, logprobs=logprobs)
 
     def _due(self) -> list[Token]:
-        """The tokens of what was said up to now: those of a call are told nowhere."""
-        found, said = [], len(self._answer.said)
+        """Remove and return the tokens of the text so far. Those of calls are never sent."""
+        due, length = [], len(self._answer.content)
         plain = self._answer.calls is None
-        while self._tokens and (plain or self._tokens[0].start < said):
-            found.append(self._tokens.popleft())
-        return found
+        while self._tokens and (plain or self._tokens[0].start < length):
+            due.append(self._tokens.popleft())
+        return due
 
-    def _of_text(self, kind: str, **told: Any) -> Event:
-        return self._told(kind, item_id=self._job.message_id, content_index=0, **told)
+    def _of_text(self, kind: str, **fields: Any) -> Event:
+        return self._event(kind, item_id=self._job.message_id, content_index=0, **fields)
 
-    def _told(self, kind: str, **told: Any) -> Event:
-        return f"response.{kind}", {"output_index": self._index, **told}
-
-
-class _Teller:
-    """Counts the events of one stream."""
-
-    def __init__(self) -> None:
-        self._number = 0
-
-    def __call__(self, kind: str, **fields: Any) -> bytes:
-        number, self._number = self._number, self._number + 1
-        return named(kind, {"type": kind, "sequence_number": number, **fields})
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return f"response.{kind}", {"output_index": self._index, **fields}

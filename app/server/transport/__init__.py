@@ -1,1 +1,1 @@
-"""Bodies in, replies and streams out, and clients that leave."""
+"""Request bodies in; answers and streams out; clients that leave."""

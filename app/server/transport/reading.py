@@ -1,4 +1,4 @@
-"""Bodies as they come from the wire: bounded in bytes and in time, checked field by field."""
+"""Read request bodies, bounded in bytes and time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from app.server.fields.unsupported import Refused, refuse
 from engine.files import TooMany, check_counts
 
 LARGEST_BODY = 16 * 2**20
-"""Bytes; the longest context a model may have is far below this."""
+"""Bytes, at most; far above any model's context."""
 MOST_CONTAINERS = 2**17
-"""Lists and objects of a body. To read megabytes of empty ones takes many seconds, in which nobody else
-is answered."""
+"""Lists and objects of a body. Parsing megabytes of empty ones blocks the server for many seconds."""
 MOST_VALUES = MAX_IDS + MOST_CONTAINERS
 BODY_S = 30.0
 """Seconds for all of a body."""
@@ -26,9 +25,9 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 async def read(http: HttpRequest, kind: type[Body], refused: Refused) -> Body:
-    """The request's body, whatever content type it claims. Raises a 400, 408 or 413.
+    """Return the request's body, whatever its content type. Raises a 400, 408 or 413.
 
-    ``refused``: fields that may ask for nothing."""
+    ``refused``: fields that must have harmless values."""
     try:
         async with asyncio.timeout(BODY_S):
             raw = await _whole(http)
@@ -52,7 +51,7 @@ async def read(http: HttpRequest, kind: type[Body], refused: Refused) -> Body:
 
 async def _whole(http: HttpRequest) -> bytes:
     raw = bytearray()
-    declared = int(http.headers.get("content-length", 0))  # h11 lets digits through alone
+    declared = int(http.headers.get("content-length", 0))  # h11 accepts only digits
     async for part in http.stream():
         raw += part
         if max(len(raw), declared) > LARGEST_BODY:

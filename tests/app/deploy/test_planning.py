@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.deploy.engines import CAN, ENGINES
 from app.deploy.gpus import KINDS, Gpus, parse_gpus
 from app.deploy.known import known_models
-from app.deploy.methods import METHODS, Needs
+from app.deploy.methods import CAN, ENGINES, METHODS, Needs
 from app.deploy.planning import fits, make_plan
 from app.deploy.request import PlanRequest
 from app.deploy.support import notes

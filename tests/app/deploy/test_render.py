@@ -16,14 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
-from app.deploy.engines import CAN
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import find
-from app.deploy.methods import NONE
+from app.deploy.methods import CAN, NONE
 from app.deploy.plan import Plan
 from app.deploy.planning import make_plan
 from app.deploy.render import render
-from app.deploy.render.shell import Shell, command
+from app.deploy.render.rendered import Shell, command
 from app.deploy.report import facts
 from app.deploy.request import PlanRequest
 from app.deploy.support import notes

@@ -106,11 +106,11 @@ def test_a_reply_that_is_the_json_of_a_call_ends_for_it() -> None:
     for event in (Emitted(text=text[:9]), Emitted(text=text[9:]), finished):
         answer.add(event)
     assert [(call.name, call.arguments) for call in answer.called] == [("find", '{"q": "a"}')]
-    assert answer.said == "" and chat_reason(answer) == "tool_calls"
+    assert answer.content == "" and chat_reason(answer) == "tool_calls"
     answer = Answer(replace(request, grammar=Grammar(GrammarKind.JSON_OBJECT)), HERMES)
     for event in (Emitted(text=text), finished):
         answer.add(event)
-    assert (answer.said, answer.called, chat_reason(answer)) == (text, [], "stop")
+    assert (answer.content, answer.called, chat_reason(answer)) == (text, [], "stop")
 
 
 def test_text_and_two_calls_are_told_whole_and_in_a_stream(caller: Served) -> None:

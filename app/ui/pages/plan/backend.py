@@ -7,12 +7,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from app.deploy.engines import ENGINES, NAMES, drafts_by
 from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
 from app.deploy.gpus import KINDS
 from app.deploy.known import known_models
 from app.deploy.launch_plan import Asked, plan_for
-from app.deploy.methods import METHODS
+from app.deploy.methods import ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.render import render
 from app.deploy.report import facts
 from app.ui.endpoints import endpoint
