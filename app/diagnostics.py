@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
 
-from app.web.recent_errors import Complaint
+from app.web.recent_errors import LoggedError
 from engine.api import Loaded
 from engine.backends.native import build
 from engine.errors import ForetokenError
@@ -32,7 +32,7 @@ Section = tuple[str, list[tuple[str, str]]]
 def report(
     loaded: Loaded | None,
     folders: dict[str, Path],
-    complaints: Sequence[Complaint] = (),
+    complaints: Sequence[LoggedError] = (),
     *,
     chosen: Iterable[tuple[str, str]] = (),
     secrets: Iterable[str | None] = (),

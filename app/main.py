@@ -195,8 +195,7 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
 
     from app.server import Counter, create_api
     from app.server.monitoring.logged import Logged
-    from app.web.cors import Cors
-    from app.web.guard import Guard
+    from app.web.guard import Cors, Guard
 
     app = FastAPI(title="Foretoken", docs_url=None, redoc_url=None, openapi_url=None)
     app.state.counter = Counter(runtime.engine)

@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from app.server.transport.sending import CLIENT_LEFT, JsonReply
 from app.web.guard import OLLAMA
-from app.web.request_log import asked
+from app.web.request_log import current
 from engine.errors import ContextExceeded, ForetokenError, InvalidRequest, NotLoaded, TooBusy
 from engine.events import Failed
 
@@ -145,7 +145,7 @@ def closing() -> ApiError:
 def ended_early() -> ApiError:
     """Return the error of a reply that was cancelled while its client waits: by a person on the Server
     page (clients should not repeat it), or because the server ends."""
-    entry = asked.get()
+    entry = current.get()
     if entry is None or not entry.cancelled:
         return closing()
     return ApiError(400, "Somebody cancelled this request on the Server page.", code="cancelled")

@@ -1,7 +1,7 @@
-"""Connections that nobody holds open for nothing: uvicorn's, with time-outs that it does not have.
+"""uvicorn's connections with timeouts against slow clients, which it lacks.
 
-A client must send its request's head and body in time, and read what it is answered. One that does not
-is dropped; to its request that is a client that left.
+A client that does not send its head and body in time, or does not read its answer, is dropped; its
+request then ends as for a client that left.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 20.0
-"""For a request's line and headers, from when the connection is free for them."""
+"""For a request's line and headers, from when the connection is idle."""
 BODY_S = 120.0
-"""For all of a body, which is 16 MiB at most where there is any limit."""
+"""For a whole body, which has 16 MiB at most where it is limited."""
 UNREAD_S = 60.0
-"""How long what was sent may wait to be read, while more is to be sent."""
+"""For the client to read what was sent, while more waits."""
 LARGEST_CHUNK = 2**31
-"""Bytes of a chunk of a body. h11 takes sizes of 20 hexadecimal digits, which no body has."""
+"""Bytes of a chunk of a body. h11 accepts sizes of 20 hexadecimal digits."""
 
 
 class Connection(H11Protocol):
-    """One connection. Its timers run in the event loop, and end with it."""
+    """One connection, with timers in the event loop."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._seen: Any = None  # the request whose head came last
         self._unread: asyncio.TimerHandle | None = None
-        self._since = self.loop.time()  # when what is waited for now began to be waited for
+        self._since = self.loop.time()  # when the current wait began
         self._watch = self.loop.call_later(HEAD_S, self._look)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -45,7 +45,7 @@ class Connection(H11Protocol):
             self._refuse_chunk()
 
     def _refuse_chunk(self) -> None:
-        """Answer 400, as for a size that is no number, and close; break off an answer that has begun."""
+        """Answer 400, as for an invalid size, and close; abort an answer that has begun."""
         if self.conn.our_state is h11.SEND_RESPONSE:
             self.send_400_response("Invalid HTTP request received.")
         else:
@@ -70,7 +70,7 @@ class Connection(H11Protocol):
             self._unread = None
 
     def _look(self) -> None:
-        """Drops the connection where the time for what is missing is over; else looks again."""
+        """Drop the connection if the client is late; else check again later."""
         allowed = self._allowed()
         left = HEAD_S if allowed is None else self._since + allowed - self.loop.time()
         if left <= 0:
@@ -79,7 +79,7 @@ class Connection(H11Protocol):
             self._watch = self.loop.call_later(min(left, HEAD_S), self._look)
 
     def _allowed(self) -> float | None:
-        """Seconds for what the client owes; None while it owes nothing."""
+        """Return the seconds that the client has; None while nothing is expected of it."""
         if self.cycle is None or self.cycle.response_complete:
             return HEAD_S
         return BODY_S if self.cycle.more_body else None

@@ -1,7 +1,7 @@
-"""Importing Gradio without the type stubs that it makes for editors.
+"""Import Gradio without its check of type stubs for editors.
 
-For each class of a component Gradio parses the class's file, and the stub beside it, to see whether the
-stub is up to date, at every import: about half of what that takes. The stubs come with the package.
+At every import Gradio parses the file of each component's class and its stub to see whether the stub is
+up to date: about half of the import's time. The package comes with the stubs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MODULE, MAKES_STUBS = "gradio.component_meta", "create_or_modify_pyi"
 
 @contextlib.contextmanager
 def without_stubs() -> Iterator[None]:
-    """Around the first import of Gradio. A version that makes them elsewhere is imported as it is."""
+    """Skip the check while Gradio is imported first. Without effect for versions that check elsewhere."""
     finder = _Finder()
     sys.meta_path.insert(0, finder)
     try:

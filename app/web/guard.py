@@ -1,11 +1,10 @@
-"""What protects a server on one's own machine from pages in one's own browser.
+"""Protects a local server from websites in the user's own browser.
 
-Any website can make a browser send requests to localhost. So the ``Host`` header must be a name
-this server goes by (a DNS name that an attacker points here is none), and a request that changes
-something, and each one to the API, must come from this server's own pages, from no browser at all, or,
-for the API, from an origin that was listed. Where there is a key, the API wants it with every request,
-and the pages, with all that stands behind them, once. Pure ASGI: it buffers nothing but pages, so streams
-stay streams.
+Any website can make a browser send requests to localhost. So ``Host`` must be a name of this server (not
+a DNS name that an attacker points here). A request that changes something, and every one to the API, must
+come from this server's pages, from a client that is no browser, or, for the API, from an allowed origin.
+With a key, the API needs it in every request, and the pages need it once. Pure ASGI: it buffers nothing
+but pages, so streams stay streams.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.web import login
@@ -29,9 +29,9 @@ from engine import wire
 SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 METRICS = "/metrics"
 OLLAMA = "/api/"
-"""Below this path errors have Ollama's form."""
+"""Errors under this path have Ollama's form."""
 HEALTH = "/health"
-"""Tells that a model is loaded and nothing else, so it needs no key."""
+"""Says only whether a model is loaded, so it needs no key."""
 CREDENTIALS = "access-control-allow-credentials"
 CORS_HEADERS = frozenset(
     f"access-control-{what}"
@@ -59,10 +59,10 @@ GRADIO_USED = (
     "startup-events",
     "theme.css",
 )
-"""What the pages use of Gradio's routes, by how their paths go on. The others are not served: they take
-uploads of any size, fetch from other servers, give out files and edit the app."""
+"""Gradio's routes that the pages use, by prefixes. The others are blocked: they accept uploads of any
+size, fetch from other servers, serve files and edit the app."""
 GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api")
-"""More of Gradio's that no page uses."""
+"""More of Gradio's routes that no page uses."""
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": content_policy(),
@@ -94,10 +94,10 @@ class Guard:
         inline: tuple[str, ...] = (),
         instance: str = wire.INSTANCE,
     ) -> None:
-        """``inline``: scripts of the pages that come into the document after it was sent. ``instance``:
-        this app's name in ``Via`` headers."""
+        """``inline``: scripts that are inserted into pages after they were sent. ``instance``: this app's
+        name in ``Via`` headers."""
         self.app, self.hashes = app, tuple(map(hash_of, inline))
-        # A key that the Server page set is for the API; the pages ask for the one they were started with.
+        # A key of the Server page is for the API; the pages need the one of the command line.
         wanted = switch.pages and (switch.given_key is not None or switch.needs_key)
         self.login = Login(lambda: switch.api_key) if wanted else None
         self.host = host.strip("[]").lower()
@@ -122,7 +122,7 @@ class Guard:
             await self.app(scope, receive, sending)
 
     def judge(self, scope: Scope) -> Refusal | None:
-        """Why this request is refused; None: it is served."""
+        """Return why the request is refused; None if it is served."""
         headers, path = Headers(scope=scope), str(scope["path"])
         host = headers.get("host", "")
         if not self._goes_by(host):
@@ -160,8 +160,8 @@ class Guard:
         name = _name_of(host)
         if name in self.names:
             return True
-        # Beyond loopback the machine has many addresses. A literal address is safe: pointing a
-        # foreign name here needs a name.
+        # Beyond loopback the machine has many addresses. A literal address is safe: DNS rebinding
+        # needs a name.
         return not is_loopback(self.host) and _is_address(name)
 
     def _trusted(self, origin: str, host: str, path: str) -> bool:
@@ -177,7 +177,7 @@ class Guard:
         if key is None or scope.get("method") == "OPTIONS":
             return True
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        # As bytes on the wire: whoever has a key that is not ASCII sends it in UTF-8.
+        # Clients send a key that is not ASCII in UTF-8.
         sent = given.strip().encode("latin-1").decode("utf-8", "replace")
         return scheme.lower() == "bearer" and login.same(sent, key)
 
@@ -205,11 +205,33 @@ class Guard:
             await _answer(scope, refusal, self._readable(scope), send)
 
     def _readable(self, scope: Scope) -> list[tuple[bytes, bytes]]:
-        """Headers with which a listed website's page may read why it is refused."""
+        """Return headers that let pages of an allowed origin read the refusal."""
         origin = Headers(scope=scope).get("origin", "")
         if not self.switch.allows(origin) or not is_api(scope["path"]):
             return []
         return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+
+
+class Cors(CORSMiddleware):
+    """Starlette's middleware, for the origins that the switch allows at the time."""
+
+    def __init__(self, app: ASGIApp, switch: ApiSwitch) -> None:
+        super().__init__(
+            app,
+            allow_methods=["GET", "POST", "DELETE"],
+            allow_headers=["*"],  # OpenAI's clients send a dozen about themselves
+            expose_headers=["Retry-After"],
+        )
+        self._switch = switch
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._switch.origins:
+            await super().__call__(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return self._switch.allows(origin)
 
 
 _PAGES_NEED_KEY = Refusal(
@@ -224,14 +246,14 @@ def is_api(path: str) -> bool:
 
 
 def is_unused(path: str) -> bool:
-    """Whether this is one of Gradio's routes that no page uses."""
+    """Return whether this is one of Gradio's routes that no page uses."""
     if path.startswith(GRADIO):
         return not path.removeprefix(GRADIO).startswith(GRADIO_USED)
     return any(path == never or path.startswith(f"{never}/") for never in GRADIO_NEVER)
 
 
 def _name_of(host: str) -> str:
-    """``localhost`` of ``localhost:7860``, ``::1`` of ``[::1]:7860``."""
+    """Return ``localhost`` for ``localhost:7860``, ``::1`` for ``[::1]:7860``."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -257,7 +279,7 @@ def _with_headers(send: Send, *, of_api: bool) -> Send:
             headers = MutableHeaders(scope=message)
             for name, value in SECURITY_HEADERS.items():
                 headers.setdefault(name, value)
-            # No other origin reads the pages, and none sends cookies along. Gradio would have both.
+            # Gradio would let other origins read the pages, and send cookies.
             for name in {name.lower() for name in headers} & CORS_HEADERS:
                 if not of_api or name == CREDENTIALS:
                     del headers[name]
@@ -269,7 +291,7 @@ def _with_headers(send: Send, *, of_api: bool) -> Send:
 async def _answer(
     scope: Scope, refusal: Refusal, headers: list[tuple[bytes, bytes]], send: Send
 ) -> None:
-    """Answer as the API would on its paths, in plain words elsewhere."""
+    """Answer in the API's form on its paths, as plain text elsewhere."""
     if is_api(scope["path"]):
         error = {
             "message": refusal.message,
@@ -277,8 +299,9 @@ async def _answer(
             "param": None,
             "code": refusal.code,
         }
-        told: object = refusal.message if scope["path"].startswith(OLLAMA) else error
-        body, kind = json.dumps({"error": told}).encode(), b"application/json"
+        ollama = scope["path"].startswith(OLLAMA)
+        body = json.dumps({"error": refusal.message if ollama else error}).encode()
+        kind = b"application/json"
     else:
         body, kind = refusal.message.encode("utf-8", "replace"), b"text/plain; charset=utf-8"
     start: Message = {

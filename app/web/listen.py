@@ -1,7 +1,5 @@
-"""The socket the app listens on, bound before anything slow happens.
-
-A port that is merely looked at can be gone when it is needed; one that is bound stays ours.
-"""
+"""The socket that the app listens on. It is bound first: a port that was only checked can be taken
+later."""
 
 from __future__ import annotations
 
@@ -17,18 +15,18 @@ import psutil
 from engine.errors import ForetokenError
 
 TRIES = 100
-"""How many ports after the wanted one are tried."""
+"""Ports that are tried, from the wanted one on."""
 
 LAST_PORT = 65535
 
 
 class CannotListen(ForetokenError):
-    """No socket could be had at this address."""
+    """No socket can be bound to this address."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listening socket and where people reach it."""
+    """A listening socket and its address."""
 
     socket: socket.socket
     host: str
@@ -37,7 +35,7 @@ class Listener:
 
     @property
     def moved(self) -> bool:
-        """Whether the wanted port was taken."""
+        """True if the wanted port was taken."""
         return self.wanted not in (0, self.port)
 
     @property
@@ -52,9 +50,9 @@ class Listener:
 
 
 def listen(host: str, port: int, *, exact: bool = False) -> Listener:
-    """Listen at ``port``, or the next free one; port 0 lets the system choose.
+    """Listen at ``port``, or the next free one unless ``exact``; port 0 lets the system choose.
 
-    ``exact``: at that port or not at all, since clients know it. Raises CannotListen.
+    Raises CannotListen.
     """
     if not 0 <= port <= LAST_PORT:
         raise CannotListen(f"Port {port} does not exist; choose one from 1024 to {LAST_PORT}.")
@@ -75,8 +73,8 @@ def listen(host: str, port: int, *, exact: bool = False) -> Listener:
 
 
 def holder(port: int) -> str:
-    """Return the program that listens at ``port``, with its process id where the system tells it."""
-    with contextlib.suppress(psutil.Error, OSError):  # macOS tells root alone
+    """Return the program that listens at ``port``, with its process id if the system gives it."""
+    with contextlib.suppress(psutil.Error, OSError):  # macOS allows it for root alone
         for each in psutil.net_connections("tcp"):
             if (
                 each.status == psutil.CONN_LISTEN
@@ -89,7 +87,7 @@ def holder(port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach ``host``."""
+    """Return whether only this machine can reach ``host``."""
     if host == "localhost":
         return True
     with contextlib.suppress(ValueError):
@@ -109,7 +107,7 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | None:
-    """A listening socket, or None where the port is taken."""
+    """Return a listening socket, or None if the port is taken."""
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         _claim(bound)
@@ -127,7 +125,7 @@ def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | 
 
 
 def _claim(bound: socket.socket) -> None:
-    """Skip the wait after an earlier run, without sharing a port in use."""
+    """Allow the port right after an earlier run, but not one in use."""
     if sys.platform == "win32":  # there SO_REUSEADDR would share it
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
     else:

@@ -1,7 +1,7 @@
-"""The key to the pages: asked for by one plain page, then kept by the browser where no script reads it.
+"""The login page, which asks for the app's key and sets a cookie that no script can read.
 
-What is kept is not the key but a word of this process, so that it ends with the app. A cookie goes to
-every port of a host: its name has the port, or two apps would put each other's people out.
+The cookie is a random token of this process, not the key, so it is void when the app ends. Cookies go to
+every port of a host, so its name has the port: two apps must not log each other's users out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from starlette.types import Receive, Scope, Send
 
 PATH = "/login"
 LARGEST_FORM = 8192
-"""Bytes of what the page sends."""
+"""Bytes of the submitted form."""
 WRONG_S = 0.5
-"""What a wrong key costs, one after the other for all who try."""
+"""Delay after a wrong key; attempts wait for each other."""
 
 _POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
@@ -52,25 +52,25 @@ input, button {{ font: inherit; padding: .5rem .75rem; border-radius: .375rem; b
 
 
 class Login:
-    """Who may see the pages, and the page that lets them. An ASGI app for ``PATH``."""
+    """The login page, an ASGI app for ``PATH``, and the check of its cookie."""
 
     def __init__(self, key: Callable[[], str | None]) -> None:
-        """``key``: the one that opens them now."""
-        self._key, self._word = key, secrets.token_urlsafe(32)
-        self._one_by_one = asyncio.Lock()
+        """``key`` returns the current key."""
+        self._key, self._token = key, secrets.token_urlsafe(32)
+        self._attempts = asyncio.Lock()
 
     def knows(self, scope: Scope) -> bool:
-        """Whether the request brings the cookie."""
+        """Return whether the request has the cookie."""
         jar: SimpleCookie = SimpleCookie()
         try:
             jar.load(Headers(scope=scope).get("cookie", ""))
         except CookieError:
             return False
-        found = jar.get(_cookie_name(scope))
-        return found is not None and same(found.value, self._word)
+        cookie = jar.get(_cookie_name(scope))
+        return cookie is not None and same(cookie.value, self._token)
 
     def ask(self, scope: Scope) -> Response:
-        """Leads somebody who opens a page to the key, and back."""
+        """Redirect to the login page, which leads back."""
         return RedirectResponse(f"{PATH}?next={quote(str(scope['path']))}", status_code=303)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,8 +78,8 @@ class Login:
 
     async def _answer(self, scope: Scope, receive: Receive) -> Response:
         if scope["method"] in ("GET", "HEAD"):
-            wanted = parse_qs(scope["query_string"].decode("ascii", "replace"))
-            return _page(_local(wanted.get("next", ["/"])[0]))
+            query = parse_qs(scope["query_string"].decode("ascii", "replace"))
+            return _page(_local(query.get("next", ["/"])[0]))
         if scope["method"] != "POST":
             return Response(status_code=405, headers={"Allow": "GET, HEAD, POST"})
         form = await _form(receive)
@@ -88,18 +88,18 @@ class Login:
         after = _local(form.get("next", "/"))
         key = self._key()
         if key is None or not same(form.get("key", "").strip(), key):
-            async with self._one_by_one:
+            async with self._attempts:
                 await asyncio.sleep(WRONG_S)
             return _page(after, _WRONG, status=401)
         reply = RedirectResponse(after, status_code=303)
         reply.set_cookie(
-            _cookie_name(scope), self._word, httponly=True, samesite="strict", path="/"
+            _cookie_name(scope), self._token, httponly=True, samesite="strict", path="/"
         )
         return reply
 
 
 def same(given: str, key: str) -> bool:
-    """Whether they are equal, in a time that does not tell how far."""
+    """Compare in constant time."""
     return secrets.compare_digest(given.encode(), key.encode())
 
 
@@ -109,7 +109,7 @@ def _cookie_name(scope: Scope) -> str:
 
 
 def _local(path: str) -> str:
-    """A path of this app; the front page for anything that could lead elsewhere."""
+    """Return ``path`` if it is a path of this app, else the front page."""
     plain = path.startswith("/") and not path.startswith("//") and "\\" not in path
     if not plain or any(ord(sign) < 32 for sign in path) or urlsplit(path).path == PATH:
         return "/"
@@ -117,7 +117,7 @@ def _local(path: str) -> str:
 
 
 def _page(after: str, problem: str = "", status: int = 200) -> Response:
-    # With the app's own policy, no-referrer, browsers would send the form as of the origin "null".
+    # With the app's policy, no-referrer, browsers would send the form with the origin "null".
     headers = {
         "Referrer-Policy": "same-origin",
         "Content-Security-Policy": _POLICY,
@@ -128,7 +128,7 @@ def _page(after: str, problem: str = "", status: int = 200) -> Response:
 
 
 async def _form(receive: Receive) -> dict[str, str] | None:
-    """What was filled in; None for too much of it."""
+    """Return the submitted fields; None if the form is too large."""
     raw = bytearray()
     while True:
         message = await receive()

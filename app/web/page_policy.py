@@ -1,7 +1,7 @@
-"""What pages may run and reach: the content policy, and the word by which a page's own scripts are known.
+"""The content security policy of pages, and the nonce of their inline scripts.
 
-Gradio's page begins with inline scripts. Each answer that is a page gets a word of its own, in its policy
-and in its script tags, so that what comes into the page later cannot run inline.
+Gradio's page begins with inline scripts. Each page is sent with its own nonce in its policy and its
+script tags, so that inline scripts inserted later do not run.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _SCRIPT_END = re.compile(rb"</script", re.IGNORECASE)
 
 
 def hash_of(script: str) -> str:
-    """By which a policy knows an inline script that Gradio puts into the page later."""
+    """Return the policy's source for an inline script that Gradio inserts later."""
     return f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'"
 
 
 def content_policy(nonce: str = "", hashes: Sequence[str] = ()) -> str:
-    """The policy of an answer. Nothing may be fetched from, or sent to, another machine: neither by the
-    page nor by an image in a model's Markdown.
+    """Return an answer's policy: nothing is fetched from or sent to another machine, not even an image in
+    a model's Markdown.
 
-    Gradio compiles its components' templates by ``Function``, which is 'unsafe-eval', and sets styles.
+    Gradio needs 'unsafe-eval' (it compiles templates by ``Function``) and inline styles.
     """
     inline = "".join(f" {each}" for each in ([f"'nonce-{nonce}'"] if nonce else []) + [*hashes])
     return "; ".join(
@@ -47,21 +47,21 @@ def content_policy(nonce: str = "", hashes: Sequence[str] = ()) -> str:
 
 
 def uncompressed(scope: Scope) -> Scope:
-    """The request as of a browser that takes a page in no compressed form, since it is written into."""
+    """Return the request without Accept-Encoding: the page is changed before it is sent."""
     headers = [(name, value) for name, value in scope["headers"] if name != b"accept-encoding"]
     return {**scope, "headers": headers}
 
 
 def opens_page(scope: Scope) -> bool:
-    """Whether somebody opens an address in a browser, rather than a script asking for something."""
+    """Return whether a browser opens an address, as opposed to a script's request."""
     return scope["method"] in ("GET", "HEAD") and "text/html" in Headers(scope=scope).get(
         "accept", ""
     )
 
 
 def with_nonce(send: Send, hashes: Sequence[str]) -> Send:
-    """``send``, by which a page that has no policy of its own is sent whole, with its word; all else goes
-    through as it comes. ``hashes``: of scripts that come into the page later."""
+    """Wrap ``send`` so that a page without a policy of its own is collected and sent with a nonce; other
+    answers pass unchanged. ``hashes``: of scripts that are inserted later."""
     start: Message | None = None
     page = bytearray()
 
@@ -86,7 +86,7 @@ def with_nonce(send: Send, hashes: Sequence[str]) -> Send:
 
 
 def mark(page: bytes, nonce: str) -> bytes:
-    """``page`` with the word in its script tags; what stands inside a script is left as it is."""
+    """Return ``page`` with the nonce in its script tags, but not in tags within a script's text."""
     parts, at = [], 0
     while (tag := _SCRIPT.search(page, at)) is not None:
         end = _SCRIPT_END.search(page, tag.end())

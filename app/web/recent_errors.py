@@ -1,4 +1,4 @@
-"""What the program complained about lately, for people who report a fault: a bounded list in memory."""
+"""The program's last warnings and errors, for reports of faults: a bounded list in memory."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LONGEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Complaint:
-    """``when`` in seconds since 1970; ``where``: for an error that nobody expected, its type and the
-    places that it went through, the innermost last; no values."""
+class LoggedError:
+    """``when`` in seconds since 1970. ``where``: the type and the traceback of an unexpected error, the
+    innermost frame last, without values."""
 
     when: float
     level: str
@@ -34,22 +34,22 @@ class Complaint:
 
 
 class RecentErrors(logging.Handler):
-    """Keeps the last ``MOST`` warnings and errors; see ``listen``."""
+    """A handler that keeps the last ``MOST`` warnings and errors."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._kept: deque[Complaint] = deque(maxlen=MOST)
+        self._kept: deque[LoggedError] = deque(maxlen=MOST)
         self._guard = threading.Lock()
 
     @property
-    def kept(self) -> tuple[Complaint, ...]:
-        """Oldest first."""
+    def kept(self) -> tuple[LoggedError, ...]:
+        """The errors, oldest first."""
         with self._guard:
             return tuple(self._kept)
 
     def listen(self) -> None:
-        """From now on to all of the program. The terminal shows what it showed before: logging falls back
-        to it only where no handler is."""
+        """Attach it to the root logger. The terminal's output stays: logging falls back to it only
+        without any handler."""
         root = logging.getLogger()
         if not root.handlers and logging.lastResort is not None:
             root.addHandler(logging.lastResort)
@@ -58,7 +58,7 @@ class RecentErrors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             error = record.exc_info[1] if record.exc_info else None
-            kept = Complaint(
+            kept = LoggedError(
                 record.created,
                 record.levelname.lower(),
                 record.name,

@@ -1,6 +1,6 @@
-"""What asks the API, as it comes: from whom, for what, how far it is, what it took. Nothing that is said.
+"""The log of the API's last requests, in memory: client, path, stage and statistics, but no texts.
 
-The last ones, in memory alone. Safe to use from any thread.
+Thread-safe.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from engine.events import Event, Failed, Finished, FinishReason, Queued, Started
 from engine.stats import Statistics, Tally
 
 KEPT = 100
-"""Requests that are remembered."""
+"""Requests in the log."""
 
 
 class Stage(StrEnum):
-    """How far a request is, or how it ended."""
+    """The progress of a request, or how it ended."""
 
     ARRIVED = "arrived"
-    """It is read, or its model is loaded."""
+    """Its body is read, or its model is loaded."""
     WAITING = "waiting"
     RUNNING = "running"
     DONE = "done"
@@ -41,7 +41,7 @@ _REASONS = {
     FinishReason.LENGTH: Stage.LENGTH,
     FinishReason.CANCELLED: Stage.CANCELLED,
 }
-# Of several replies to one request, the first of these that one of them is.
+# A request with several replies has the first of these stages that any of them has.
 _FIRST = (
     Stage.RUNNING,
     Stage.WAITING,
@@ -53,9 +53,9 @@ _FIRST = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """A request as it stands. ``at``: when it came, in seconds since 1970; ``seconds``: since then, or
-    until its end. ``statistics`` are of all its replies together. ``version`` grows with every change."""
+class LoggedRequest:
+    """A request's current values. ``at``: its arrival, in seconds since 1970; ``seconds``: from then to
+    now or its end. ``statistics``: of all its replies. ``version`` grows with every change."""
 
     number: int
     version: int
@@ -73,18 +73,20 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """``version`` of the log, the ``numbers`` that are remembered, and which ``requests`` changed."""
+    """``version`` of the log, the ``numbers`` of its requests, and those ``requests`` that changed."""
 
     version: int
     numbers: tuple[int, ...]
-    requests: tuple[Asked, ...]
+    requests: tuple[LoggedRequest, ...]
 
 
-class _Part:
+class _Reply:
     """One of a request's generations."""
 
     def __init__(self, generation: Generation) -> None:
-        self.generation: Generation | None = generation  # until its end: it holds all of its events
+        self.generation: Generation | None = (
+            generation  # until its end: it has all events in memory
+        )
         self.tally = Tally()
         self.stage = Stage.WAITING
         self.method = ""
@@ -108,31 +110,31 @@ class _Part:
 
 
 class Entry:
-    """A request that is under way; it is told what becomes of it. Belongs to its log."""
+    """A request in the log, which its handler updates."""
 
     def __init__(self, log: RequestLog, number: int, address: str, agent: str, path: str) -> None:
         self._log, self.number = log, number
         self._who = (address, agent, path)
         self._at, self._began = time.time(), time.monotonic()
         self._seconds: float | None = None
-        self._parts: list[_Part] = []
+        self._replies: list[_Reply] = []
         self._refusal = ""
-        self._over = False
+        self._ended = False
         self.model = ""
         self.cancelled = False
-        """Whether somebody ended it here."""
+        """True if a person cancelled it on the Server page."""
         self.version = 0
 
     def follow(self, generation: Generation, model: str) -> None:
-        """Takes on one of its replies, which was just asked for."""
-        part = _Part(generation)
+        """Follow one of its replies, which was just submitted."""
+        reply = _Reply(generation)
         with self._log.lock:
-            self._parts.append(part)
+            self._replies.append(reply)
             self.model = model
 
         def hear(event: Event) -> None:
             with self._log.lock:
-                part.add(event)
+                reply.add(event)
             self._log.changed(self)
 
         generation.listen(hear)
@@ -140,61 +142,61 @@ class Entry:
             generation.cancel()
 
     def refuse(self, message: str) -> None:
-        """It was not served, and why."""
+        """Record why it was refused."""
         self._refusal = message
         self._log.changed(self)
 
     def end(self) -> None:
-        """It is answered, or nobody waits for the answer any more."""
-        self._over = True
+        """Record its end: it was answered, or its client left."""
+        self._ended = True
         self._seconds = time.monotonic() - self._began
         self._log.changed(self)
 
     def cancel(self) -> None:
-        """Ends its replies, also those that are not begun yet."""
+        """Cancel its replies, also later ones."""
         self.cancelled = True
         with self._log.lock:
-            parts = tuple(self._parts)
-        for generation in [part.generation for part in parts]:
+            replies = tuple(self._replies)
+        for generation in [reply.generation for reply in replies]:
             if generation is not None:
                 generation.cancel()
 
     @property
     def followed(self) -> bool:
-        """Whether it came so far as to be given to the engine."""
-        return bool(self._parts)
+        """True if it reached the engine."""
+        return bool(self._replies)
 
     @property
     def stage(self) -> Stage:
         if self._refusal:
             return Stage.REFUSED
-        stages = {part.stage for part in self._parts}
+        stages = {reply.stage for reply in self._replies}
         if not stages:
-            return Stage.ARRIVED if not self._over else Stage.DONE
-        found = next(stage for stage in _FIRST if stage in stages)
-        return Stage.CANCELLED if self._over and found not in ENDED else found
+            return Stage.DONE if self._ended else Stage.ARRIVED
+        stage = next(stage for stage in _FIRST if stage in stages)
+        return Stage.CANCELLED if self._ended and stage not in ENDED else stage
 
-    def shown(self) -> Asked:
+    def shown(self) -> LoggedRequest:
         address, agent, path = self._who
-        taken = time.monotonic() - self._began if self._seconds is None else self._seconds
-        return Asked(
+        now, replies = time.monotonic(), self._replies
+        return LoggedRequest(
             number=self.number,
             version=self.version,
             at=self._at,
-            seconds=taken,
+            seconds=now - self._began if self._seconds is None else self._seconds,
             address=address,
             agent=agent,
             path=path,
             model=self.model,
-            method=next((part.method for part in self._parts if part.method), ""),
+            method=next((reply.method for reply in replies if reply.method), ""),
             stage=self.stage,
-            message=self._refusal or next((p.error for p in self._parts if p.error), ""),
-            statistics=sum((part.tally.statistics() for part in self._parts), Statistics()),
+            message=self._refusal or next((reply.error for reply in replies if reply.error), ""),
+            statistics=sum((reply.tally.statistics() for reply in replies), Statistics()),
         )
 
 
-asked: ContextVar[Entry | None] = ContextVar("asked", default=None)
-"""The request that this is done for; None where it is none of the API's."""
+current: ContextVar[Entry | None] = ContextVar("current", default=None)
+"""The API's request that this code runs for, if any."""
 
 
 class RequestLog:
@@ -207,13 +209,13 @@ class RequestLog:
         self._version = self._count = 0
 
     def begin(self, address: str, agent: str, path: str) -> Entry:
-        """A request came. Of more than ``KEPT`` the oldest that is over is forgotten."""
+        """Log a new request. Beyond ``KEPT``, the oldest that has ended is dropped."""
         with self.lock:
             self._count += 1
             entry = self._entries[self._count] = Entry(self, self._count, address, agent, path)
             while len(self._entries) > KEPT:
-                over = (number for number, each in self._entries.items() if each.stage in ENDED)
-                del self._entries[next(over, next(iter(self._entries)))]
+                ended = (number for number, each in self._entries.items() if each.stage in ENDED)
+                del self._entries[next(ended, next(iter(self._entries)))]
         self.changed(entry)
         return entry
 
@@ -224,7 +226,7 @@ class RequestLog:
         self.watchers.wake()
 
     def since(self, version: int) -> Changes:
-        """What changed after that version; everything for one that was never reached."""
+        """Return what changed after that version; everything if it is newer than the log's."""
         with self.lock:
             seen = version if version <= self._version else 0
             entries = self._entries.values()
@@ -232,7 +234,7 @@ class RequestLog:
             return Changes(self._version, tuple(self._entries), requests)
 
     def cancel(self, number: int) -> bool:
-        """Ends a request; False for one that is forgotten."""
+        """Cancel a request; return False if it is no longer in the log."""
         with self.lock:
             entry = self._entries.get(number)
         if entry is not None:

@@ -1,7 +1,6 @@
-"""The switch of the OpenAI-compatible endpoint: on or off, its key, and which other origins may use it.
+"""The API's switch: on or off, its key, and the origins that may use it. Thread-safe.
 
-From any thread, while the app runs. What was given at the start stands until the app ends; what the
-Server page sets is kept beyond that.
+Values from the command line apply until the app ends; those of the Server page are stored.
 """
 
 from __future__ import annotations
@@ -19,28 +18,24 @@ SHORTEST_KEY = 8
 
 
 class ApiKeyMissing(ForetokenError):
-    """The endpoint would be open to the network without a key."""
+    """The API would be open to the network without a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """How the API treats models that are not in memory.
-
-    ``on_demand``: it loads what a request names, if that is on the disk. ``idle_unload``: minutes without
-    a request after which it frees their memory; None: never.
-    """
+    """How the API loads models. ``on_demand``: it loads what a request names, if that is on the disk.
+    ``idle_unload``: minutes without a request until it unloads; None: never."""
 
     on_demand: bool = False
     idle_unload: float | None = None
 
 
 class ApiSwitch:
-    """Whether the endpoint answers, and whom. Shared by the Server page, the guard and the API.
+    """Whether the API answers, and whom. Shared by the Server page, the guard and the API.
 
-    ``needs_key`` is set when the app listens beyond this machine: then the endpoint can only be
-    switched on if there is a key. ``given_key`` and ``given_origins`` are of this run alone and cannot be
-    changed in it; ``stored`` is what the page sets, and ``store`` writes it. ``pages``: whether there
-    are any; nobody is sent to one that is not there.
+    ``needs_key``: the app listens beyond this machine, so the API needs a key to be on. ``given_key`` and
+    ``given_origins`` come from the command line and cannot be changed in this run; ``stored`` is set by
+    the page, and ``store`` writes it. ``pages``: there are pages, which messages may name.
     """
 
     def __init__(
@@ -68,7 +63,7 @@ class ApiSwitch:
             return self._on
 
     def set(self, on: bool) -> None:
-        """Switch; raises ``ApiKeyMissing`` where that would leave the endpoint unguarded."""
+        """Switch the API on or off. Raises ApiKeyMissing if it would be open without a key."""
         self._check(on)
         self._change(on=on)
         with self._lock:
@@ -83,11 +78,11 @@ class ApiSwitch:
             )
 
     def or_page(self, what: str) -> str:
-        """How a sentence goes on where ``what`` can be done on the Server page too."""
+        """Return the end of a sentence: ``what`` can be done on the Server page too, if there is one."""
         return f", or {what} on the Server page" if self.pages else ""
 
     def _change(self, **values: object) -> None:
-        """What cannot be written down is not changed either. Raises DiskError."""
+        """Store changed values, then apply them. Raises DiskError, with nothing changed."""
         with self._lock:
             fresh = replace(self._stored, **values)  # type: ignore[arg-type]
             self._store(fresh)
@@ -97,12 +92,12 @@ class ApiSwitch:
 
     @property
     def api_key(self) -> str | None:
-        """What requests bring; None: they need none."""
+        """The key that requests need, if any."""
         return self.given_key or self._stored.key
 
     def set_key(self, key: str) -> None:
-        """From now on, and in runs to come. Raises InvalidRequest for what is none, and where one was
-        given at the start."""
+        """Set and store the key. Raises InvalidRequest for an unusable one, and if the command line gave
+        one."""
         self._refuse_given()
         cleaned = key.strip()
         visible = cleaned.isascii() and cleaned.isprintable() and " " not in cleaned
@@ -115,12 +110,12 @@ class ApiSwitch:
         self._change(key=cleaned)
 
     def make_key(self) -> None:
-        """A key that nobody guesses."""
+        """Set a random key."""
         self._refuse_given()
         self._change(key=f"ft-{secrets.token_urlsafe(24)}")
 
     def remove_key(self) -> None:
-        """Requests need none. Raises ApiKeyMissing beyond this machine."""
+        """Remove the key. Raises ApiKeyMissing if the app listens beyond this machine."""
         self._refuse_given()
         if self.needs_key:
             raise ApiKeyMissing(
@@ -141,20 +136,20 @@ class ApiSwitch:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """Of the pages that may use the API beside the app's own."""
+        """Origins of other pages that may use the API."""
         return tuple(dict.fromkeys((*self.given_origins, *self._stored.origins)))
 
     def allows(self, origin: str) -> bool:
         return _plain(origin) in self.origins
 
     def allow_origin(self, text: str) -> None:
-        """Pages of this origin may use the API. Raises InvalidRequest for what is none."""
+        """Let pages of this origin use the API. Raises InvalidRequest if it is no origin."""
         origin = origin_of(text)
         if origin not in self.origins:
             self._change(origins=(*self._stored.origins, origin))
 
     def forbid_origin(self, origin: str) -> None:
-        """They may no longer. Raises InvalidRequest for one that was given at the start."""
+        """Remove an origin. Raises InvalidRequest for one from the command line."""
         if origin in self.given_origins:
             raise InvalidRequest(
                 "origin",
@@ -169,7 +164,8 @@ def _plain(origin: str) -> str:
 
 
 def origin_of(text: str) -> str:
-    """The origin of an address, ``http://localhost:3000``. Raises InvalidRequest for what has none."""
+    """Return the origin of an address: ``http://localhost:3000``. Raises InvalidRequest if it has
+    none."""
     try:
         parts = urlsplit(_plain(text))
         host = parts.hostname

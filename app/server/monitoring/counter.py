@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from app.server.errors import RETRY_S, asks_too_many, closing, queue_full
 from app.server.monitoring.prometheus import Meter
-from app.web.request_log import asked
+from app.web.request_log import current
 from engine.events import Event, Failed, Finished, FinishReason
 from engine.request import Request
 
@@ -169,7 +169,7 @@ class Counter:
             if too_many < count:
                 raise asks_too_many(count, count - too_many, retry)
             raise queue_full(present - self._parallel, retry=retry)
-        ticket, entry = Ticket(self, count), asked.get()
+        ticket, entry = Ticket(self, count), current.get()
 
         def submit() -> None:
             for request in requests:

@@ -9,7 +9,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.web.guard import METRICS, is_api
-from app.web.request_log import RequestLog, asked
+from app.web.request_log import RequestLog, current
 
 QUIET = (METRICS, "/api/show")
 """Paths that programs poll, without a reply by a model."""
@@ -35,12 +35,12 @@ class Logged:
     async def _asked(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Log a request that may make a reply from its arrival on."""
         entry = self.log.begin(*_who(scope))
-        token = asked.set(entry)
+        token = current.set(entry)
         watch = _Watch(send)
         try:
             await self.app(scope, receive, watch)
         finally:
-            asked.reset(token)
+            current.reset(token)
             if watch.failed and not entry.followed:
                 entry.refuse(watch.reason)
             entry.end()

@@ -10,7 +10,7 @@ from app.ui.endpoints import endpoint
 from app.ui.rounds.view import View, shorten
 from app.ui.words import Words
 from app.web.listen import is_loopback
-from app.web.request_log import ENDED, Asked
+from app.web.request_log import ENDED, LoggedRequest
 from app.web.switch import ApiSwitch
 
 
@@ -82,7 +82,7 @@ class ServerBackend:
         return self.runtime.requests.cancel(int(data["number"]))
 
 
-def show_request(asked: Asked) -> View:
+def show_request(asked: LoggedRequest) -> View:
     """One request as the page reads it; times in seconds."""
     statistics = asked.statistics
     here = is_loopback(asked.address)
