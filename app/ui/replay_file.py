@@ -32,8 +32,6 @@ SCRIPTS = (
             "probe",
             "charts",
             "clock",
-            "transport",
-            "pane",
             "replay",
         )
     ),

@@ -46,9 +46,23 @@ export function seconds(x) {
   return x < 1 ? `${Math.round(1000 * x)} ms` : `${x.toFixed(1)} s`;
 }
 
-export function probability(x) {
-  if (x === null || x === undefined) return "–";
-  return x > 0 && x < 0.0005 ? "< 0.001" : x.toFixed(3);
+// Hands a text to the browser as a file to save.
+export function saveFile(name, text, type = "text/plain") {
+  const link = h("a", { href: URL.createObjectURL(new Blob([text], { type: `${type};charset=utf-8` })), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}
+
+// Returns the first of the indices 0 to `count` for which `reached` is true, by binary search; `count` if there is none.
+export function firstIndex(count, reached) {
+  let low = 0;
+  let high = count;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (reached(middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 // Copies text and lets the button say so for a moment.

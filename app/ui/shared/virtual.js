@@ -1,6 +1,6 @@
 // A long list of which only the rows in view are in the page. Heights may differ; they are estimated until seen.
 
-import { h } from "./dom.js";
+import { firstIndex, h } from "./dom.js";
 
 const BEYOND = 8; // rows kept above and below those in view
 
@@ -136,13 +136,6 @@ export class VirtualList {
 
   // The row at a height.
   at(y) {
-    let low = 0;
-    let high = this.count - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.tops[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return low;
+    return Math.min(firstIndex(this.count, (i) => this.tops[i + 1] > y), Math.max(0, this.count - 1));
   }
 }

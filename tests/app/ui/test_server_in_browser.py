@@ -130,7 +130,7 @@ def test_quotes_of_each_shell_hold_whatever_a_key_has(page):
     given = {"base": "http://127.0.0.1:1/v1", "model": "it's a $model", "key": "k'$(date)`\"\\"}
     found = page.evaluate(
         """async (given) =>
-          (await import("/foretoken/app/ui/pages/server/calls.js")).calls(given)""",
+          (await import("/foretoken/app/ui/pages/server/snippets.js")).calls(given)""",
         given,
     )
     body = {

@@ -7,12 +7,12 @@ import { h } from "../../shared/dom.js";
 import { drafts } from "../../shared/form/drafts.js";
 import { field } from "../../shared/form/fields.js";
 import { Loading } from "../../shared/frame/loading.js";
-import { ContextMeter } from "../../shared/figures/meter.js";
-import { register } from "../../shared/frame/pages.js";
+import { ContextMeter } from "../../shared/figures/dial.js";
+import { Page, register } from "../../shared/frame/pages.js";
 import { showMarks } from "../../shared/reply.js";
-import { answered, reason } from "../../shared/frame/server.js";
 import { Settings } from "../../shared/form/settings.js";
 import { status } from "../../shared/frame/status.js";
+import { typing } from "../../shared/frame/brand.js";
 import { words } from "../../shared/words.js";
 import { ChatList } from "./list/chats.js";
 import { Composer } from "./composer/composer.js";
@@ -20,11 +20,9 @@ import { Conversation } from "./conversation/conversation.js";
 import { CurrentChat } from "./current.js";
 import { Deletions } from "./conversation/deletions.js";
 import { Drawer } from "./drawer/drawer.js";
-import { watchKeys } from "./keys.js";
-import { Loaded } from "./pair/loaded.js";
 import { Advice, Notices } from "./notices.js";
 import { Overflow } from "./composer/overflow.js";
-import { PairChip } from "./pair/pair.js";
+import { Loaded, PairChip } from "./pair/pair.js";
 import { RoundsView } from "./drawer/rounds.js";
 import { Sending } from "./composer/sending.js";
 import { Stream } from "./conversation/stream.js";
@@ -32,9 +30,9 @@ import { SystemChoice } from "./composer/system.js";
 import { Tour } from "./conversation/tour.js";
 import { say } from "./words.js";
 
-class ChatPage {
+class ChatPage extends Page {
   constructor({ element, server }) {
-    this.server = server;
+    super(server);
     this.listed = { chats: [], folders: [] };
     this.preset = ""; // the system prompt of a chat that is to be
     this.ask = this.ask.bind(this);
@@ -111,13 +109,8 @@ class ChatPage {
 
   // ---- what Python knows
 
-  async ask(name, data = {}) {
-    try {
-      return await answered(this.server[name](data));
-    } catch (error) {
-      this.notices.notice(reason(error));
-      return null;
-    }
+  fail(text) {
+    this.notices.notice(text);
   }
 
   async boot() {
@@ -293,5 +286,32 @@ class ChatPage {
     this.stream.attach(packet.run, packet.reply.id);
   }
 }
+
+// ---- keys: Escape, Ctrl+Z, and Alt with N, K, M and S
+
+function watchKeys(page) {
+  document.addEventListener("keydown", (event) => {
+    if (!page.root.offsetParent) return; // another page is shown
+    if (event.key === "Escape" && !document.querySelector("dialog[open]")) onEscape(page);
+    const back = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key.toLowerCase() === "z";
+    if (back && !typing(event.target) && page.deletions.undo.last()) event.preventDefault();
+    const act = event.altKey && !event.ctrlKey && shortcuts(page)[event.code];
+    if (act) (event.preventDefault(), act());
+  });
+}
+
+// What lies on top goes first; only then the reply is stopped.
+function onEscape({ pair, drawer, stream }) {
+  if (!pair.popover.hidden) pair.turn(false);
+  else if (!drawer.uncover()) stream.stop();
+}
+
+// What Alt and a key do, by the key's code.
+const shortcuts = (page) => ({
+  KeyN: () => page.newChat(),
+  KeyK: () => (page.drawer.openChats(true), page.chats.search.focus()),
+  KeyM: () => (page.pair.turn(page.pair.popover.hidden), page.pair.chip.focus()),
+  KeyS: () => (page.drawer.shown ? page.drawer.hide() : page.drawer.open()),
+});
 
 register("chat", ChatPage);

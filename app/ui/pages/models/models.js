@@ -3,8 +3,7 @@
 import { pageLink } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
 import { Loading } from "../../shared/frame/loading.js";
-import { register } from "../../shared/frame/pages.js";
-import { answered, reason } from "../../shared/frame/server.js";
+import { Page, register } from "../../shared/frame/pages.js";
 import { status } from "../../shared/frame/status.js";
 import { words } from "../../shared/words.js";
 import { Add } from "./add.js";
@@ -16,9 +15,9 @@ import { say } from "./words.js";
 
 const AGAIN_MS = 700;
 
-class ModelsPage {
+class ModelsPage extends Page {
   constructor({ element, server }) {
-    this.server = server;
+    super(server);
     this.lines = h("div");
     this.loading = new Loading(() => this.cancel());
     this.told = h("span");
@@ -36,16 +35,6 @@ class ModelsPage {
     status.watch((latest) => this.show(latest), server.status);
     // Each time the page comes into sight; of several changes that are told together, the last counts.
     new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.seen()).observe(this.now);
-  }
-
-  // The answer; null where there is none, which is said.
-  async ask(name, data = {}) {
-    try {
-      return await answered(this.server[name](data));
-    } catch (error) {
-      this.fail(reason(error));
-      return null;
-    }
   }
 
   seen() {

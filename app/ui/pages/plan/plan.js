@@ -2,29 +2,24 @@
 
 import { copy, h } from "../../shared/dom.js";
 import { field, select } from "../../shared/figures/measuring.js";
-import { register } from "../../shared/frame/pages.js";
-import { answered, reason } from "../../shared/frame/server.js";
+import { Page, register } from "../../shared/frame/pages.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 
 const same = (values) => values.map((each) => [each, each]);
 
-class PlanPage {
+class PlanPage extends Page {
   constructor({ element, server }) {
-    this.server = server;
+    super(server);
     this.form = h("form", { class: "panel", "aria-label": say.form, on: { submit: (event) => (event.preventDefault(), this.make()) } });
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.result = h("div", { class: "plan-result", "aria-live": "polite" });
     element.querySelector(".ft-plan").append(h("div", { class: "measuring" }, h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.result));
     this.opening();
   }
 
   async opening() {
-    try {
-      this.draw(await answered(this.server.offer({})));
-    } catch (error) {
-      this.fail(reason(error));
-    }
+    const offer = await this.ask("offer");
+    if (offer) this.draw(offer);
   }
 
   // What was filled in stays.
@@ -66,18 +61,10 @@ class PlanPage {
   async make() {
     const given = Object.fromEntries(new FormData(this.form));
     this.fail("");
-    try {
-      this.show(await answered(this.server.make({ ...given, gpus: `${given.count || 1}x${given.kind}` })));
-      this.result.scrollIntoView({ block: "nearest" });
-    } catch (error) {
-      this.result.replaceChildren();
-      this.fail(reason(error));
-    }
-  }
-
-  fail(text) {
-    this.alert.hidden = !text;
-    this.alert.textContent = text;
+    const plan = await this.ask("make", { ...given, gpus: `${given.count || 1}x${given.kind}` });
+    if (!plan) return this.result.replaceChildren();
+    this.show(plan);
+    this.result.scrollIntoView({ block: "nearest" });
   }
 
   show(plan) {

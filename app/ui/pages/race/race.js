@@ -1,11 +1,8 @@
 // The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
 
-import { linked } from "../../shared/addresses.js";
 import { h, percent, showToken, speed } from "../../shared/dom.js";
-import { choice, field, followOffers, Following, onProposed, select } from "../../shared/figures/measuring.js";
+import { choice, field, followOffers, MeasuringPage, onProposed, select } from "../../shared/figures/measuring.js";
 import { register } from "../../shared/frame/pages.js";
-import { answered } from "../../shared/frame/server.js";
-import { status } from "../../shared/frame/status.js";
 import { chart } from "./chart.js";
 import { Lane } from "./lane.js";
 import { Opponent } from "./opponent.js";
@@ -15,16 +12,9 @@ import { say } from "./words.js";
 const SIDES = ["base", "rival"];
 const named = ({ name }) => [name, { "": say.usual, none: say.plain, server: say.server }[name] ?? name];
 
-class RacePage {
+class RacePage extends MeasuringPage {
   constructor({ element, server }) {
-    this.server = server;
-    this.following = new Following(server, (events, stats) => this.advance(events, stats), (text) => this.fail(text), () => this.begin());
-    this.form = h("form", { class: "panel race-form", "aria-label": say.start, on: { submit: (event) => (event.preventDefault(), this.start()) } });
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
-    this.now = h("span", { class: "race-now" });
-    this.bar = h("progress", { max: 1, "aria-label": say.start });
-    this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
-    this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
+    super(server, "race", say);
     this.notes = h("ul", { class: "race-notes hint", hidden: true, "aria-label": say.notes });
     this.verdict = h("p", { class: "verdict" });
     this.spoken = h("p", { class: "sr-only", role: "status" }); // once a race, where the verdict changes with each pair
@@ -46,10 +36,6 @@ class RacePage {
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.spoken, this.notes, this.result, this.replies));
     onProposed((race) => this.propose(race));
     followOffers(this, server);
-  }
-
-  back() {
-    return this.following.back();
   }
 
   // ---- the form
@@ -151,40 +137,26 @@ class RacePage {
     return { source: value("source"), prompt: value("prompt"), place: this.opponent.place, sides, seed: number("seed"), max_tokens: number("max_tokens") };
   }
 
-  start() {
-    this.fail("");
-    return this.following.start(this.server.start(this.asked()), () => this.begin());
-  }
-
   // ---- a race
 
   begin() {
     this.pairs = [];
     this.proposed = null;
-    this.running = true;
-    this.fail("");
     this.said.textContent = "";
     delete this.said.dataset.identical; // it is told in the end
     this.parting.hidden = true;
-    this.result.hidden = true;
     this.replies.hidden = true;
     this.replay.hidden = true;
     this.played = null;
     this.notes.hidden = true;
-    this.verdict.textContent = "";
-    this.now.textContent = "";
     this.spoken.textContent = "";
-    this.bar.removeAttribute("value");
     for (const side of SIDES) this.lanes[side].reset();
-    this.rested();
+    super.begin();
   }
 
-  // What may be pressed while nothing, or something, is measured.
   rested() {
-    this.underWay.hidden = !this.running;
+    super.rested();
     this.more.disabled = Boolean(this.running);
-    const start = this.form.querySelector("[data-act=start]");
-    if (start) start.disabled = Boolean(this.running);
   }
 
   advance(events, stats) {
@@ -305,11 +277,6 @@ class RacePage {
   broken(message) {
     this.over();
     this.fail(message);
-  }
-
-  fail(text) {
-    this.alert.replaceChildren(...linked(text));
-    this.alert.hidden = !text;
   }
 }
 

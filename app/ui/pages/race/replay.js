@@ -1,8 +1,9 @@
 // Both replies of a pair as they were written, side by side on one clock, slowed.
 
 import { h } from "../../shared/dom.js";
-import { SPEEDS } from "../../shared/replay/clock.js";
-import { Clock, ReplayPane, Timeline, Transport } from "../../shared/replay/replay.js";
+import { Clock, SPEEDS, Transport } from "../../shared/replay/clock.js";
+import { ReplayPane } from "../../shared/replay/replay.js";
+import { Timeline } from "../../shared/replay/timeline.js";
 import { say } from "./words.js";
 
 const LONGEST = 20; // seconds that playing takes, where a speed there is can have it

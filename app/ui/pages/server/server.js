@@ -1,21 +1,20 @@
 // The server page: one switch, who may use what it switches, calls to copy, and what asks.
 
 import { copy, h } from "../../shared/dom.js";
-import { register } from "../../shared/frame/pages.js";
-import { answered, reason } from "../../shared/frame/server.js";
+import { Page, register } from "../../shared/frame/pages.js";
 import { words } from "../../shared/words.js";
 import { Access } from "./access.js";
 import { Requests } from "./requests.js";
 import { Snippets } from "./snippets.js";
 import { say } from "./words.js";
 
-class ServerPage {
+class ServerPage extends Page {
   constructor({ element, server }) {
-    this.server = server;
+    super(server);
     this.root = element.querySelector(".ft-server");
     this.base = `${location.origin}/v1`;
     this.state = { on: false, key: null, key_given: false, needs_key: false, origins: [], model: null };
-    this.access = new Access((name, data) => this.ask(name, data), () => this.show());
+    this.access = new Access((name, data) => this.change(name, data), () => this.show());
     this.snippets = new Snippets();
     this.requests = new Requests(server, (text) => this.fail(text));
     this.build();
@@ -24,13 +23,12 @@ class ServerPage {
   }
 
   back() {
-    return this.ask("api_state", {});
+    return this.change("api_state", {});
   }
 
   build() {
-    this.toggle = h("button", { class: "switch", type: "button", id: "api-switch", role: "switch", "aria-labelledby": "api-label", on: { click: () => this.ask("set_api", { on: !this.state.on }) } }, h("span", { class: "knob" }));
+    this.toggle = h("button", { class: "switch", type: "button", id: "api-switch", role: "switch", "aria-labelledby": "api-label", on: { click: () => this.change("set_api", { on: !this.state.on }) } }, h("span", { class: "knob" }));
     this.on = h("span", { role: "status" });
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.model = h("dd");
     const copied = h("button", { class: "ft-link", type: "button", on: { click: () => copy(this.base, copied, words.copied) } }, words.copy);
     this.root.append(
@@ -48,25 +46,17 @@ class ServerPage {
 
   seen(on) {
     this.requests.look(on);
-    if (on) this.ask("api_state", {});
+    if (on) this.change("api_state", {});
   }
 
-  // True where it was done.
-  async ask(name, data) {
-    try {
-      this.state = await answered(this.server[name](data));
-    } catch (error) {
-      this.fail(reason(error));
-      return false;
-    }
+  // Calls an endpoint that answers with the state. Returns whether it did.
+  async change(name, data) {
+    const state = await this.ask(name, data);
+    if (!state) return false;
+    this.state = state;
     this.fail("");
     this.show();
     return true;
-  }
-
-  fail(text) {
-    this.alert.textContent = text;
-    this.alert.hidden = !text;
   }
 
   show() {

@@ -1,32 +1,70 @@
 // Calls of the API under tabs, each with a button that copies it.
 
 import { copy, h } from "../../shared/dom.js";
+import { Tabs } from "../../shared/form/tabs.js";
 import { words } from "../../shared/words.js";
-import { calls } from "./calls.js";
 import { say } from "./words.js";
 
-const KEPT = "foretoken.snippet"; // the tab that was looked at last
+const STORED = "foretoken.snippet"; // the tab that was looked at last
 const HIDDEN = "•".repeat(12); // stands for a key
+
+const QUESTION = "What is speculative decoding?";
+
+// A text as a POSIX shell reads it, and as PowerShell does.
+const inShell = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+const inPowerShell = (text) => `'${text.replaceAll("'", "''")}'`;
+
+// By name: curl, powershell, python, javascript. `base` ends with /v1; `key` null: none is needed.
+export function calls({ base, model, key }) {
+  const url = `${base}/chat/completions`;
+  const body = JSON.stringify({ model, messages: [{ role: "user", content: QUESTION }] });
+  const bearer = key && `Bearer ${key}`;
+  const name = JSON.stringify(model);
+  return {
+    curl: [`curl ${url}`, "-H 'Content-Type: application/json'", bearer && `-H ${inShell(`Authorization: ${bearer}`)}`, `-d ${inShell(body)}`].filter(Boolean).join(" \\\n  "),
+    powershell: `$body = ${inPowerShell(body)}
+$reply = Invoke-RestMethod ${url} -Method Post -ContentType 'application/json'${bearer ? ` -Headers @{ Authorization = ${inPowerShell(bearer)} }` : ""} -Body $body
+$reply.choices[0].message.content`,
+    python: `from openai import OpenAI
+
+client = OpenAI(base_url="${base}", api_key=${JSON.stringify(key ?? "none")})
+reply = client.chat.completions.create(
+    model=${name},
+    messages=[{"role": "user", "content": ${JSON.stringify(QUESTION)}}],
+    stream=True,
+)
+for chunk in reply:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`,
+    javascript: `const reply = await fetch("${url}", {
+  method: "POST",
+  headers: { "Content-Type": "application/json"${bearer ? `, Authorization: ${JSON.stringify(bearer)}` : ""} },
+  body: JSON.stringify({
+    model: ${name},
+    messages: [{ role: "user", content: ${JSON.stringify(QUESTION)} }],
+  }),
+});
+const { choices } = await reply.json();
+console.log(choices[0].message.content);`,
+  };
+}
 
 export class Snippets {
   constructor() {
     this.texts = {};
-    this.tabs = {};
-    this.panes = {};
-    for (const [name, { title, hint }] of Object.entries(say.calls)) this.build(name, title, hint);
-    const list = h("div", { class: "drawer-tabs", role: "tablist", "aria-label": say.callsTitle, on: { keydown: (event) => this.walk(event) } }, ...Object.values(this.tabs));
-    this.node = h("section", { class: "calls", "aria-label": say.callsTitle }, h("h2", {}, say.callsTitle), list, ...Object.values(this.panes));
+    this.panes = Object.fromEntries(Object.entries(say.calls).map(([name, { hint }]) => [name, this.pane(name, hint)]));
+    const titles = Object.fromEntries(Object.entries(say.calls).map(([name, { title }]) => [name, title]));
+    this.tabs = new Tabs(this.panes, titles, say.callsTitle, (name) => this.pick(name));
+    this.node = h("section", { class: "calls", "aria-label": say.callsTitle }, h("h2", {}, say.callsTitle), this.tabs.node, ...Object.values(this.panes));
     const first = navigator.platform.startsWith("Win") ? "powershell" : "curl";
-    const kept = localStorage.getItem(KEPT);
-    this.pick(kept in this.tabs ? kept : first);
+    const stored = localStorage.getItem(STORED);
+    this.pick(stored in this.panes ? stored : first);
   }
 
-  build(name, title, hint) {
+  pane(name, hint) {
     const code = h("code", {});
     const button = h("button", { class: "ft-link", type: "button", on: { click: () => copy(this.texts[name], button, words.copied) } }, words.copy);
-    const tab = h("button", { class: "drawer-tab", type: "button", role: "tab", id: `call-tab-${name}`, "aria-controls": `call-${name}`, on: { click: () => this.pick(name) } }, title);
-    this.tabs[name] = tab;
-    this.panes[name] = h("div", { class: "snippet", role: "tabpanel", id: `call-${name}`, "aria-labelledby": tab.id, dataset: { snippet: name } },
+    return h("div", { class: "snippet", id: `call-${name}`, dataset: { snippet: name } },
       h("div", { class: "code" }, h("div", { class: "code-bar" }, h("span", {}, hint), button), h("pre", { tabindex: "0" }, code)));
   }
 
@@ -41,21 +79,7 @@ export class Snippets {
   }
 
   pick(name) {
-    localStorage.setItem(KEPT, name);
-    for (const [each, tab] of Object.entries(this.tabs)) {
-      tab.setAttribute("aria-selected", String(each === name));
-      tab.tabIndex = each === name ? 0 : -1;
-      this.panes[each].hidden = each !== name;
-    }
-  }
-
-  walk(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const names = Object.keys(this.tabs);
-    const next = names[(names.findIndex((name) => this.tabs[name].tabIndex === 0) + step + names.length) % names.length];
-    event.preventDefault();
-    this.pick(next);
-    this.tabs[next].focus();
+    localStorage.setItem(STORED, name);
+    this.tabs.show(name);
   }
 }

@@ -3,20 +3,16 @@
 import { h } from "../../shared/dom.js";
 import { Loading } from "../../shared/frame/loading.js";
 import { choice } from "../../shared/figures/measuring.js";
-import { register } from "../../shared/frame/pages.js";
-import { answered, reason } from "../../shared/frame/server.js";
+import { Page, register } from "../../shared/frame/pages.js";
 import { status } from "../../shared/frame/status.js";
 import { theme } from "../../shared/frame/theme.js";
-import { ChatDefaults } from "./defaults.js";
-import { Computing } from "./computing.js";
-import { Diagnostics } from "./diagnostics.js";
-import { Folders } from "./folders.js";
-import { Forgetting } from "./forgetting.js";
+import { ChatDefaults, Computing } from "./computing.js";
+import { Diagnostics, Folders, Forgetting } from "./stored.js";
 import { say } from "./words.js";
 
-class SettingsPage {
+class SettingsPage extends Page {
   constructor({ element, server }) {
-    this.server = server;
+    super(server);
     this.parts = []; // until it is looked at for the first time
     this.root = element.querySelector(".ft-settings");
     status.watch((latest) => this.show(latest), server.status);
@@ -32,28 +28,20 @@ class SettingsPage {
   }
 
   build() {
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.loading = new Loading(() => this.ask("cancel_loading").then(() => status.refresh()));
     this.parts = [new Computing(this), new ChatDefaults(this), new Folders(this), new Forgetting(this), new Diagnostics(this)];
     this.root.replaceChildren(h("div", { class: "measuring" }, this.alert, look(), ...this.parts.map((part) => part.node)));
     if (status.latest) this.show(status.latest);
   }
 
-  // The answer; null where there is none, which is said.
   async ask(name, data = {}) {
-    try {
-      const answer = await answered(this.server[name](data));
-      this.fail("");
-      return answer;
-    } catch (error) {
-      this.fail(reason(error));
-      return null;
-    }
+    const answer = await super.ask(name, data);
+    if (answer !== null) this.fail("");
+    return answer;
   }
 
   fail(text) {
-    this.alert.textContent = text;
-    this.alert.hidden = !text;
+    super.fail(text);
     if (text) this.alert.scrollIntoView({ block: "nearest" });
   }
 

@@ -2,8 +2,8 @@
 
 import { pageLink } from "../../shared/addresses.js";
 import { copy, fixed, h, percent } from "../../shared/dom.js";
-import { propose } from "../../shared/figures/measuring.js";
-import { register } from "../../shared/frame/pages.js";
+import { choice, field, propose, select } from "../../shared/figures/measuring.js";
+import { Page, register } from "../../shared/frame/pages.js";
 import { answered, reason } from "../../shared/frame/server.js";
 import { status } from "../../shared/frame/status.js";
 import { words } from "../../shared/words.js";
@@ -14,11 +14,10 @@ const STEP = { recording: 1, learning: 2, measuring: 2, done: 2 };
 const EVERY_MS = 1000;
 const PIP = "pip"; // the model that comes with the app
 
-class TrainPage {
+class TrainPage extends Page {
   constructor({ element, server }) {
-    this.server = server;
+    super(server);
     this.root = element.querySelector(".ft-train");
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
     this.body = h("div", { class: "train-body" });
     this.root.replaceChildren(h("p", { class: "ft-intro" }, say.intro), this.alert, this.body);
     this.shown = null; // what the body was built for
@@ -65,11 +64,6 @@ class TrainPage {
     }
   }
 
-  fail(text) {
-    this.alert.textContent = text ?? "";
-    this.alert.hidden = !text;
-  }
-
   async show({ run }) {
     const wanted = run ? `${run.name} ${run.state}` : "form";
     if (this.shown !== wanted) {
@@ -89,15 +83,15 @@ class TrainPage {
   async form() {
     const offer = await answered(this.server.training_choices({}));
     if (!offer.targets.length) return h("p", { class: "panel hint" }, say.noTargets);
-    const target = h("select", { name: "target" }, ...offer.targets.map(({ id, name }) => h("option", { value: id, selected: id === offer.target }, name)));
+    const target = select("target", offer.targets.map(({ id, name }) => [id, name]), offer.target);
     const file = h("input", { type: "text", name: "file", placeholder: say.filePath, spellcheck: "false", "aria-label": say.fileLabel });
     const few = offer.questions < 2;
     const own = offer.target === PIP;
     const sources = [
-      this.choice("prompts", "general", say.general, say.generalHint, { checked: !own }),
-      this.choice("prompts", "pip", say.pip, say.pipHint, { checked: own }),
-      this.choice("prompts", "chats", say.chats, say.chatsHint(offer.questions), { disabled: few }),
-      this.choice("prompts", "file", say.file, say.fileHint, {}),
+      choice("radio", "prompts", "general", say.general, say.generalHint, { checked: !own }),
+      choice("radio", "prompts", "pip", say.pip, say.pipHint, { checked: own }),
+      choice("radio", "prompts", "chats", say.chats, say.chatsHint(offer.questions), { disabled: few }),
+      choice("radio", "prompts", "file", say.file, say.fileHint, {}),
     ];
     const hint = h("p", { class: "hint", role: "status" });
     const estimate = () => {
@@ -117,19 +111,15 @@ class TrainPage {
     };
     const form = h("form", { class: "panel", on: { submit: send, input: changed } },
       h("div", { class: "train-line" },
-        h("label", { class: "field" }, h("span", {}, say.model), target),
-        h("label", { class: "field short" }, h("span", {}, say.minutes), h("input", { type: "number", name: "minutes", value: own ? "10" : "60", min: "0.1", step: "any", required: true }))),
+        field(say.model, target),
+        field(say.minutes, h("input", { type: "number", name: "minutes", value: own ? "10" : "60", min: "0.1", step: "any", required: true }), "short")),
       hint,
       h("fieldset", {}, h("legend", {}, say.kind), h("div", { class: "choices kinds" },
-        ...offer.kinds.map((kind, at) => this.choice("kind", kind.id, kind.name, kind.sentence, { checked: at === 0 })))),
+        ...offer.kinds.map((kind, at) => choice("radio", "kind", kind.id, kind.name, kind.sentence, { checked: at === 0 })))),
       h("fieldset", {}, h("legend", {}, say.from), h("div", { class: "choices" }, ...sources), file),
       h("div", { class: "train-buttons" }, h("button", { class: "ft-button primary", type: "submit", dataset: { act: "start" } }, say.start), h("span", { class: "hint" }, say.idleHint)));
     estimate();
     return form;
-  }
-
-  choice(name, value, title, hint, more) {
-    return h("label", { class: "choice-card" }, h("input", { type: "radio", name, value, ...more }), h("span", {}, h("b", {}, title), h("span", { class: "hint" }, hint)));
   }
 
   // ---- a run

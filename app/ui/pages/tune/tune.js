@@ -1,26 +1,19 @@
 // The tune page: what is measured, how far it is, a map of what is fastest, and a button that keeps it.
 
-import { linked } from "../../shared/addresses.js";
-import { h } from "../../shared/dom.js";
-import { choice, followOffers, Following } from "../../shared/figures/measuring.js";
+import { h, saveFile } from "../../shared/dom.js";
+import { choice, followOffers, MeasuringPage } from "../../shared/figures/measuring.js";
 import { register } from "../../shared/frame/pages.js";
-import { answered, reason } from "../../shared/frame/server.js";
+import { answered } from "../../shared/frame/server.js";
 import { status } from "../../shared/frame/status.js";
 import { heatmap } from "./heatmap.js";
 import { say } from "./words.js";
 
-class TunePage {
+class TunePage extends MeasuringPage {
   constructor({ element, server }) {
-    this.server = server;
-    this.following = new Following(server, (events) => events.forEach((event) => this.take(event)), (text) => this.fail(text), () => this.begin());
-    this.form = h("form", { class: "panel", "aria-label": say.start(null), on: { submit: (event) => (event.preventDefault(), this.start()), change: () => this.forecast() } });
-    this.alert = h("p", { class: "ft-error", role: "alert", hidden: true });
-    this.now = h("span", { class: "tune-now" });
-    this.bar = h("progress", { max: 1, "aria-label": say.start(null) });
-    this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(this.server.stop({})) } }, say.stop);
-    this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
+    super(server, "tune", say);
+    this.form.addEventListener("change", () => this.forecast());
     this.use = h("button", { class: "ft-button primary", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
-    this.forget = h("button", { class: "ft-link", type: "button", dataset: { act: "forget" }, on: { click: () => this.ask(this.server.forget({}), ({ kept }) => this.changed(kept, say.forgotten)) } }, say.forget);
+    this.forget = h("button", { class: "ft-link", type: "button", dataset: { act: "forget" }, on: { click: () => this.withdraw() } }, say.forget);
     this.standing = h("p", { class: "hint", role: "status" }); // what was kept before
     this.export = h("button", { class: "ft-button", type: "button", dataset: { act: "export" }, on: { click: () => this.save() } }, say.export);
     this.kept = h("p", { class: "tune-kept" }); // which `standing` says aloud
@@ -33,10 +26,6 @@ class TunePage {
     element.querySelector(".ft-tune").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result));
     followOffers(this, server);
-  }
-
-  back() {
-    return this.following.back();
   }
 
   // ---- the form
@@ -84,11 +73,6 @@ class TunePage {
     status.refresh(); // the chat tells it, too
   }
 
-  start() {
-    this.fail("");
-    return this.following.start(this.server.start(this.asked()), () => this.begin());
-  }
-
   asked() {
     const given = new FormData(this.form);
     return { sources: given.getAll("source"), methods: given.getAll("method"), depths: given.getAll("depth").map(Number), effort: given.get("effort") };
@@ -97,21 +81,18 @@ class TunePage {
   // ---- a sweep
 
   begin() {
-    this.running = true;
-    this.fail("");
-    this.result.hidden = true;
-    this.verdict.textContent = this.certainty.textContent = "";
-    this.kept.textContent = "";
+    this.certainty.textContent = this.kept.textContent = "";
+    super.begin();
     this.now.textContent = say.begins;
-    this.bar.removeAttribute("value");
-    this.rested();
   }
 
   rested() {
-    this.underWay.hidden = !this.running;
+    super.rested();
     this.buttons.hidden = Boolean(this.running);
-    const start = this.form.querySelector("[data-act=start]");
-    if (start) start.disabled = Boolean(this.running);
+  }
+
+  advance(events) {
+    for (const event of events) this.take(event);
   }
 
   take(event) {
@@ -147,33 +128,26 @@ class TunePage {
       ...(leftOut ? [h("p", { class: "hint" }, say.leftOut(leftOut))] : []));
   }
 
-  async ask(question, f) {
+  async keep() {
+    const answer = await this.ask("use");
+    if (!answer) return;
+    this.changed(answer.kept);
+    this.kept.textContent = say.used(answer.kept);
+  }
+
+  async withdraw() {
+    const answer = await this.ask("forget");
+    if (answer) this.changed(answer.kept, say.forgotten);
+  }
+
+  async save() {
+    const value = await this.ask("export");
+    if (value) saveFile("foretoken-tune.json", `${JSON.stringify(value, null, 1)}\n`, "application/json");
+  }
+
+  async ask(name) {
     this.fail("");
-    try {
-      f(await answered(question));
-    } catch (error) {
-      this.fail(reason(error));
-    }
-  }
-
-  keep() {
-    return this.ask(this.server.use({}), ({ kept }) => {
-      this.changed(kept);
-      this.kept.textContent = say.used(kept);
-    });
-  }
-
-  save() {
-    return this.ask(this.server.export({}), (value) => {
-      const link = h("a", { href: URL.createObjectURL(new Blob([`${JSON.stringify(value, null, 1)}\n`], { type: "application/json" })), download: "foretoken-tune.json" });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
-    });
-  }
-
-  fail(text) {
-    this.alert.replaceChildren(...linked(text));
-    this.alert.hidden = !text;
+    return super.ask(name);
   }
 }
 

@@ -1,7 +1,9 @@
 // What the pages that measure have in common: fields of a form, and following what Python measures.
 
+import { linked } from "../addresses.js";
 import { h } from "../dom.js";
 import { follow } from "../feed.js";
+import { Page } from "../frame/pages.js";
 import { answered, away, reason } from "../frame/server.js";
 import { pairKey, status } from "../frame/status.js";
 import { words } from "../words.js";
@@ -16,6 +18,51 @@ export const select = (name, options, value, more = {}) =>
 // A choice among several: `type` is radio or checkbox.
 export const choice = (type, name, value, title, hint, more = {}) =>
   h("label", { class: "choice-card" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
+
+// A page that measures what its form says and shows how far it is. It has draw(offer), asked() for what the form says,
+// and advance(events, stats).
+export class MeasuringPage extends Page {
+  constructor(server, kind, say) {
+    super(server);
+    this.following = new Following(server, (events, stats) => this.advance(events, stats), (text) => this.fail(text), () => this.begin());
+    const label = typeof say.start === "function" ? say.start(null) : say.start;
+    this.form = h("form", { class: kind === "race" ? "panel race-form" : "panel", "aria-label": label, on: { submit: (event) => (event.preventDefault(), this.start()) } });
+    this.now = h("span", { class: `${kind}-now` });
+    this.bar = h("progress", { max: 1, "aria-label": label });
+    this.stop = h("button", { class: "ft-button", type: "button", dataset: { act: "stop" }, on: { click: () => answered(server.stop({})) } }, say.stop);
+    this.underWay = h("div", { class: "under-way", hidden: true }, this.now, h("span", { class: "grow" }), this.stop, this.bar);
+  }
+
+  back() {
+    return this.following.back();
+  }
+
+  start() {
+    this.fail("");
+    return this.following.start(this.server.start(this.asked()), () => this.begin());
+  }
+
+  begin() {
+    this.running = true;
+    this.fail("");
+    this.result.hidden = true;
+    this.verdict.textContent = this.now.textContent = "";
+    this.bar.removeAttribute("value");
+    this.rested();
+  }
+
+  // Shows and enables what goes with a measurement that runs, or with none.
+  rested() {
+    this.underWay.hidden = !this.running;
+    const start = this.form.querySelector("[data-act=start]");
+    if (start) start.disabled = Boolean(this.running);
+  }
+
+  fail(text) {
+    this.alert.replaceChildren(...linked(text));
+    this.alert.hidden = !text;
+  }
+}
 
 // Draws what Python offers to measure: anew with each pair that is loaded, when the app is back after it was away, and
 // each time the page comes into sight until somebody has chosen something in it, for it follows the chats and their

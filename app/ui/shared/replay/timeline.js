@@ -1,24 +1,16 @@
 // What a reply was after each of its rounds, as running sums: any round is looked up at once, however long the
 // reply. Rounds are those of app/ui/rounds/view.py. No DOM.
 
+import { firstIndex } from "../dom.js";
 import { say } from "./words.js";
 
 const SUMS = ["seconds", "draft", "verify", "tokens", "drafted", "accepted", "marks"];
 
-// Where `value` would stand behind all equal ones.
-function after(sorted, value) {
-  let low = 0;
-  let high = sorted.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (sorted[middle] <= value) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+// Returns the index behind all values that are not above `value`.
+const after = (sorted, value) => firstIndex(sorted.length, (i) => sorted[i] > value);
 
 export const acceptedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a" || fate === "x"), 0);
-export const emittedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a"), 0) + Number(round.n[3]);
+const emittedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a"), 0) + Number(round.n[3]);
 
 export class Timeline {
   // `lead`: seconds before the first round, as for reading the prompt.

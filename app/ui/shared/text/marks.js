@@ -3,6 +3,8 @@
 // The engine tells each token's length and origin, in UTF-16 units from the message's beginning on. Which
 // offset each rendered character has is known from its token of Markdown: see places.js.
 
+import { firstIndex } from "../dom.js";
+
 const classes = { a: "accepted", c: "correction", b: "bonus" }; // "n": the engine did not tell
 
 export class Marks {
@@ -29,14 +31,8 @@ export class Marks {
 
   // The token that holds the character at `offset`, or -1.
   at(offset) {
-    let low = 0;
-    let high = this.ends.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.ends[middle] <= offset) low = middle + 1;
-      else high = middle;
-    }
-    return low < this.ends.length ? low : -1;
+    const token = firstIndex(this.ends.length, (i) => this.ends[i] > offset);
+    return token < this.ends.length ? token : -1;
   }
 
   // Stretches of one token each over characters at these offsets: [begin, end, token], token -1 for none.

@@ -2,6 +2,8 @@
 // height that they had, so that hundreds of messages cost little more than a few, and can be searched and copied all
 // the same.
 
+import { firstIndex } from "../../../shared/dom.js";
+
 const DRAWN = 1; // heights of the view, above and below it, in which messages are drawn
 const KEPT = 2; // and in which they stay so
 const TOGETHER = 24; // messages that are far are made anew so many at a time
@@ -64,16 +66,10 @@ export class Nearby {
   // The messages that reach into this stretch of the window.
   between(from, to) {
     const all = this.messages();
-    let low = 0;
-    let high = all.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (all[middle].node.getBoundingClientRect().bottom < from) low = middle + 1;
-      else high = middle;
-    }
-    let end = low;
+    const first = firstIndex(all.length, (i) => all[i].node.getBoundingClientRect().bottom >= from);
+    let end = first;
     while (end < all.length && all[end].node.getBoundingClientRect().top <= to) end += 1;
-    return all.slice(low, end);
+    return all.slice(first, end);
   }
 
   // Heights that messages had are of another width.

@@ -1,6 +1,7 @@
 // The drawer on the right: two tabs, Rounds and Settings. On a phone it lies over the chat, and one pane at a time does.
 
 import { h } from "../../../shared/dom.js";
+import { Tabs } from "../../../shared/form/tabs.js";
 import { words } from "../../../shared/words.js";
 import { say } from "../words.js";
 
@@ -11,37 +12,20 @@ export class Drawer {
   // `panes` are the nodes by their names: rounds, settings.
   constructor(root, panes) {
     this.root = root;
-    this.panes = panes;
-    this.tabs = Object.fromEntries(Object.entries(panes).map(([name, node]) => {
-      node.id ||= `pane-${name}`;
-      node.setAttribute("role", "tabpanel");
-      const tab = h("button", { id: `tab-${name}`, class: "drawer-tab", type: "button", role: "tab", "aria-controls": node.id, dataset: { tab: name }, on: { click: () => this.show(name) } }, words[name]);
-      node.setAttribute("aria-labelledby", tab.id);
-      return [name, tab];
-    }));
-    const list = h("div", { class: "drawer-tabs", role: "tablist", "aria-label": say.drawer, on: { keydown: (event) => this.walk(event) } }, ...Object.values(this.tabs));
+    this.tabs = new Tabs(panes, words, say.drawer, (name) => this.tabs.show(name));
     const close = h("button", { class: "ft-link drawer-close", type: "button", "aria-label": say.close, title: say.close, on: { click: () => this.hide() } }, "✕");
-    this.node = h("aside", { class: "drawer", "aria-label": say.drawer }, h("div", { class: "drawer-head" }, list, close), ...Object.values(panes));
+    this.node = h("aside", { class: "drawer", "aria-label": say.drawer }, h("div", { class: "drawer-head" }, this.tabs.node, close), ...Object.values(panes));
     this.toggle = h("button", { class: "ft-button small", type: "button", dataset: { toggle: "drawer" }, title: say.drawer, "aria-label": `${say.drawerShort}: ${say.drawer}`, on: { click: () => (this.shown ? this.hide() : this.open()) } }, say.drawerShort);
     this.chats = h("button", { class: "ft-button small", type: "button", dataset: { toggle: "side" }, on: { click: () => this.openChats(!root.classList.contains("side-open")) } }, say.skipChats);
-    this.pick("rounds");
+    this.tabs.show("rounds");
     this.set(!narrow.matches);
     narrow.addEventListener("change", () => this.set(!narrow.matches));
     this.openChats(false);
   }
 
-  pick(name) {
-    this.name = name;
-    for (const [each, tab] of Object.entries(this.tabs)) {
-      tab.setAttribute("aria-selected", String(each === name));
-      tab.tabIndex = each === name ? 0 : -1;
-      this.panes[each].hidden = each !== name;
-    }
-  }
-
   // Opens the drawer at this tab.
   show(name) {
-    this.pick(name);
+    this.tabs.show(name);
     this.open();
   }
 
@@ -73,15 +57,5 @@ export class Drawer {
     this.openChats(false);
     if (narrow.matches) this.set(false);
     return covered;
-  }
-
-  walk(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!step) return;
-    const names = Object.keys(this.panes);
-    const next = names[(names.indexOf(this.name) + step + names.length) % names.length];
-    event.preventDefault();
-    this.pick(next);
-    this.tabs[next].focus();
   }
 }

@@ -1,7 +1,7 @@
 // The rounds of a reply: one thin row each, whose length is what was accepted; a click shows the words. Rounds in
 // which nothing was drafted fold into one row. Above them the reply can be replayed.
 
-import { Follow, fixed, h, percent } from "../../../shared/dom.js";
+import { Follow, fixed, h, percent, saveFile } from "../../../shared/dom.js";
 import { chips } from "../../../shared/replay/chips.js";
 import { Probe } from "../../../shared/replay/probe.js";
 import { Replay } from "../../../shared/replay/replay.js";
@@ -9,9 +9,9 @@ import { Timeline, acceptedOf } from "../../../shared/replay/timeline.js";
 import { say } from "../../../shared/replay/words.js";
 import { VirtualList } from "../../../shared/virtual.js";
 import { words } from "../../../shared/words.js";
-import { saveReply } from "../conversation/saving.js";
 
 const CLOSED = 20; // px; as in rounds.css
+const FILE_TYPES = { html: "text/html", jsonl: "application/jsonl" };
 const OPEN = 52; // a guess
 // What the legend tells of a row, by the names of its words.
 const signs = { accepted: "cell-kept", rejected: "cell-cap", unseen: "cell-left", correction: "cell-own correction", bonus: "cell-own bonus" };
@@ -39,13 +39,14 @@ const brokeAt = (round) => (round.n[1] === "c" ? round.d.find(([, fate]) => fate
 export class RoundsView {
   // `ask(name, data)` asks Python for what is to be saved.
   constructor(root, ask = async () => null) {
+    this.ask = ask;
     this.title = h("h2", {}, words.rounds);
     this.totals = h("dl", { class: "totals", "aria-label": words.totalsName });
     this.legend = h("ul", { class: "legend", "aria-label": words.legendName },
       ...Object.entries(signs).map(([kind, sign]) => h("li", {}, h("span", { class: "cells", "aria-hidden": true }, h("i", { class: sign })), words.legend[kind])));
     this.all = h("button", { class: "ft-button small", type: "button", "aria-pressed": "false", title: words.showWordsHint, dataset: { action: "words" }, on: { click: () => this.openAll() } }, words.showWords);
     this.replay = new Replay();
-    const save = (form, name, hint) => h("button", { class: "ft-link", type: "button", title: hint, dataset: { save: form }, on: { click: () => saveReply(ask, this.message, form) } }, name);
+    const save = (form, name, hint) => h("button", { class: "ft-link", type: "button", title: hint, dataset: { save: form }, on: { click: () => this.save(form) } }, name);
     this.drawer = h("details", { class: "replay-drawer", hidden: true },
       h("summary", {}, say.replay), this.replay.node,
       h("div", { class: "replay-save" }, save("html", words.saveHtml, words.saveHtmlHint), save("jsonl", words.saveTrace, words.saveTraceHint)));
@@ -169,6 +170,11 @@ export class RoundsView {
       }
       if (this.cells[key].textContent !== String(value)) this.cells[key].textContent = String(value);
     }
+  }
+
+  async save(form) {
+    const file = this.message === null ? null : await this.ask("export_reply", { message: this.message, form });
+    if (file) saveFile(file.name, file.text, FILE_TYPES[form]);
   }
 
   // ---- rows

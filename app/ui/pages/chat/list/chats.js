@@ -1,19 +1,33 @@
 // The list of chats: folders, then days, newest first; search, rename, move, export, import and delete.
 
-import { h } from "../../../shared/dom.js";
+import { h, saveFile } from "../../../shared/dom.js";
 import { words } from "../../../shared/words.js";
-import { byDay } from "./days.js";
-import { Folders } from "./folders.js";
-import { nameInput } from "./naming.js";
+import { Folders, nameInput } from "./folders.js";
 import { say } from "../words.js";
 
 const tool = (label, sign, title, f) => h("button", { class: "tool", type: "button", title: label, "aria-label": `${label}: ${title}`, on: { click: f } }, sign);
 
-// Hands a text to the browser as a file.
-function save({ name, text }) {
-  const link = h("a", { href: URL.createObjectURL(new Blob([text])), download: name });
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+const DAY = 86_400_000;
+const months = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
+
+// [name, chats] for each day or span that has some; `chats` are newest first, and `updated` is in seconds.
+function byDay(chats, now) {
+  const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
+  const name = (updated) => {
+    const at = updated * 1000;
+    if (at >= midnight) return say.today;
+    if (at >= midnight - DAY) return say.yesterday;
+    if (at >= midnight - 7 * DAY) return say.week;
+    if (at >= midnight - 30 * DAY) return say.month;
+    return months.format(at);
+  };
+  const found = new Map();
+  for (const chat of chats) {
+    const day = name(chat.updated);
+    if (!found.has(day)) found.set(day, []);
+    found.get(day).push(chat);
+  }
+  return [...found];
 }
 
 export class ChatList {
@@ -96,7 +110,7 @@ export class ChatList {
   menu(chat) {
     const exported = async (form) => {
       const file = await this.page.ask("export_chat", { chat: chat.id, form });
-      if (file) save(file);
+      if (file) saveFile(file.name, file.text);
     };
     return [
       this.folders.picker(chat, () => this.newFolder(chat.id)),

@@ -5,7 +5,7 @@ import { pageLink } from "../../../shared/addresses.js";
 import { h, percent } from "../../../shared/dom.js";
 import { field } from "../../../shared/form/fields.js";
 import { Loading } from "../../../shared/frame/loading.js";
-import { status } from "../../../shared/frame/status.js";
+import { pairKey, status } from "../../../shared/frame/status.js";
 import { words } from "../../../shared/words.js";
 import { say } from "../words.js";
 
@@ -159,5 +159,42 @@ export class PairChip {
     const focused = document.activeElement?.closest?.(".method")?.dataset.method;
     this.methods.replaceChildren(...methods.map(row));
     if (focused) this.methods.querySelector(`[data-method="${focused}"] input`)?.focus();
+  }
+}
+
+// What on the chat page depends on the pair that is loaded or being opened: chip, settings, bar and meter.
+export class Loaded {
+  constructor(page) {
+    this.page = page;
+    this.pair = undefined; // not known yet
+  }
+
+  show(latest) {
+    const { loaded, opening, waits, failed, found, looking } = latest;
+    const { pair, settings, loading, meter, notices } = this.page;
+    const ended = this.opening && !opening;
+    if (ended) notices.loadingEnded();
+    this.opening = opening;
+    this.waits = waits; // a message would be answered by what is being opened
+    const first = this.pair === undefined;
+    const other = first || (loaded && pairKey(loaded) !== pairKey(this.pair));
+    const changed = settings.version !== latest.settings && !settings.keeping;
+    this.pair = loaded;
+    pair.show(latest);
+    loading.show(latest);
+    meter.setLimit(loaded?.context);
+    if (other || changed) this.renewing = this.renewSettings(other && !first);
+    if (!pair.popover.hidden && (other || ended)) pair.refresh();
+    else if (!looking && found !== this.found) pair.again();
+    if (!looking) this.found = found;
+    if (failed && !opening) notices.notice(failed, true);
+  }
+
+  // The settings for what is loaded now; what could not be taken over is said.
+  async renewSettings(tell) {
+    const { settings, notices } = this.page;
+    await settings.refresh(tell);
+    document.body.dataset.controls = "ready";
+    if (tell) notices.tell((settings.view?.news ?? []).join(" "));
   }
 }

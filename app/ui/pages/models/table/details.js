@@ -1,9 +1,10 @@
 // One model's card: what it is, what it takes of memory, and what can draft for it.
 
 import { h } from "../../../shared/dom.js";
-import { Drafts } from "./drafts.js";
-import { FitBar } from "./fitbar.js";
 import { say } from "../words.js";
+
+const AGAIN_MS = 700;
+const STEP = 256; // tokens of context
 
 export class Details {
   constructor(page, id) {
@@ -40,5 +41,129 @@ export class Details {
     this.asked = asked;
     this.bar.reckon(row.pair ? { pair: row.pair } : { target: row.id, draft: row.draft.id });
     this.drafts.refresh();
+  }
+}
+
+// What can draft for a model, by kind, and why the rest cannot.
+class Drafts {
+  // `page` has ask(name, data), open(data), download(data), mark() and transfers; `reckon` is called with a
+  // pair whose memory people want to see; `context` tells the one that they chose.
+  constructor(page, target, reckon, context) {
+    this.page = page;
+    this.target = target;
+    this.reckon = reckon;
+    this.context = context;
+    this.list = h("div", { class: "drafts" });
+    this.node = h("section", { class: "why", "aria-label": say.draftersOf }, h("h3", {}, say.draftersOf), this.list);
+    this.others = false; // whether people opened those that do not fit
+    this.draw({ drafts: [], pending: true, here: false, error: null });
+  }
+
+  async refresh() {
+    clearTimeout(this.timer);
+    const answer = await this.page.ask("why_not", { target: this.target });
+    if (!answer) return;
+    this.draw(answer);
+    if (answer.pending) this.timer = setTimeout(() => this.node.isConnected && this.refresh(), AGAIN_MS);
+  }
+
+  draw(known) {
+    const shown = JSON.stringify(known);
+    if (this.shown === shown) return;
+    this.shown = shown;
+    const { drafts, pending, here, error } = known;
+    const fits = drafts.filter((draft) => !draft.reason);
+    const rest = drafts.filter((draft) => draft.reason);
+    const group = (title, among) => (among.length ? [h("h4", {}, title), h("ul", {}, ...among.map((draft) => this.line(draft)))] : []);
+    const others = h("details", { class: "others", open: this.others }, h("summary", {}, `${say.groups.no} (${rest.length})`), h("ul", {}, ...rest.map((draft) => this.line(draft))));
+    others.addEventListener("toggle", () => (this.others = others.open));
+    this.list.replaceChildren(
+      ...group(say.groups.heads, fits.filter((draft) => draft.kind !== "draft")),
+      ...group(say.groups.same, fits.filter((draft) => draft.kind === "draft" && !draft.across)),
+      ...group(say.groups.across, fits.filter((draft) => draft.across)),
+      error ? h("p", { class: "ft-error" }, error) : h("div", {}, h("h4", {}, say.none), h("ul", {}, this.plain(here))),
+      pending ? h("p", { class: "hint" }, say.comparing) : "",
+      rest.length ? others : "");
+    this.page.mark();
+  }
+
+  plain(here) {
+    return h("li", { class: "yes" }, h("span", {}, say.noneBody), here ? this.load("plain", { target: this.target, draft: "" }, say.loadWithout) : null);
+  }
+
+  // A button that loads `pair`, which rests while that is loaded.
+  load(id, pair, label) {
+    const own = pair.heads ? "" : JSON.stringify([pair.target, pair.draft]);
+    return h("button", { class: "ft-button small", type: "button", dataset: { open: id, pair: own }, on: { click: () => this.page.open({ ...pair, context: this.context() }) } }, label);
+  }
+
+  // One of them and whether it fits, with a button where both can be opened at once.
+  line(draft) {
+    const how = draft.kind === "draft" ? say.fitsDraft(draft.across) : say.fitsHead(draft.kind, draft.name);
+    if (draft.reason) return h("li", { class: "no" }, h("span", {}, h("b", {}, "✕ ", draft.name), " ", draft.reason));
+    const pays = draft.break_even === null ? null : h("span", { class: "tag", title: say.breakEvenHint }, say.breakEven(draft.break_even));
+    const speed = h("span", { class: draft.faster ? "tag good" : "tag", title: draft.measured ? say.triedHint : say.untriedHint }, draft.measured ?? say.untriedDraft);
+    return h("li", { class: "yes" },
+      h("span", {}, h("b", {}, "✓ ", draft.name), " ", how, " ", h("span", { class: "tags" }, draft.size ? h("span", { class: "tag" }, draft.size) : null, speed, pays)),
+      h("span", { class: "acts" },
+        h("button", { class: "ft-link", type: "button", "aria-label": say.reckonHint(draft.name), on: { click: () => this.reckon(draft.open) } }, say.reckon),
+        draft.here
+          ? this.load(draft.id, draft.open, say.loadWith)
+          : draft.downloads.length ? h("button", { class: "ft-button small", type: "button", on: { click: () => this.page.download({ id: draft.id }) } }, say.download(draft.size)) : null));
+  }
+}
+
+// What a pair takes of memory, as a bar of its parts, with a slider for the context. Python computes it.
+class FitBar {
+  constructor(page) {
+    this.page = page;
+    this.sum = h("span", { class: "hint", role: "status" });
+    this.bar = h("div", { class: "fitbar", role: "img", "aria-label": say.memory });
+    this.legend = h("ul", { class: "fit-legend" });
+    this.context = null;
+    this.tokens = h("output", {});
+    this.slider = h("input", { type: "range", min: String(STEP), step: String(STEP), "aria-label": say.contextLabel, on: { input: () => this.slid() } });
+    this.control = h("label", { class: "fit-context" }, h("span", {}, say.contextLabel), this.slider, this.tokens);
+    this.sentence = h("p", { class: "fit" });
+    this.node = h("section", { class: "memory", "aria-label": say.memory }, h("div", { class: "memory-head" }, h("h3", {}, say.memory), this.sum), this.bar, this.legend, this.control, this.sentence);
+    this.asked = 0; // questions, of which the last one's answer counts
+  }
+
+  // `pair` as for `fit` in backend.py; `context` is what people chose, and what is loaded.
+  async reckon(pair, context = this.context ?? null) {
+    [this.pair, this.context] = [pair, context];
+    const asked = (this.asked += 1);
+    const found = await this.page.ask("fit", { ...pair, context });
+    if (!found || asked !== this.asked) return;
+    this.node.classList.toggle("unknown", Boolean(found.error));
+    this.sentence.textContent = found.error ?? found.sentence;
+    this.sentence.className = `fit ${found.fits ?? ""}`;
+    if (found.error) return;
+    this.sum.textContent = [say.needs(found.needed, found.free), found.held && say.held(found.held)].filter(Boolean).join(", ");
+    this.draw(found.parts);
+    this.slider.max = String(Math.max(STEP, found.longest));
+    this.slider.value = String(found.context);
+    this.tokens.textContent = say.tokens(found.context);
+    this.slider.setAttribute("aria-valuetext", say.tokens(found.context));
+  }
+
+  again() {
+    if (this.pair) this.reckon(this.pair, this.context);
+  }
+
+  draw(parts) {
+    const label = (part) => `${say.part(part.kind, part.role)} ${part.size}`;
+    const kind = (part) => `${part.kind} ${["target", "draft", ""].includes(part.role) ? part.role : "head"}`;
+    this.bar.setAttribute("aria-label", parts.map(label).join(", "));
+    const width = (part) => (part.kind === "lacking" ? `width: ${100 * part.share}%` : `flex-grow: ${Math.max(part.share, 0.002)}`);
+    this.bar.replaceChildren(...parts.map((part) => h("span", { class: `part ${kind(part)}`, style: width(part), title: part.name ? `${label(part)} (${part.name})` : label(part) })));
+    this.legend.replaceChildren(...parts.map((part) => h("li", {}, h("i", { class: `part ${kind(part)}` }), label(part))));
+  }
+
+  slid() {
+    const context = (this.context = Number(this.slider.value)); // at once: Load may be pressed before it is reckoned
+    this.tokens.textContent = say.tokens(context);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.reckon(this.pair, context), 60);
   }
 }
