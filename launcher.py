@@ -134,7 +134,7 @@ def prepare(extra: str, root: Path = ROOT) -> None:
 
 
 def is_prepared(extra: str, root: Path = ROOT) -> bool:
-    """Whether the installed state belongs to this pyproject.toml, this Python and this folder."""
+    """Return whether the environment belongs to this pyproject.toml, this Python and this folder."""
     try:
         recorded = stamp_file(extra, root).read_text(encoding="utf-8")
     except OSError:
@@ -143,7 +143,7 @@ def is_prepared(extra: str, root: Path = ROOT) -> bool:
 
 
 def fingerprint(root: Path = ROOT) -> str:
-    """What an installation depends on, as one line."""
+    """Return what an installation depends on, as one line."""
     digest = hashlib.sha256((root / "pyproject.toml").read_bytes()).hexdigest()
     return f"{digest} python {dotted(sys.version_info[:2])} in {root}\n"
 
@@ -153,7 +153,7 @@ def stamp_file(extra: str, root: Path = ROOT) -> Path:
 
 
 def unfinished_mark(root: Path = ROOT) -> Path:
-    """Stands in .venv while pip works there; found later, it tells of an interrupted run."""
+    """Return the file that stands in .venv while pip works; if it is left over, a run was interrupted."""
     return root / ".venv" / "foretoken-unfinished"
 
 
@@ -183,7 +183,7 @@ def make_environment(root: Path = ROOT) -> None:
 
 
 def works(root: Path = ROOT) -> bool:
-    """Whether .venv has a new enough Python with pip, and no interrupted installation."""
+    """Return whether .venv has a new enough Python with pip, and no interrupted installation."""
     if unfinished_mark(root).exists():
         return False
     check = f"import pip, sys; sys.exit(sys.version_info[:2] < {OLDEST_PYTHON})"
@@ -280,7 +280,7 @@ class Progress:
 
 
 def megabytes(size: str) -> float:
-    """``"202.4 MB"`` as a number; 0 for anything else."""
+    """Return ``"202.4 MB"`` as a number; 0 for anything else."""
     number, _, unit = size.partition(" ")
     scale = {"kB": 1e-3, "MB": 1.0, "GB": 1e3}.get(unit, 0.0)
     try:
@@ -290,7 +290,7 @@ def megabytes(size: str) -> float:
 
 
 def remedy(output: str) -> str:
-    """What to do about a failing pip, judged by its output."""
+    """Return what to do about a failing pip, judged by its output."""
     for signs, advice in REMEDIES:
         if any(sign in output for sign in signs):
             return advice
@@ -329,7 +329,8 @@ def try_lock(file: IO[str]) -> bool:
 
 
 def hand_over(command: list[Path | str]) -> int:
-    """Become ``command`` (POSIX), or run it and wait (Windows). Returns its exit status."""
+    """Replace this process by ``command`` (POSIX), or run it and wait (Windows). Returns its exit
+    status."""
     words = [str(word) for word in command]
     sys.stdout.flush()
     if sys.platform != "win32":
@@ -350,7 +351,7 @@ def run_tests(arguments: list[str]) -> int:
 
 
 def find_chromium(which: Callable[[str], str | None] = shutil.which) -> str | None:
-    """Chromium's path for the browser tests; installs it where that takes no question."""
+    """Return Chromium's path for the browser tests; install it if that needs no question."""
     found = first_found(which)
     if found:
         return found

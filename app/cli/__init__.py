@@ -15,15 +15,12 @@ from app.cli import (
     bench,
     chat,
     compiler,
-    diagnostics,
     models,
     plan,
     race,
-    replay,
     serve,
     settings,
     train,
-    ui,
     worker,
 )
 from app.cli.text.replies import GenerationFailed
@@ -37,17 +34,17 @@ cli = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
-cli.command()(ui.ui)
+cli.command()(serve.ui)
 cli.command()(chat.chat)
 cli.command()(serve.serve)
 cli.command()(worker.worker)
 cli.command()(race.race)
-cli.command()(replay.replay)
+cli.command()(chat.replay)
 cli.command()(train.train)
 cli.command()(plan.plan)
 cli.command()(compiler.compiler)
 cli.command()(settings.settings)
-cli.command()(diagnostics.diagnostics)
+cli.command()(settings.diagnostics)
 cli.add_typer(bench.cli, name="bench")
 cli.add_typer(models.cli, name="models")
 

@@ -1,4 +1,4 @@
-"""``foretoken chat``: replies in the terminal, their statistics, and their trace."""
+"""``foretoken chat`` and ``foretoken replay``: replies in the terminal, their traces, traces as pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app import main, paths
 from app.cli import options
 from app.cli.drafting import Drafting
 from app.cli.loading import open_for_command
-from app.cli.text import interactive, prompts, replies, terminal
+from app.cli.text import interactive, replies, terminal
 from app.settings.defaults import Defaults
 from engine.api import LoadRequest
 from engine.drafting import proposers
@@ -85,7 +85,7 @@ def chat(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Answer a prompt in the terminal, or chat there."""
-    conversations = prompts.collect(prompt, prompts_file)
+    conversations = replies.collect(prompt, prompts_file)
     drafting = Drafting(
         proposer=proposer,
         depth=depth,
@@ -115,7 +115,7 @@ def chat(
 
 def hold_all(
     engine: Engine,
-    conversations: list[prompts.Conversation] | None,
+    conversations: list[replies.Conversation] | None,
     reply_options: replies.ReplyOptions,
     write_event: Callable[[Event], None],
     marks: bool,
@@ -141,7 +141,7 @@ def hold_all(
 
 @contextlib.contextmanager
 def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
-    """A function that writes events to ``path`` as JSON lines; without one, it does nothing."""
+    """Yield a function that writes events to ``path`` as JSON lines, or does nothing if that is None."""
     if path is None:
         yield lambda event: None
         return
@@ -155,3 +155,25 @@ def trace_to(path: Path | None) -> Iterator[Callable[[Event], None]]:
         ) from error
     with file:
         yield lambda event: print(to_line(event), file=file)
+
+
+def replay(
+    trace: Annotated[Path, typer.Argument(help="A file that `chat --trace` or the page wrote.")],
+    html: Annotated[Path, typer.Option(help="The file to write.")],
+    reply: Annotated[
+        int | None, typer.Option(min=1, help="Which of the trace's replies. Default: the last.")
+    ] = None,
+) -> None:
+    """Write a trace's reply as one HTML file, with its replay inside; it needs no network."""
+    from app.ui import replay_file
+
+    try:
+        lines = trace.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidRequest("trace", f"The trace {trace} cannot be read: {error}.") from error
+    page = replay_file.page(lines, reply)
+    try:
+        html.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise InvalidRequest("html", f"{html} cannot be written: {error}.") from error
+    print(f"Wrote {html}.")

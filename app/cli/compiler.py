@@ -34,7 +34,7 @@ def compiler(
 
 
 def _make_sure() -> None:
-    """The compiled step, with a fetched compiler if there is no other way. Raises BuildError."""
+    """Compile the step, with a downloaded compiler if there is no other. Raises BuildError."""
     from engine.machine import compilers
 
     try:
@@ -55,7 +55,7 @@ def _make_sure() -> None:
 
 
 def _compile(candidates: Sequence[Compiler]) -> None:
-    """Compiles the step and tries whether it can be loaded. Raises BuildError."""
+    """Compile the step and check that it loads. Raises BuildError."""
     from app.cli.loading import Status
     from engine.backends.native import build
     from engine.machine import compilers

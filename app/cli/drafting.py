@@ -38,11 +38,12 @@ class Drafting:
 
     @property
     def chosen(self) -> bool:
-        """Whether anything was: a measured default is a whole, of which none counts then."""
+        """True if any option was given; then the measured default, which is a whole, does not apply."""
         return bool(self.proposer or self.depth is not None or self.control or self.options)
 
     def speculation(self, loaded: Loaded, defaults: Defaults) -> Speculation:
-        """What drafts for the pair. Raises InvalidRequest for options that its proposer does not have."""
+        """Return the speculation for the pair. Raises InvalidRequest for options its proposer does not
+        have."""
         if not self.chosen:
             return replace(defaults.speculation(loaded), acceptance=self.acceptance)
         name = self.proposer or loaded.capabilities.preferred
@@ -58,8 +59,8 @@ class Drafting:
 
 
 def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
-    """Raises InvalidRequest for a proposer that needs more than a pair has, before that is loaded. What a
-    server drafts with is its own affair."""
+    """Raise InvalidRequest for a proposer that needs more than the pair has, before it is loaded. A
+    server's own proposers are not checked."""
     from engine.drafting import proposers
 
     if not pairing.target.address:
@@ -68,14 +69,14 @@ def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
 
 
 def use_drafts(names: Sequence[str | None]) -> bool:
-    """Whether one of these proposers may use a draft model; None is the pair's default."""
+    """Return whether one of these proposers may use a draft model. None means the pair's default."""
     from engine.drafting.proposers import drafts_with
 
     return any(name is None or "draft" in drafts_with(name, ["draft"]) for name in names)
 
 
 def parse(proposer: str, pairs: Sequence[str]) -> dict[str, OptionValue]:
-    """The options as values; raises ``InvalidRequest`` for a name or value that does not fit."""
+    """Return the options as typed values. Raises InvalidRequest for an unknown name or a wrong value."""
     from engine.drafting.proposers import options_of
 
     fields = {field.name: field for field in dataclasses.fields(options_of(proposer))}

@@ -70,7 +70,7 @@ class Status:
 
 
 def describe(progress: DownloadProgress) -> str:
-    """A download in one line: how much, how fast, how long still."""
+    """Return a download's size, speed and remaining time in one line."""
     from engine.values.units import format_bytes
 
     text = (
@@ -84,7 +84,7 @@ def describe(progress: DownloadProgress) -> str:
 
 
 def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
-    """The files of what is asked for, downloaded where they are not on the disk yet.
+    """Return the files of the requested pair; download those that are not on the disk yet.
 
     Raises CatalogError, ModelError, IncompatiblePair or DownloadError.
     """
@@ -113,8 +113,8 @@ def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> Loa
 
 
 def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bool = False) -> None:
-    """What is wrong with loads and the proposers they are for, as far as that can be known before
-    anything is downloaded or loaded. ``here``: only a model on this machine will do.
+    """Check loads and their proposers, as far as possible before anything is downloaded or loaded.
+    ``here``: refuse servers.
 
     Raises CatalogError, ModelError, IncompatiblePair or InvalidRequest.
     """
@@ -140,9 +140,10 @@ def _check_here(request: LoadRequest, inventory: Inventory) -> None:
 def open_for_command(
     request: LoadRequest, data_dir: Path, *proposers: str | None
 ) -> Iterator[SwitchingEngine]:
-    """An engine with what is asked for loaded, here or on a server, closed again at the end.
+    """Load a pair, here or on a server, and yield its engine; close it at the end.
 
-    Raises InvalidRequest before anything is loaded where one of ``proposers`` needs more than that.
+    Raises InvalidRequest before anything is loaded if one of ``proposers`` needs more than the pair
+    has.
     """
     from app.inventory import open_inventory
     from engine.switching import SwitchingEngine
@@ -156,8 +157,8 @@ def open_for_command(
 def open_here(
     request: LoadRequest, data_dir: Path, *proposers: str | None, log: bool = False
 ) -> Iterator[LocalEngine]:
-    """The same on this machine, for what measures more than the door shows. Raises InvalidRequest for a
-    server too. ``log`` as for ``Status``."""
+    """Do the same on this machine, for measurements below ``Engine``. Raises InvalidRequest for a
+    server too. ``log``: see ``Status``."""
     from app.inventory import open_inventory
     from engine.local.engine import LocalEngine
 

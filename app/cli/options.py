@@ -151,7 +151,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def stated(context: typer.Context) -> frozenset[str]:
-    """The options that people stated, on the command line or by a variable."""
+    """Return the options that the user gave on the command line or by a variable."""
     sources = {name: context.get_parameter_source(name) for name in context.params}
     return frozenset(n for n, s in sources.items() if s is not None and "DEFAULT" not in s.name)
 
@@ -179,14 +179,14 @@ def key_of(context: typer.Context, key: str | None, file: Path | None) -> str | 
 
 
 def control(text: str | None) -> Control | None:
-    """The controller of that name, if one is named."""
+    """Return the controller of that name, or None."""
     return None if text is None else controller_named(text)
 
 
 def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with an option for each field of ``Sampling`` in place of its parameter ``sampling``.
+    """Replace the command's parameter ``sampling`` by one option per field of ``Sampling``.
 
-    The options' values come to it as that parameter. Raises InvalidRequest for one that cannot be.
+    The command still receives one Sampling. Raises InvalidRequest for an invalid value.
     """
     kinds = get_type_hints(Sampling)
     own = [
@@ -201,9 +201,9 @@ def with_sampling(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def with_load(command: Callable[..., None]) -> Callable[..., None]:
-    """``command`` with the options of what is loaded, and how, in place of its parameter ``load``.
+    """Replace the command's parameter ``load`` by the options of what is loaded, and how.
 
-    They come to it as one LoadRequest. Raises InvalidRequest for one that cannot be.
+    The command still receives one LoadRequest. Raises InvalidRequest for an invalid value.
     """
     own = [
         _option("pair", DEFAULT_PAIR, PairOption),
@@ -236,7 +236,8 @@ def _gathered(
     own: Sequence[inspect.Parameter],
     make: Callable[..., object],
 ) -> Callable[..., None]:
-    """``command`` offering ``own`` in place of ``parameter``, which ``make`` makes of their values."""
+    """Replace ``parameter`` of ``command`` by the options ``own``; ``make`` builds it from their
+    values."""
 
     @wraps(command)
     def called(**given: Any) -> None:

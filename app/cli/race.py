@@ -150,7 +150,7 @@ def race(
 
 
 def _run(running: Race, pairs: int) -> bool:
-    """Whether somebody interrupted it: what was measured until then is told."""
+    """Run the pairs. Return whether Ctrl-C ended it; what was measured until then is kept."""
     with progress("Racing") as on_progress:
         try:
             running.run(pairs, on_pair=lambda _: on_progress(len(running.pairs), pairs))
@@ -160,7 +160,7 @@ def _run(running: Race, pairs: int) -> bool:
 
 
 def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
-    """What ``METHOD[,DEPTH]`` means; None for none. Raises InvalidRequest."""
+    """Parse ``METHOD[,DEPTH]``; None gives None. Raises InvalidRequest."""
     if text is None:
         return None
     name, _, depth = (part.strip() for part in text.partition(","))
@@ -174,7 +174,7 @@ def speculation(text: str | None, rule: AcceptanceRule) -> Speculation | None:
 
 
 def _usual_base(loaded: Loaded, rule: AcceptanceRule) -> Speculation:
-    """Plain decoding, where it can be had."""
+    """Return plain decoding, or the preferred proposer of an engine that has no plain decoding."""
     capabilities = loaded.capabilities
     has_plain = capabilities.proposer(PLAIN) is not None
     return Speculation(proposer=PLAIN if has_plain else capabilities.preferred, acceptance=rule)
@@ -183,7 +183,7 @@ def _usual_base(loaded: Loaded, rule: AcceptanceRule) -> Speculation:
 def _prompts(
     prompt: str | None, names: list[str], per_kind: int, folder: Path
 ) -> Callable[[int], list[Prompt]]:
-    """Gives the prompts for a vocabulary of that size. Raises InvalidRequest."""
+    """Return a function from the size of the vocabulary to the prompts. Raises InvalidRequest."""
     from app import measuring
     from engine.bench.prompts import Prompt, first_of_each
 

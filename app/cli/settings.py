@@ -1,4 +1,4 @@
-"""``foretoken settings``: how the app starts and computes where its command line says nothing."""
+"""``foretoken settings`` and ``foretoken diagnostics``: defaults of the app, and a report of a fault."""
 
 from __future__ import annotations
 
@@ -83,3 +83,18 @@ def _begins_with(found: Preferences) -> str:
         now = f", now {found.last.text}" if found.last else ""
         return f"the pair that was loaded last{now}"
     return found.pair.text if found.pair else "Pip, which comes with the app"
+
+
+def diagnostics(data_dir: options.DataDirOption = None) -> None:
+    """Print versions, machine and compiled step for a report of a fault: no chats, no keys.
+
+    The Settings page of a running app has more: what is loaded, and what went wrong lately.
+    """
+    from app import diagnostics as found
+    from app.stored_data import folders
+    from engine.loading.inventory import models_folder
+    from engine.machine.secrets import hub_token
+
+    data = paths.data_folder(data_dir)
+    where = folders(data, models_folder(data))
+    print(found.report(None, where, secrets=(hub_token().get()[0],)), end="")

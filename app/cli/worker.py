@@ -80,7 +80,7 @@ def worker(
 
 
 def _dynamo() -> ModuleType:
-    """What needs Dynamo's packages. Raises NotInstalled without them."""
+    """Import the module that needs Dynamo's packages. Raises NotInstalled without them."""
     os.environ.setdefault("DYN_LOG", "warn")  # else it tells every step of its own
     try:
         from app.worker import dynamo

@@ -34,13 +34,13 @@ body:not(:has(a[data-page])) [data-testid="status-tracker"] { display: none; }
 
 
 def is_page(path: str) -> bool:
-    """Whether a page or a chat has this address."""
+    """Return whether ``path`` is the address of a page or a chat."""
     return _ADDRESS.fullmatch(path) is not None
 
 
 def head() -> str:
-    """What the document's head says of pages: their names, and which one is shown, before any script
-    of ours has come."""
+    """Return the pages' part of the document's head: their names, and which one is shown before any
+    script has loaded."""
     shown = "\n".join(
         f':root[data-page="{name}"] #{name}-page {{ display: flex !important; }}' for name in PAGES
     )

@@ -26,7 +26,7 @@ SUFFIXES = (".js", ".css")
 
 
 def presentation() -> dict[str, Any]:
-    """The keyword arguments for ``gr.mount_gradio_app``: theme, styles, scripts, static files."""
+    """Return the keyword arguments for ``gr.mount_gradio_app``: theme, styles, scripts, static files."""
     assets = paths.assets() / "ui"
     routes = [Mount(OWN, _Own(directory=HERE)), Mount(VENDOR, _Fresh(directory=assets))]
     return {
@@ -41,7 +41,7 @@ def presentation() -> dict[str, Any]:
 
 
 def inline_scripts() -> tuple[str, ...]:
-    """The scripts that stand in the head itself; Gradio puts them into the page when it is there."""
+    """Return the scripts in the head itself, which Gradio copies into the page."""
     return tuple(re.findall(r"<script>(.*?)</script>", _head(), re.DOTALL))
 
 
@@ -85,7 +85,7 @@ def _of_pages(pattern: str) -> list[Path]:
 
 
 def _scripts() -> list[Path]:
-    """Each page's script is named as its folder; what it imports follows by itself."""
+    """Return each page's script, which has its folder's name and imports the others."""
     return [path for path in _of_pages("*.js") if path.stem == path.parent.name]
 
 
@@ -94,7 +94,7 @@ def _url(path: Path) -> str:
 
 
 def _version() -> str:
-    """Changes when a script or style does."""
+    """Return a digest of all scripts and styles."""
     digest = hashlib.sha256()
     for suffix in SUFFIXES:
         for path in sorted(HERE.rglob(f"*{suffix}")):

@@ -92,9 +92,9 @@ _PAGE = """<!doctype html>
 
 
 def page(lines: Iterable[str], number: int | None = None) -> str:
-    """The file for a trace's reply ``number``, from 1 on; None: its only one, or its last.
+    """Return the HTML file for a trace's reply ``number``, from 1 on; None: the last one.
 
-    Raises InvalidRequest for what is no trace, one without that reply, and a reply without rounds.
+    Raises InvalidRequest for a file that is no trace, a missing reply, or a reply without rounds.
     """
     replies = _replies(lines)
     if not replies or not 0 < (number or len(replies)) <= len(replies):
@@ -135,10 +135,10 @@ def _read(name: str) -> str:
 
 
 def _bare(script: str) -> str:
-    """A module without its imports and exports."""
+    """Return a module without its imports and exports."""
     return _EXPORTED.sub("", _IMPORT.sub("", script))
 
 
 def _embedded(value: View) -> str:
-    """JSON that cannot end the element it stands in."""
+    """Return JSON that cannot close the element it stands in."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

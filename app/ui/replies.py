@@ -54,8 +54,8 @@ class Writing:
         pair: view.View | None = None,
         before: Sequence[Event] = (),
     ) -> None:
-        """``pair``: what loads its writer again. ``before``: what the reply had when it stopped, if it is
-        written on."""
+        """``pair`` loads the reply's model again. ``before``: the events of the reply that is
+        continued."""
         self.run = run
         self.chat = chat
         self.message = message
@@ -79,16 +79,16 @@ class Writing:
 
     @property
     def unsaved(self) -> bool:
-        """Whether the store lacks something."""
+        """True if the store lacks some of the events."""
         return bool(self._unsaved)
 
     @property
     def statistics(self) -> Statistics | None:
-        """None until all is written."""
+        """None until the reply is complete."""
         return self._reply.statistics if self.done.is_set() else None
 
     def add(self, event: Event) -> None:
-        """Takes the next event; after the last one the reply is stored and done."""
+        """Take the next event. After the last one, store the reply and mark it done."""
         with self._lock:
             try:
                 self._take(event)
@@ -102,7 +102,7 @@ class Writing:
                 self._break_off(error)
 
     def flush(self) -> None:
-        """Stores what is not stored yet."""
+        """Store what is not stored yet."""
         with self._lock:
             try:
                 self._save()
@@ -110,13 +110,13 @@ class Writing:
                 self._break_off(error)
 
     def store_again(self) -> None:
-        """After its end: stores what could not be stored then, if that can be now."""
+        """Try again, after the reply's end, to store what could not be stored then."""
         with self._lock, contextlib.suppress(Exception):  # the log has the first time
             if self.unsaved:
                 self._save()
 
     def _save(self) -> None:
-        """Writes the reply as it stands."""
+        """Store the reply as it is now."""
         self._store.save_reply(self.message, trace=self._unsaved, anew=self._anew, **self._state())
         self._anew = False
         self._unsaved = []  # only here: what could not be stored goes with the next
@@ -147,7 +147,7 @@ class Writing:
 
     @property
     def _full(self) -> bool:
-        """Whether it ended at the end of the context, and not at a limit of its request."""
+        """True if the context was full, and not a limit of the request reached."""
         request = self._generation.request
         new = self._reply.statistics.completion_tokens - len(request.reply_prefix)
         cut = self._reply.reason is FinishReason.LENGTH
@@ -169,7 +169,7 @@ class Writing:
         self.feed.append(view.show(event), {**told, "thought": self._thought, "full": self._full})
 
     def _break_off(self, error: Exception) -> None:
-        """Ends the reply with what went wrong, in the store too if that can be."""
+        """End the reply with an error, and store that if possible."""
         logger.exception("a reply broke off")
         self._generation.cancel()
         try:
@@ -205,7 +205,7 @@ class Writings:
         pair: view.View | None = None,
         before: Sequence[Event] = (),
     ) -> Writing:
-        """``pair`` and ``before``: see ``Writing``."""
+        """Start to write a reply. ``pair`` and ``before``: see ``Writing``."""
         with self._lock:
             number = next(self._numbers)
             writing = Writing(number, generation, self._store, chat, message, pair, before)
@@ -222,14 +222,14 @@ class Writings:
         return writing
 
     def close(self) -> None:
-        """The app ends: stops all replies, and sees that what they have is stored."""
+        """Stop all replies and store what they have, because the app ends."""
         for writing in self.stop_all():
             writing.flush()
         for writing in self._all.values():
             writing.store_again()
 
     def stop_all(self) -> list[Writing]:
-        """Stops all replies and waits for their ends; those that went on all the same."""
+        """Stop all replies and wait for their ends. Return those that did not stop."""
         with self._lock:
             growing = self._growing()
         for writing in growing:
@@ -242,7 +242,7 @@ class Writings:
             return self._all.get(run)
 
     def of_chat(self, chat: int) -> Writing | None:
-        """The reply being written in this chat."""
+        """Return the reply being written in this chat."""
         with self._lock:
             return next((each for each in self._growing() if each.chat == chat), None)
 
@@ -262,7 +262,7 @@ class Writings:
         return [each for each in self._all.values() if not each.done.is_set()]
 
     def _write(self) -> None:
-        """The thread that writes, as long as there is something to write."""
+        """Write replies while there are some; the body of the thread."""
         while True:
             with self._lock:
                 growing = self._growing()

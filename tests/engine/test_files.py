@@ -17,7 +17,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.cli.text.prompts import collect
+from app.cli.text.replies import collect
 from app.inventory.model_folders import add_folder, remember_models
 from app.settings.preferences import FILE, Preferences, PreferencesFile
 from app.storage import chat_files

@@ -56,7 +56,7 @@ def _inventory(data_dir: Path | None) -> Inventory:
 
 @cli.callback(invoke_without_command=True)
 def models(context: typer.Context) -> None:
-    """The list where nothing else is asked for."""
+    """List the models if there is no subcommand."""
     if context.invoked_subcommand is None:
         list_models()
 
@@ -138,7 +138,7 @@ def defaults(
 
 
 def print_defaults(kept: Collection[Default], kinds: bool = False) -> None:
-    """A line a pair; with ``kinds`` the winner of each kind of prompt below it."""
+    """Print one line per pair; with ``kinds``, the winner for each kind of prompt below it."""
     for default in kept:
         print(f"Default of {default.pair} in {default.quantization}: {default}.")
         for kind, winner in default.kinds.items() if kinds else ():
@@ -226,7 +226,7 @@ def why(
 
 
 def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
-    """One model as facts; ``fits`` None while its size is unknown."""
+    """Return one model as facts. ``fits`` is None while its size is unknown."""
     from engine.loading.inventory import estimate
     from engine.values.units import format_bytes
 

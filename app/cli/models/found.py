@@ -20,7 +20,7 @@ Folder = Annotated[Path, typer.Argument(help="A folder with models, however deep
 
 
 def print_found(found: list[FoundModel]) -> None:
-    """A table of what can be run, and a line for everything else."""
+    """Print a table of models that can run, and one line for each of the others."""
     from engine.values.units import format_bytes
 
     rows = [
@@ -46,7 +46,7 @@ def print_found(found: list[FoundModel]) -> None:
 
 
 def facts(found: FoundModel) -> dict[str, Any]:
-    """For programs; sizes are 0 where it cannot be run."""
+    """Return a model as JSON values; sizes are 0 if it cannot run."""
     spec = found.spec
     return {
         "name": found.name,

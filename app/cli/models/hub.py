@@ -15,6 +15,7 @@ from engine.errors import DownloadError
 
 if TYPE_CHECKING:
     from engine.loading.inventory import Inventory, Repository
+    from engine.machine.secrets import Secret
 
 
 def look_up(
@@ -43,7 +44,7 @@ def look_up(
 
 
 def download_repository(text: str, file: str, inventory: Inventory) -> None:
-    """Downloads the one model in a repository, or the one in ``file``. Raises DownloadError."""
+    """Download the repository's only model, or the one in ``file``. Raises DownloadError."""
     from app.cli.loading import Status
 
     found = inventory.look_up(text)
@@ -72,18 +73,29 @@ def token(
 
     It is asked for, or read from standard input; never an argument, which other programs could see.
     """
-    from engine.machine.secrets import SecretSource, hub_token
+    from engine.machine.secrets import hub_token
 
     secret = hub_token()
     if forget:
         print("Forgot the token." if secret.delete() else "No token was kept.")
         return
+    store_secret("token", secret, read_secret("Access token"))
+
+
+def read_secret(prompt: str) -> str:
+    """Ask for a secret without showing it, or read it from standard input if that is no terminal."""
     asked = sys.stdin.isatty()
-    text = typer.prompt("Access token", hide_input=True) if asked else sys.stdin.readline()
+    return str(typer.prompt(prompt, hide_input=True) if asked else sys.stdin.readline()).strip()
+
+
+def store_secret(name: str, secret: Secret, text: str) -> None:
+    """Store a secret and print where. Raises InvalidRequest for a malformed one, DiskError."""
+    from engine.machine.secrets import SecretSource
+
     if secret.store(text) is SecretSource.KEYRING:
-        print("The token is kept in this system's keyring.")
+        print(f"The {name} is kept in this system's keyring.")
     else:
         print(
-            f"This system has no keyring, so the token is kept in {secret.file}, which you alone "
+            f"This system has no keyring, so the {name} is kept in {secret.file}, which you alone "
             "can read."
         )

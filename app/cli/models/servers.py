@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,11 +10,12 @@ import typer
 
 from app import paths
 from app.cli import options
+from app.cli.models.hub import read_secret, store_secret
 from app.cli.text.output import table
 from engine.errors import InvalidRequest, ModelError
 
 if TYPE_CHECKING:
-    from engine.values.address import Address
+    pass
 
 
 def connect(
@@ -40,10 +40,11 @@ def connect(
     """
     from app import servers
     from app.cli.loading import Status
+    from engine.machine.secrets import server_key
     from engine.values.address import Address
 
     place = Address.parse(address)
-    given = _asked_key() if key else ""
+    given = read_secret("Key") if key else ""
     found = servers.look(place, given)
     print(f"{found.name} answers at {place.root}")
     if not found.models:
@@ -63,7 +64,7 @@ def connect(
         with Status() as status:
             servers.try_out(replace(place, model=model.id), given, status)
     if given:
-        _keep_key(place, given)
+        store_secret("key", server_key(place), given)
     kept = None
     if keep and model is not None:
         kept = servers.keep(paths.data_folder(data_dir), place, model.id)
@@ -91,21 +92,3 @@ def forget_server(
         raise InvalidRequest("server", f"There is no server {name!r}. Servers are: {listed}.")
     servers.forget(folder, known[name])
     print(f"Forgot {known[name].name}.")
-
-
-def _asked_key() -> str:
-    asked = sys.stdin.isatty()
-    return str(typer.prompt("Key", hide_input=True) if asked else sys.stdin.readline()).strip()
-
-
-def _keep_key(address: Address, key: str) -> None:
-    from engine.machine.secrets import SecretSource, server_key
-
-    secret = server_key(address)
-    if secret.store(key) is SecretSource.KEYRING:
-        print("The key is kept in this system's keyring.")
-    else:
-        print(
-            f"This system has no keyring, so the key is kept in {secret.file}, which you "
-            "alone can read."
-        )

@@ -23,9 +23,9 @@ HINT = f"{CLEAR} starts a new chat, {EXIT} or Ctrl-D ends, Ctrl-C stops a reply.
 def converse(
     engine: Engine, options: replies.ReplyOptions, on_event: Callable[[Event], None]
 ) -> Iterator[ReplyState]:
-    """Answers line after line, with what was said so far as context; yields a reply a line.
+    """Answer line after line with the chat so far as context; yield one reply per line.
 
-    A turn that is stopped or refused is told and left out; the chat goes on before it.
+    A turn that is stopped or refused is reported and left out of the context.
     """
     print(HINT)
     history = options.opening()
@@ -42,7 +42,7 @@ def converse(
 
 
 def _lines() -> Iterator[str]:
-    """What is typed, line by line; empty lines are asked again."""
+    """Yield the lines typed, without empty ones."""
     with contextlib.suppress(ImportError):  # arrow keys and earlier lines, where there is readline
         import readline  # noqa: F401
     while True:

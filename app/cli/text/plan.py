@@ -16,7 +16,7 @@ REPLY_SHARE = 4
 
 
 def told(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
-    """The whole plan."""
+    """Return the whole plan as text."""
     parts = [_heading(plan), _layout(plan), _memory(plan), _speed(plan)]
     if notes:
         parts.append("Notes:\n" + "\n".join(f"- {note}" for note in notes))
@@ -25,7 +25,7 @@ def told(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
 
 
 def told_loads(plan: Plan, loads: tuple[int, ...] = LOADS) -> str:
-    """The table of the simulation."""
+    """Return the table of the simulation."""
     reply = max(1, plan.request.context // REPLY_SHARE)
     prompt = plan.request.context - reply
     rows, slots = simulated(plan, prompt, reply, loads)

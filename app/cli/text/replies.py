@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.cli.text.prompts import Conversation
-from engine.errors import ForetokenError
+from engine.errors import ForetokenError, InvalidRequest
 from engine.events import Event
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
@@ -20,6 +21,10 @@ from engine.values.sampling import Sampling
 
 if TYPE_CHECKING:
     from engine.api import Engine, Generation
+
+
+Conversation = tuple[str, ...]
+"""What the user says, turn by turn."""
 
 
 class GenerationFailed(ForetokenError):
@@ -38,11 +43,11 @@ class ReplyOptions:
     raw: bool = False
 
     def opening(self) -> list[Message]:
-        """What stands before the first turn."""
+        """Return the messages before the first turn."""
         return [Message("system", self.system)] if self.system else []
 
     def request(self, history: list[Message]) -> Request:
-        """The request that answers ``history``; with ``raw``, that continues its last message."""
+        """Return the request that answers ``history``, or, with ``raw``, continues its last message."""
         said: dict[str, Any] = (
             {"prompt": history[-1].content} if self.raw else {"messages": tuple(history)}
         )
@@ -53,6 +58,24 @@ class ReplyOptions:
             max_tokens=self.max_tokens,
             stop=self.stop,
         )
+
+
+def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
+    """Return the conversations to hold; None for a chat with the user at the terminal.
+
+    ``prompt`` "-" reads standard input, and so does none if standard input is no terminal.
+    """
+    if prompt is not None and file is not None:
+        raise InvalidRequest(
+            "prompt", "Give either a prompt or a file of them with --prompts FILE, not both."
+        )
+    if file is not None:
+        from engine.bench.prompts import read
+
+        return [each.turns for each in read(file)]
+    if prompt is None and sys.stdin.isatty():
+        return None
+    return [(sys.stdin.read() if prompt in (None, "-") else str(prompt),)]
 
 
 def hold(
@@ -105,10 +128,10 @@ def _cancel(generation: Generation) -> None:
 
 
 def as_json(done: list[ReplyState]) -> dict[str, Any]:
-    """The stable keys over all replies; ``results`` has them one by one where there are several.
+    """Return totals over all replies, with stable keys; ``results`` lists them if there are several.
 
-    ``token_ids`` and counts are null where the engine told none; ``shared``: it counted those of
-    everyone whom it answered meanwhile.
+    ``token_ids`` and counts are null if the engine did not report them; ``shared``: the counts include
+    other clients' requests.
     """
     if len(done) == 1:
         return _entry(done[0].text, done[0].token_ids, done[0].statistics)

@@ -28,7 +28,7 @@ PLAIN = Marks(("[", "]"), ("~", "~"), ("", ""))
 
 
 def marks_for(stream: IO[str]) -> Marks:
-    """Styles where ``stream`` shows them, signs elsewhere (and where NO_COLOR asks for them)."""
+    """Return styles for a terminal, and signs for other streams and where NO_COLOR is set."""
     return STYLED if stream.isatty() and not os.environ.get("NO_COLOR") else PLAIN
 
 
@@ -56,9 +56,9 @@ class Printer:
 
 
 def marked(event: Emitted, marks: Marks) -> str:
-    """One round's tokens with their origins: what was accepted, rejected, and put there instead.
+    """Return one round's tokens with their origins: accepted, rejected, and the target's own.
 
-    Text as it is where the engine tells no tokens.
+    Return the plain text if the engine reports no tokens.
     """
     if event.tokens is None:
         return event.text
@@ -82,7 +82,7 @@ def _wrap(text: str, mark: tuple[str, str]) -> str:
 
 
 def summary(statistics: Statistics) -> str:
-    """The statistics of a reply in one line, as far as its engine told them."""
+    """Return the statistics of a reply in one line, as far as the engine reported them."""
     parts = []
     if statistics.completion_tokens:
         parts.append(f"{statistics.completion_tokens} tokens")

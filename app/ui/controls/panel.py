@@ -91,8 +91,8 @@ class PanelBackend:
 
     @endpoint
     def panel(self, data: View | None = None) -> View:
-        """All of it, for what is loaded now; ``fields`` where the page has none yet, ``news`` where
-        ``other`` says that another pair was loaded."""
+        """Return everything the panel shows for the loaded pair: ``fields`` on the page's ``first``
+        request, ``news`` if it says that ``other`` models were loaded."""
         news = self.kept.tell() if (data or {}).get("other") else ()
         pair, resolved = self.kept.pair(), self.kept.now()
         shown = {
@@ -115,14 +115,14 @@ class PanelBackend:
 
     @endpoint
     def keep_settings(self, data: View) -> View:
-        """What a page's controls show; ``chosen``: how to draft was chosen there."""
+        """Store what a page's controls show; ``chosen``: the user chose how to draft."""
         settings = settings_of(data["settings"], self._capabilities())
         self.kept.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
         return self.panel()
 
     @endpoint
     def forget_settings(self, data: View | None = None) -> View:
-        """Back to the defaults."""
+        """Go back to the defaults."""
         self.kept.forget()
         return self.panel()
 
@@ -137,7 +137,7 @@ class PanelBackend:
         return pair.capabilities if pair else None
 
     def _methods(self, pair: Pair | None) -> list[View]:
-        """Who drafts: what can, and behind that what cannot, with the reason."""
+        """Return the proposers: those that can draft, then the others with the reason."""
         if pair is None:
             return []
         default = usable_default(pair).proposer
@@ -169,9 +169,10 @@ class PanelBackend:
 
 
 def settings_of(sent: Mapping[str, Any], capabilities: Capabilities | None) -> Settings:
-    """The settings that a page sends; raises ``InvalidRequest`` for what is no value of its field.
+    """Return the settings that a page sent. Raises InvalidRequest for a value that its field cannot
+    have.
 
-    Sent before the page was told anything, they leave out what they do not know.
+    A page that has no settings yet leaves fields out; these get their defaults.
     """
     start = Settings()
     read = {name: _read(name, sent.get(name, getattr(start, name))) for name in NAMES}
@@ -207,18 +208,18 @@ def _option(option: OptionInfo) -> View:
 
 
 def _rules(capabilities: Capabilities | None) -> list[str]:
-    """Acceptance rules that can be chosen."""
+    """Return the acceptance rules that can be chosen."""
     own = tuple(AcceptanceRule) if capabilities is None else capabilities.rules
     return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *own))))
 
 
 def _controllers(capabilities: Capabilities | None) -> list[str]:
-    """Who can decide how far is drafted."""
+    """Return the controllers that can be chosen."""
     return list(map(str, Control if capabilities is None else capabilities.controllers))
 
 
 def _is_default(settings: Settings, pair: Pair | None) -> bool:
-    """Whether the pair drafts as it does where nobody chose."""
+    """Return whether the settings draft as the pair does by default."""
     if pair is None:
         return True
     default = Settings.drafting_as(usable_default(pair))
@@ -226,7 +227,7 @@ def _is_default(settings: Settings, pair: Pair | None) -> bool:
 
 
 def _presets(pair: Pair | None) -> list[View]:
-    """Three ways to set everything that is about speed and words; the first is what holds at first."""
+    """Return the presets for speed and sampling; the first is the default."""
     default = Settings.drafting_as(usable_default(pair)) if pair else Settings()
     drafted = {name: getattr(default, name) for name in DRAFTING}
     neutral = {each: getattr(Sampling(), each) for each in SAMPLING}

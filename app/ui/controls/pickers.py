@@ -24,14 +24,14 @@ class Pickers:
         self.runtime = runtime
 
     def targets(self) -> list[Choice]:
-        """Every model that can be a target, and its id."""
+        """Return the label and id of every model that can be a target."""
         models = self.models()
         ids = [spec.id for spec in models]
         return list(zip(self._labels(models), ids, strict=True))
 
     def models(self) -> list[ModelSpec]:
-        """Every model that can be a target: one in a folder of its own, then those of pairs, then what
-        else lies on this machine, those of servers, and what would be downloaded."""
+        """Return every model that can be a target: those on this machine, those of servers, then those
+        that would be downloaded."""
         catalog = self.runtime.catalog
         drafts = {pair.draft.id for pair in catalog.pairs if pair.draft is not None}
         first = {pair.target.id: pair.target for pair in catalog.pairs}
@@ -46,9 +46,9 @@ class Pickers:
         return specs
 
     def drafts_of(self, target: str | None) -> tuple[list[Choice], str]:
-        """The drafts that fit, and the one that is loaded where nobody chooses ('' for none).
+        """Return the drafts that fit, and the id of the one that is loaded by default ("" for none).
 
-        Of what was found, those that are known to fit by now; see ``FoundModels.compare``.
+        A model found on this machine is listed once it was compared; see ``FoundModels.compare``.
         """
         none = (Words.NO_DRAFT, "")
         if not target:
@@ -74,8 +74,8 @@ class Pickers:
         return [*drafts, none], chosen.id if chosen else ""
 
     def quantizations_of(self, target: str | None) -> list[Choice]:
-        """How the target's weights can be asked for: ``stored`` where they come in a GGUF file; a server
-        has loaded them already."""
+        """Return the formats of weights that can be requested. Only GGUF files can be kept as stored; a
+        server has loaded its weights already."""
         if self.is_server(target):
             return [(Words.SERVER_HOLDS, AUTO)]
         try:
@@ -86,14 +86,14 @@ class Pickers:
         return [(label, name) for name, label in named if from_gguf or name != AS_STORED]
 
     def is_server(self, target: str | None) -> bool:
-        """Whether that target runs elsewhere."""
+        """Return whether the target runs on a server."""
         try:
             return bool(target) and bool(self.runtime.inventory.spec(target or "").address)
         except ForetokenError:
             return False
 
     def load_label(self, target: str | None, draft: str | None) -> str:
-        """The load button says beforehand whether something will be downloaded, or asked elsewhere."""
+        """Return the load button's label, which says whether something will be downloaded."""
         if self.is_server(target):
             return Words.CONNECT
         try:
@@ -104,7 +104,7 @@ class Pickers:
         return f"{Words.LOAD_DOWNLOAD}, {format_bytes(missing)}" if missing else Words.LOAD
 
     def shown(self) -> tuple[str | None, str]:
-        """Target and draft, as ids or folders, of what is loaded or being opened; None: nothing."""
+        """Return the ids of the target and draft that are loaded or being loaded; None for nothing."""
         target, draft = self.runtime.loader.shown
         try:
             for name in filter(None, (target, draft)):
@@ -114,7 +114,7 @@ class Pickers:
         return target, draft
 
     def _labels(self, specs: Sequence[ModelSpec]) -> list[str]:
-        """What models are called in a list: by their files where two would be alike."""
+        """Return the models' labels; two that would be alike get their file names."""
         names = titles(*(spec.name for spec in specs))
         return [self._label(spec, name) for spec, name in zip(specs, names, strict=True)]
 
@@ -127,6 +127,6 @@ class Pickers:
         return Words.away(name, format_bytes(spec.bytes) if spec.repository else None)
 
     def kv_caches(self) -> list[Choice]:
-        """How a KV cache can be held here; fp8 needs a GPU."""
+        """Return the KV cache formats that can be requested here; fp8 needs a GPU."""
         gpu = devices_here()["cuda"] is None and self.runtime.first.device != "cpu"
         return [(label, name) for name, label in Words.KV_CACHES.items() if gpu or name != FP8]

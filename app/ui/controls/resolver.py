@@ -47,7 +47,7 @@ class Resolved:
 
 
 def resolve(asked: Settings, pair: Pair | None) -> Resolved:
-    """What ``asked`` becomes with what is loaded; as it is while nothing is."""
+    """Replace what the loaded pair cannot do, and say so; change nothing while no pair is loaded."""
     if pair is None:
         return Resolved(asked)
     changes: list[str] = []
@@ -80,15 +80,15 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
 
 
 def for_another(asked: Settings, own: Settings, pair: Pair) -> Resolved:
-    """What a page asks for that takes another pair to be loaded: it is drafted as this one is by ``own``
-    settings."""
+    """Resolve the settings of a page that believes another pair to be loaded: ``own`` settings of this
+    pair say how to draft."""
     served = resolve(asked.drafting_like(own), pair)
     changes = _instead(asked.proposer, "", pair, served.settings.proposer)
     return replace(served, changes=(*changes, *served.changes))
 
 
 def kept_for(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
-    """The settings that were kept, for a page that is opened or a pair that was loaded."""
+    """Resolve the stored settings for a page that opens or a pair that was loaded."""
     if pair is None:
         return Resolved(Settings.from_json({**kept, **_last(kept)}))
     default = Settings.drafting_as(usable_default(pair))
@@ -106,8 +106,8 @@ def kept_for(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
 def keeping(
     kept: Mapping[str, Any], settings: Settings, pair: Pair | None, *, chosen: bool
 ) -> dict[str, Any]:
-    """What is to be kept. How to draft only where it was ``chosen``, for this pair; choosing what the
-    pair does by default is no choice, and follows the default from then on."""
+    """Return what to store. How to draft is stored only if it was ``chosen``, for this pair; choosing
+    the pair's default removes the stored choice."""
     values = settings.to_json()
     drafting = {name: values.pop(name) for name in DRAFTING}
     own, last = dict(_mapping(kept.get(OWN))), _last(kept)
@@ -122,20 +122,20 @@ def keeping(
 
 
 def usable_default(pair: Pair) -> Speculation:
-    """How the pair drafts where nobody chose, by something that it has."""
+    """Return the pair's default, with a proposer that the pair has."""
     if pair.default.proposer in pair.capabilities.names:
         return pair.default
     return Speculation(proposer=pair.capabilities.preferred)
 
 
 def why_not(capabilities: Capabilities, proposer: str) -> str:
-    """Why a pair lacks a proposer, as a sentence."""
+    """Return why a pair lacks a proposer, as a sentence."""
     reasons = (each.reason for each in capabilities.unavailable if each.name == proposer)
     return next(reasons, pair_words.UNKNOWN_METHOD)
 
 
 def _not_taken_over(kept: Mapping[str, Any], pair: Pair, default: Settings) -> tuple[str, ...]:
-    """What was chosen with another pair and is not used with this one, and why."""
+    """Say which choice for another pair is not used with this one, and why."""
     last = _last(kept).get("proposer")
     return _instead(last, str(kept.get(LAST) or ""), pair, default.proposer)
 

@@ -43,7 +43,7 @@ class Settings(SamplingValues):
     options: Mapping[str, Options] = field(default_factory=dict)
 
     def request(self, messages: tuple[Message, ...]) -> Request:
-        """The request for a reply; raises ``InvalidRequest`` for values that cannot be served."""
+        """Return the request for a reply. Raises InvalidRequest for values that cannot be served."""
         return Request(
             messages=messages,
             sampling=self.sampling(),
@@ -68,7 +68,7 @@ class Settings(SamplingValues):
 
     @classmethod
     def drafting_as(cls, speculation: Speculation) -> Settings:
-        """The settings of a chat where nothing was chosen but how to draft."""
+        """Return default settings that draft by ``speculation``."""
         proposer = speculation.proposer
         if speculation.control is Control.FIXED:
             return cls(proposer=proposer, controller=Control.FIXED, depth=speculation.deepest)
@@ -76,7 +76,7 @@ class Settings(SamplingValues):
         return cls(proposer=proposer)
 
     def drafting_like(self, other: Settings) -> Settings:
-        """The same, drafted as ``other`` is."""
+        """Return these settings with the drafting of ``other``."""
         return dataclasses.replace(self, **{name: getattr(other, name) for name in DRAFTING})
 
     def to_json(self) -> dict[str, Any]:
@@ -84,7 +84,7 @@ class Settings(SamplingValues):
 
     @classmethod
     def from_json(cls, kept: Any, default: Settings | None = None) -> Settings:
-        """Kept settings; each that is absent, unknown or no use falls back to that of ``default``."""
+        """Read stored settings; each one that is missing or unusable falls back to ``default``."""
         default = default or cls()
         if not isinstance(kept, dict):
             return default
@@ -96,10 +96,10 @@ class Settings(SamplingValues):
 
 
 def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> dict[str, Options]:
-    """Options as a page sends them, where 1.0 is 1 and what was emptied is None, in their own types.
+    """Convert a page's options to their own types: 1.0 to 1, an emptied field to None.
 
-    Of a proposer that is offered, those that it lacks or cannot use are left out. Others' stay as they
-    are: another pair may have their proposer.
+    Drop what an offered proposer does not have. Keep other proposers' options: another pair may have
+    them.
     """
     made: dict[str, Options] = {}
     for proposer, values in options.items():
@@ -113,13 +113,13 @@ def typed(options: Mapping[str, Options], capabilities: Capabilities | None) -> 
 
 
 def options_of(capabilities: Capabilities | None, proposer: str) -> tuple[OptionInfo, ...]:
-    """A proposer's own options; none where the loaded pair does not offer it."""
+    """Return a proposer's options; none if the loaded pair does not offer it."""
     found = capabilities.proposer(proposer) if capabilities is not None else None
     return found.options if found is not None else ()
 
 
 def whole(name: str, value: Any) -> int | None:
-    """A number field's value as an integer; empty is None."""
+    """Return a number field's value as an integer; an empty field is None. Raises InvalidRequest."""
     if value is None or value == "":
         return None
     number = decimal(name, value)
@@ -143,13 +143,13 @@ _TYPES: Mapping[str, Any] = get_type_hints(Settings)
 
 
 def kind_of(name: str) -> type:
-    """The type of one setting but ``options``, where it is not None."""
+    """Return the type of a setting other than ``options``, without None."""
     kind: type = (get_args(_TYPES[name]) or (_TYPES[name],))[0]
     return kind
 
 
 def _kept(name: str, value: Any) -> Any:
-    """A kept setting in its own type. Raises InvalidRequest for one that is no use."""
+    """Return a stored setting in its own type. Raises InvalidRequest for an unusable one."""
     if name == "options":
         return _kept_options(value)
     if value is None and type(None) in get_args(_TYPES[name]):
@@ -166,7 +166,7 @@ def _kept(name: str, value: Any) -> Any:
 
 
 def _kept_options(value: Any) -> dict[str, Options]:
-    """Without what no option of any proposer can be."""
+    """Return stored options without values that no option can have. Raises InvalidRequest."""
     if not isinstance(value, dict):
         raise InvalidRequest(
             "options", f"options is {value!r}; it must hold those of each proposer."
@@ -182,7 +182,8 @@ def _kept_options(value: Any) -> dict[str, Options]:
 
 
 def _as(kind: type, value: Any) -> Any:
-    """``value`` as ``kind``, where a number of either type is meant for one; None if it is neither."""
+    """Convert ``value`` to ``kind``; either kind of number converts to the other. Return None if it is
+    neither."""
     if kind not in (int, float):
         return value if type(value) is kind else None
     if type(value) not in (int, float) or not abs(value) <= sys.float_info.max:

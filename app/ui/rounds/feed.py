@@ -29,21 +29,21 @@ class Feed:
         self.watchers.wake()
 
     def close(self) -> None:
-        """No more will come."""
+        """End the feed."""
         with self._lock:
             self._done = True
         self.watchers.wake()
 
     def packet(self, start: int) -> View:
-        """Everything since ``start``."""
+        """Return everything since ``start``."""
         with self._lock:
             return {"events": self._events[start:], "stats": self._stats, "done": self._done}
 
 
 async def since(feed: Feed, start: int, patience: float = PATIENCE) -> View:
-    """Everything since ``start``, as soon as there is something or the feed is closed.
+    """Return everything since ``start``, once there is something or the feed is closed.
 
-    After ``patience`` seconds without either, an empty packet.
+    Return an empty packet after ``patience`` seconds without either.
     """
 
     def enough(packet: View) -> bool:

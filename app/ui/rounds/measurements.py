@@ -25,10 +25,10 @@ class Measurement(Protocol):
     feed: Feed
 
     def run(self) -> None:
-        """Measures, in a thread of its own; what it raises is told in the feed."""
+        """Measure, in a thread of its own; the feed reports what it raises."""
 
     def stop(self) -> None:
-        """Ends it soon; what was measured is kept. Any thread may ask."""
+        """Stop soon and keep what was measured. Any thread may call this."""
 
 
 class Measurements:
@@ -42,8 +42,8 @@ class Measurements:
         self._asked: tuple[str, View] = "", {}
 
     def start(self, page: str, measurement: Measurement, asked: View) -> int:
-        """Starts what a page ``asked`` for; returns the number to follow it by. Raises InvalidRequest
-        while another runs."""
+        """Start what a page ``asked`` for. Return the number to follow it by. Raises InvalidRequest
+        while another one runs."""
         with self._lock:
             if self._running is not None:
                 raise InvalidRequest("measurement", Words.MEASURING)
@@ -57,23 +57,23 @@ class Measurements:
         return number
 
     def last(self, page: str) -> int | None:
-        """The number of the page's last one, running or not."""
+        """Return the number of the page's last measurement, running or not."""
         return self._last[page][0] if page in self._last else None
 
     def asked(self, page: str) -> View | None:
-        """What the page asked for, while that is measured."""
+        """Return what the page asked for, while that is measured."""
         with self._lock:
             asking, asked = self._asked
             return asked if self._running is not None and asking == page else None
 
     def stop(self, page: str) -> None:
-        """Ends the page's last one, if it runs."""
+        """Stop the page's last measurement, if it runs."""
         _, measurement = self._last.get(page, (0, None))
         if measurement is not None and measurement is self._running:
             measurement.stop()
 
     async def follow(self, page: str, data: View) -> View | None:
-        """What came since the page asked last; None for one that is over and gone."""
+        """Return the events since the page asked last; None for a measurement that is gone."""
         number, measurement = self._last.get(page, (0, None))
         if measurement is None or data["number"] != number:
             return None

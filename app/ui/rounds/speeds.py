@@ -39,24 +39,25 @@ class Speeds:
         )
 
     def add(self, pair: str, proposer: str, writing: Writing) -> None:
-        """A reply that was begun; it counts once it is written."""
+        """Add a reply that was begun; it counts once it is complete."""
         with self._lock:
             self._writings[pair, proposer].append(writing)
 
     def fastest(self, pair: str) -> float | None:
-        """Tokens/s by the proposer that was fastest with ``pair``; None where there was no reply yet."""
+        """Return the tokens/s of the proposer that was fastest with ``pair``; None before the first
+        reply."""
         with self._lock:
             proposers = [proposer for known, proposer in self._writings if known == pair]
         found = [self.of(pair, proposer) for proposer in proposers]
         return max((speed.tokens_per_s for speed in found if speed is not None), default=None)
 
     def of(self, pair: str, proposer: str) -> Speed | None:
-        """None where there was no reply yet."""
+        """Return the speed of a pair with a proposer; None before the first reply."""
         with self._lock:
             return _speed(self._writings.get((pair, proposer), ()))
 
     def tried(self, target: str, draft: str) -> Speed | None:
-        """The same of a draft model, by the ids of both, whatever was loaded beside them."""
+        """Return the speed of a draft model by the ids of both, with any heads."""
         with self._lock:
             found = [
                 writing

@@ -62,7 +62,7 @@ STATUS = {
 
 
 def show(event: Event) -> View:
-    """One event as the page reads it."""
+    """Return one event as the page reads it."""
     match event:
         case Queued(ahead):
             return {"t": "queued", "ahead": ahead}
@@ -87,7 +87,7 @@ def show(event: Event) -> View:
 
 
 def show_round(event: Emitted, turn: Round) -> View:
-    """One lane of the rounds view, and the text it added."""
+    """Return one round, with the text it added."""
     whole = turn.emitted == len(turn.tokens)
     decision, timing = turn.budget.decision, turn.timing
     return {
@@ -110,13 +110,13 @@ def show_round(event: Emitted, turn: Round) -> View:
 
 
 def top_tokens(event: Emitted, turn: Round) -> list[list[Any]]:
-    """The target's likeliest tokens by their texts."""
+    """Return the target's top tokens by their texts."""
     pairs = zip(event.top_texts, turn.top_tokens, strict=True)
     return [[text, shorten(p)] for text, (_, p) in pairs]
 
 
 def fates(turn: Round) -> tuple[str, ...]:
-    """What became of each drafted node."""
+    """Return the fate of each drafted node."""
     kept = set(turn.accepted_path)
     emitted = set(turn.accepted_path[: turn.emitted])
     result = []
@@ -130,25 +130,25 @@ def fates(turn: Round) -> tuple[str, ...]:
 
 
 def marks(tokens: Iterable[Token]) -> str:
-    """Origin marks of emitted tokens; those without text of their own are left out."""
+    """Return the origin marks of emitted tokens, without tokens that have no text."""
     lengths = ((MARKS[token.origin], utf16_length(token.text)) for token in tokens)
     return " ".join(f"{origin}{length}" for origin, length in lengths if length)
 
 
 def utf16_length(text: str) -> int:
-    """The length as JavaScript counts."""
+    """Return the length as JavaScript counts it."""
     if text.isascii():
         return len(text)
     return len(text) + sum(character > "\uffff" for character in text)
 
 
 def shorten(number: float | None) -> float | None:
-    """Four significant digits are more than the page shows."""
+    """Round to four significant digits; the page shows fewer."""
     return None if number is None else float(f"{number:.4g}")
 
 
 def numbers(statistics: Statistics) -> View:
-    """The statistics as JSON, with the engine's own names."""
+    """Return the statistics as JSON, with the engine's own names."""
     return {
         **dataclasses.asdict(statistics),
         "tokens_per_s": statistics.tokens_per_s,
@@ -176,7 +176,7 @@ class Predicted:
 
     @property
     def counts(self) -> View | None:
-        """None where nothing was drafted from one."""
+        """None if nothing was drafted from a predicted reply."""
         if not self._drafted:
             return None
         return {"drafted": self._drafted, "accepted": self._accepted}
@@ -199,8 +199,11 @@ TOTALS = (
 
 
 def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
-    """Where a reply's thought stands in ``text``, and where its answer begins, both None while the
-    thought goes on; None where there is none."""
+    """Return where a reply's thought stands in ``text`` and where its answer begins; None without a
+    thought.
+
+    Both ends are None while the model still thinks.
+    """
     if where.begin == where.end and where.closed:
         return None
     places = (where.end, where.start) if where.closed else (None, None)
@@ -211,18 +214,17 @@ def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
 
 
 def kept_thought(reply: ReplyState) -> View | None:
-    """What is stored of a thought beside the text that holds it; None where there is none."""
+    """Return what is stored of a thought beside the text that holds it; None without one."""
     if reply.thought_s is None:
         return None
     return {"opened": reply.thinking, "seconds": reply.thought_s}
 
 
 def totals(statistics: Statistics, predicted: View | None = None) -> View:
-    """The statistics that the page shows while a reply grows.
+    """Return the statistics that the page shows while a reply grows.
 
-    Beside figures of the same names: ``predicted``, as ``Predicted`` counts; ``needed``, the acceptance
-    from which drafting pays, and ``expected``, that of the next drafts, as the controller last said (see
-    ``Decision``).
+    Beside the figures: ``predicted``, see ``Predicted``; ``needed``, the acceptance from which drafting
+    pays, and ``expected``, that of the next drafts, as the controller last said (see ``Decision``).
     """
     named = {name: getattr(statistics, name) for name in TOTALS}
     said = statistics.decision
@@ -231,7 +233,7 @@ def totals(statistics: Statistics, predicted: View | None = None) -> View:
 
 
 def kept_totals(statistics: View) -> View:
-    """The same of what ``numbers`` gave, perhaps long ago."""
+    """Return the same of stored ``numbers``."""
     shown = {
         name: shorten(value) if isinstance(value := statistics.get(name), float) else value
         for name in TOTALS
@@ -243,14 +245,14 @@ def kept_totals(statistics: View) -> View:
 
 
 def status(reply: ReplyState) -> str:
-    """What is stored of how a reply stands; see ``app.storage.store``."""
+    """Return a reply's stored status; see ``app.storage.store``."""
     if reply.error is not None:
         return "failed"
     return "running" if reply.reason is None else STATUS[reply.reason]
 
 
 def rounds(lines: Sequence[str]) -> tuple[list[View], View]:
-    """A kept trace as lanes and totals."""
+    """Return a stored trace as rounds and totals."""
     reply, predicted = ReplyState(), Predicted()
     lanes = []
     for event in trace.read(lines):

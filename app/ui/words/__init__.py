@@ -248,12 +248,12 @@ class Words:
 
     @staticmethod
     def writer(model: str | None, method: str | None) -> str | None:
-        """Below a reply; None where it was not stored."""
+        """Return the line below a reply; None if it was not stored."""
         return " · ".join(filter(None, (model, method))) or None
 
     @staticmethod
     def opening(pair: str, message: str) -> str:
-        """A folder is told by its last name."""
+        """Name each model by the last part of its path."""
         return f"{message} {' + '.join(map(Words.place, pair.split(' + ')))}"
 
     @staticmethod
@@ -262,19 +262,19 @@ class Words:
 
     @staticmethod
     def architecture(name: str) -> str:
-        """transformers' classes without what they are for."""
+        """Return the name of transformers' class without its task."""
         return re.sub(r"(ForCausalLM|LMHeadModel|ForConditionalGeneration)$", "", name)
 
     @staticmethod
     def found(name: str, place: str) -> str:
-        """A model of another program: the last part of a name of several, and the place; not of a
-        folder that is the model."""
+        """Name another program's model by the last part of its name and the place, unless the place is
+        the model's own folder."""
         last, where = name.rsplit("/", 1)[-1], Words.place(place)
         return last if last == where else f"{last} · {where}"
 
     @staticmethod
     def place(place: str) -> str:
-        """A folder is told by its last name."""
+        """Return the last part of a path."""
         return re.split(r"[/\\]", place.rstrip("/\\"))[-1]
 
     @staticmethod
@@ -296,14 +296,14 @@ class Words:
 
     @staticmethod
     def held(found: Forecast) -> str:
-        """What a target's weights take, and in what: \"4.9 GB in 4 bits\"."""
+        """Return the size and format of a target's weights: \"4.9 GB in 4 bits\"."""
         bits = Words.QUANTIZATIONS[found.held].split(" (")[0]
         held = "as stored" if found.held == AS_STORED else f"in {bits}"
         return f"{format_bytes(found.room.models[0].weights)} {held}"
 
     @staticmethod
     def loads_there(model: str, place: str, out: str) -> str:
-        """Of a server's model that is not in its memory."""
+        """Say that a server would load its model for the race."""
         said = f"{model} is not in the memory of {place}. The race has it loaded there"
         if not out:
             return f"{said}."
@@ -352,7 +352,7 @@ class Words:
 
 
 def count(number: int) -> str:
-    """``7.5 M`` for 7,500,000. What three digits round to a thousand is one of the next unit."""
+    """Return ``7.5 M`` for 7,500,000. A number whose three digits round up to 1000 gets the next unit."""
     for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
         if number >= 0.9995 * size:
             return f"{number / size:.3g} {unit}"

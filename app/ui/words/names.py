@@ -13,15 +13,15 @@ _FOLDERS = re.compile(r"\A(?=/|[a-z]:\\|[^ ]*\.gguf\b).*[/\\](?=.)", re.IGNORECA
 
 
 def title(name: str) -> str:
-    """``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files, ``... on HOST`` on a server; other names as
-    they are."""
+    """Return ``Qwen2.5 Coder 1.5B + 0.5B`` for a pair of two files, ``... on HOST`` on a server; other
+    names unchanged."""
     pair, on, host = found.groups() if (found := _ON_A_SERVER.fullmatch(name)) else (name, "", "")
     target, *others = (model_title(part) for part in pair.split(" + "))
     return " + ".join((target, *(_without_shared(target, other) for other in others))) + on + host
 
 
 def titles(*names: str) -> tuple[str, ...]:
-    """The titles of several names; those that would be alike stay whole."""
+    """Return the titles of several names; those that would be alike stay whole."""
     short = [title(name) for name in names]
     return tuple(
         one if short.count(one) == 1 else name for one, name in zip(short, names, strict=True)
@@ -29,7 +29,7 @@ def titles(*names: str) -> tuple[str, ...]:
 
 
 def model_title(name: str) -> str:
-    """``Qwen2.5 Coder 1.5B`` for ``qwen2.5-coder-1.5b-instruct-q4_k_m``; other names as they are."""
+    """Return ``Qwen2.5 Coder 1.5B`` for ``qwen2.5-coder-1.5b-instruct-q4_k_m``; other names unchanged."""
     name = _FOLDERS.sub("", name)
     words = name.rsplit("/", 1)[-1].removesuffix(".gguf").split("-")
     if " " in name or not any(map(_SIZE.fullmatch, words)):
@@ -41,7 +41,7 @@ def model_title(name: str) -> str:
 
 
 def _without_shared(target: str, other: str) -> str:
-    """``other`` without the words that both begin with."""
+    """Return ``other`` without the words that both begin with."""
     ours, theirs = target.split(" "), other.split(" ")
     shared = 0
     while shared < min(len(ours), len(theirs) - 1) and ours[shared] == theirs[shared]:

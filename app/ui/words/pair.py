@@ -23,7 +23,7 @@ def balanced(proposer: str) -> str:
 
 
 def method(settings: Any, default: bool) -> str:
-    """Behind a pair's name."""
+    """Return how the pair drafts, for the text behind its name."""
     if settings.proposer == PLAIN:
         return "plain"
     if settings.proposer == SERVER:
@@ -49,8 +49,8 @@ def method_unavailable(asked: str, reason: str, used: str) -> str:
 
 
 def method_of_pair(last: str, where: str, used: str, reason: str, *, measured: bool) -> str:
-    """Of the last choice, made ``where``: with a pair that need not be the one before this.
-    ``reason``: why it cannot be used; empty where it could."""
+    """Say that the last choice, made with the pair ``where``, is not used. ``reason``: why it cannot be
+    used; empty if it could."""
     chosen = f"{_first(last)} was chosen last, with {title(where) or 'another pair'}"
     if reason:
         return f"{chosen}; this one cannot use it: {lower_first(reason)} {_instead(used)}"
@@ -63,7 +63,7 @@ def _instead(used: str) -> str:
 
 
 def _first(proposer: str) -> str:
-    """At the beginning of a sentence; proposers' own names stay as they are."""
+    """Return a proposer's name for the beginning of a sentence."""
     named = _NAMED.get(proposer)
     return proposer if named is None else named[0].upper() + named[1:]
 
@@ -107,19 +107,19 @@ def loaded_detail(loaded: Any) -> str:
 
 
 def drafts_of(loaded: Any) -> str:
-    """What drafts; "" where a server does not say so."""
+    """Name what drafts; "" if a server does not say."""
     if loaded.draft_name:
         return f"draft {loaded.draft_name}"
     return "" if loaded.capabilities.preferred == SERVER else "no draft"
 
 
 def drafted_by(proposer: str) -> str:
-    """What a pair does by default, within a sentence."""
+    """Return how a pair drafts by default, for use within a sentence."""
     if proposer == SERVER:
         return "drafted as the server was started"
     return "nothing is drafted" if proposer == PLAIN else f"drafted by {proposer} as far as it pays"
 
 
 def lower_first(sentence: str) -> str:
-    """A sentence as it stands behind a colon."""
+    """Return a sentence for use behind a colon."""
     return sentence[:1].lower() + sentence[1:]

@@ -7,8 +7,6 @@ import re
 from html import escape
 from pathlib import Path
 
-import pytest
-
 from engine import trace
 from engine.events import Emitted, Event, Failed, Started
 from tests.app.cli.conftest import Foretoken
@@ -25,11 +23,10 @@ def told(page: str) -> list[dict[str, object]]:
     return rounds
 
 
-@pytest.mark.parametrize("version", ["v1", "v2", "v3"])
-def test_each_reply_of_an_old_trace_becomes_a_file_of_its_own(
-    foretoken: Foretoken, tmp_path: Path, version: str
+def test_each_reply_of_a_trace_becomes_a_file_of_its_own(
+    foretoken: Foretoken, tmp_path: Path
 ) -> None:
-    source, file = DATA / version / "trace.jsonl", tmp_path / "reply.html"
+    source, file = DATA / "trace.jsonl", tmp_path / "reply.html"
     replies: list[list[Event]] = []
     with source.open(encoding="utf-8") as lines:
         for event in trace.read(lines):

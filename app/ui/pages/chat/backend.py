@@ -59,7 +59,7 @@ class ChatBackend:
 
     @endpoint
     def boot(self, data: View) -> View:
-        """What a page that was just opened needs: ``chat`` is the one it showed last."""
+        """Return what a page that was just opened needs; ``chat`` is the one it showed last."""
         chat = data.get("chat")
         if chat is not None and not self.store.has_chat(int(chat)):
             chat = None
@@ -69,13 +69,13 @@ class ChatBackend:
         return {**self.status(), **self.library.listing(), **prompts, **kept}
 
     def speed(self) -> float | None:
-        """Tokens/s of what is loaded, as replies here were at their fastest; None before the first."""
+        """Return the loaded pair's tokens/s by its fastest proposer; None before the first reply."""
         loaded = self.runtime.engine.loaded
         return None if loaded is None else self.speeds.fastest(key_of(loaded))
 
     @endpoint
     def status(self, data: View | None = None) -> View:
-        """Which model answers, and whether one is being opened."""
+        """Return what is loaded and what is being loaded."""
         status = self.runtime.loader.status
         working = status.state is LoadState.WORKING
         failed = status.state is LoadState.FAILED
@@ -95,15 +95,14 @@ class ChatBackend:
 
     @property
     def waits(self) -> bool:
-        """Whether a message waits for what is being opened. While that is downloaded, what is loaded
-        answers."""
+        """True while a message waits for a load. During a download the loaded pair still answers."""
         status, loaded = self.runtime.loader.status, self.runtime.engine.loaded
         downloading = isinstance(status.progress, DownloadProgress)
         return status.state is LoadState.WORKING and not (downloading and loaded is not None)
 
     @endpoint
     def cancel_loading(self, data: View | None = None) -> bool:
-        """End what is being opened; what is loaded stays."""
+        """Cancel the load; keep what is loaded."""
         self.runtime.loader.cancel()
         return self.runtime.loader.working
 
@@ -115,7 +114,7 @@ class ChatBackend:
         return found
 
     def chat(self, chat: int | None) -> View | None:
-        """One chat with its messages, and the reply being written in it."""
+        """Return one chat with its messages and the reply being written in it."""
         if chat is None:
             return None
         chat = int(chat)
@@ -144,13 +143,13 @@ class ChatBackend:
 
     @endpoint
     def import_chat(self, data: View) -> View:
-        """A new chat of an exported one. Raises InvalidRequest for a file that is none."""
+        """Make a chat of an exported one. Raises InvalidRequest for another kind of file."""
         chat = chat_files.read(self.store, str(data["text"]))
         return {**self.library.listing(), "chat": self.chat(chat)}
 
     @endpoint
     def use_system(self, data: View) -> View | None:
-        """The system prompt of one chat, by its name; none: that of the settings."""
+        """Set the system prompt of one chat by name; none means that of the settings."""
         chat = int(data["chat"])
         self.store.use_system(chat, self.library.system_named(data.get("name")))
         return self.chat(chat)
@@ -159,7 +158,7 @@ class ChatBackend:
 
     @endpoint
     def show_branch(self, data: View) -> View | None:
-        """Shows a message in the place of those beside it."""
+        """Show another version of a message."""
         chat, message = int(data["chat"]), int(data["message"])
         with self._turns:
             self._refuse_running(chat)
@@ -170,7 +169,7 @@ class ChatBackend:
 
     @endpoint
     def leave_out(self, data: View) -> View | None:
-        """Whether models are given these messages."""
+        """Leave messages out of what the model gets, or give them again."""
         chat, wanted = int(data["chat"]), {int(each) for each in data["messages"]}
         here = [each.id for each in self.store.messages(chat) if each.id in wanted]
         self.store.leave_out(here, bool(data["out"]))
@@ -178,7 +177,7 @@ class ChatBackend:
 
     @endpoint
     def delete_message(self, data: View) -> View:
-        """A message with what follows it; ``deleted`` takes it back."""
+        """Delete a message with all that follows; ``deleted`` restores it."""
         chat, message = int(data["chat"]), int(data["message"])
         with self._turns:
             self._refuse_running(chat)
@@ -207,7 +206,7 @@ class ChatBackend:
 
     @endpoint
     def restore(self, data: View) -> View:
-        """Takes a deletion back. Raises InvalidRequest where it is too late."""
+        """Undo a deletion. Raises InvalidRequest if it is too late."""
         with self._turns:
             chat = self.store.restore(float(data["deleted"]))
         if chat is None or not self.store.has_chat(chat):
@@ -227,20 +226,20 @@ class ChatBackend:
 
     @endpoint
     async def follow(self, data: View) -> View | None:
-        """What came of a reply since the page asked last; None when it is known no more."""
+        """Return the reply's events since the page asked last; None if the reply is no longer known."""
         writing = self.writings.find(int(data["run"]))
         return await since(writing.feed, int(data["from"])) if writing else None
 
     @endpoint
     def rounds(self, data: View) -> View:
-        """The lanes and totals of a finished reply."""
+        """Return the rounds and totals of a finished reply."""
         lines = self.store.trace(int(data["message"]))
         shown, totals = view.rounds(lines)
         return {"rounds": shown, "stats": totals if shown else None}
 
     @endpoint
     def export_reply(self, data: View) -> View:
-        """A finished reply as a file: ``form`` html or jsonl."""
+        """Return a finished reply as a file; ``form`` is html or jsonl."""
         message = int(data["message"])
         lines = self.store.trace(message)
         if data["form"] == "jsonl":
@@ -346,8 +345,10 @@ class ChatBackend:
         }
 
     def _written(self, data: View, loaded: Loaded) -> list[Event]:
-        """The events of a reply that is to be written on, without its end; none of a new one. Raises
-        InvalidRequest where what is loaded cannot go on with it."""
+        """Return the events of the reply to continue, without its end; none for a new reply.
+
+        Raises InvalidRequest if the loaded pair cannot continue it.
+        """
         if data["action"] != "continue":
             return []
         events = [*trace.read(self.store.trace(int(data["message"])))]
@@ -364,7 +365,7 @@ class ChatBackend:
 
 
 def show_message(message: StoredMessage) -> View:
-    """A stored message as the page reads it."""
+    """Return a stored message as the page reads it."""
     return {
         "id": message.id,
         "role": message.role,
@@ -390,7 +391,7 @@ def _thought_s(message: StoredMessage) -> float | None:
 
 
 def show_progress(progress: DownloadProgress | LoadProgress | None) -> View | None:
-    """How far a download or a load is, as the pages read it: ``share`` None where nobody knows."""
+    """Return how far a download or load is; ``share`` is None if that is unknown."""
     if progress is None:
         return None
     if isinstance(progress, LoadProgress):
@@ -413,7 +414,7 @@ def show_progress(progress: DownloadProgress | LoadProgress | None) -> View | No
 
 
 def describe(loaded: Loaded | None) -> View | None:
-    """The loaded pair in a few words."""
+    """Return what the page shows of the loaded pair."""
     if loaded is None:
         return None
     return {

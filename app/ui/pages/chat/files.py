@@ -15,7 +15,7 @@ MOST = 20
 
 
 def files_of(sent: Any) -> tuple[TextFile, ...]:
-    """The files of a message. Raises InvalidRequest for what is none, or too much."""
+    """Return the files of a message. Raises InvalidRequest if one is no text or all are too large."""
     found = []
     for each in sent if isinstance(sent, list) else []:
         name = each.get("name") if isinstance(each, dict) else None

@@ -15,7 +15,7 @@ not every message after it has to leave out another turn."""
 
 
 def turns(messages: Sequence[StoredMessage]) -> list[list[StoredMessage]]:
-    """What a model is given, as questions with their replies."""
+    """Return the messages a model gets, as questions with their replies."""
     found: list[list[StoredMessage]] = []
     for message in messages:
         if message.left_out:
@@ -27,10 +27,10 @@ def turns(messages: Sequence[StoredMessage]) -> list[list[StoredMessage]]:
 
 
 def oldest(given: Sequence[Sequence[StoredMessage]], new: int, tokens: int, context: int) -> int:
-    """How many of the oldest turns to leave out, at least one of those ``given``.
+    """Return how many of the oldest turns to leave out, at least one of those ``given``.
 
-    ``new``: characters of what is sent beside them. ``tokens`` is what all of it took, by which the
-    length of the rest is estimated.
+    ``new``: characters sent beside them. ``tokens``: the length of everything, by which the rest is
+    estimated.
     """
     lengths = [sum(len(message.turn.content) for message in turn) for turn in given]
     total = sum(lengths) + new

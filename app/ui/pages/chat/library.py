@@ -30,7 +30,7 @@ class Library:
         self._store, self._settings = store, settings
 
     def listing(self) -> View:
-        """All chats, newest first, and all folders."""
+        """Return all chats, newest first, and all folders."""
         chats = [
             {"id": each.id, "title": each.title, "updated": each.updated, "folder": each.folder}
             for each in self._store.chats()
@@ -43,12 +43,12 @@ class Library:
 
     @endpoint
     def search_chats(self, data: View) -> list[int]:
-        """The chats whose title or messages hold all the words."""
+        """Return the chats whose title or messages contain all the words."""
         return list(self._store.search(str(data["text"])))
 
     @endpoint
     def export_chat(self, data: View) -> View:
-        """A chat as a file: its name and text. ``form``: markdown or json."""
+        """Return a chat as a file: its name and text. ``form`` is markdown or json."""
         return chat_files.written(self._store, int(data["chat"]), str(data["form"]))
 
     @endpoint
@@ -60,7 +60,7 @@ class Library:
 
     @endpoint
     def new_folder(self, data: View) -> View:
-        """``chat``, if given, goes into it."""
+        """Make a folder and move ``chat`` into it, if one is given."""
         folder = self._store.new_folder(_name(data, Words.NO_FOLDER_NAME))
         if data.get("chat") is not None:
             self._store.move(int(data["chat"]), folder)
@@ -68,7 +68,7 @@ class Library:
 
     @endpoint
     def change_folder(self, data: View) -> View:
-        """Another ``name``, or ``folded`` or not."""
+        """Rename a folder, or fold or unfold it."""
         named = data.get("name") is not None
         self._store.change_folder(
             _folder(data),
@@ -79,13 +79,13 @@ class Library:
 
     @endpoint
     def delete_folder(self, data: View) -> View:
-        """Its chats stay."""
+        """Delete a folder and keep its chats."""
         self._store.delete_folder(_folder(data))
         return self.listing()
 
     @endpoint
     def move_chat(self, data: View) -> View:
-        """Into a ``folder``; None: out of all."""
+        """Move a chat into ``folder``; None moves it out of all."""
         folder = None if data.get("folder") is None else _folder(data)
         self._store.move(int(data["chat"]), folder)
         return self.listing()
@@ -93,7 +93,7 @@ class Library:
     # ---- system prompts
 
     def prompts(self, data: View | None = None) -> list[View]:
-        """Those that come with the app, then the user's own; ``own`` ones can be deleted."""
+        """Return the app's system prompts, then the user's own, which can be deleted."""
         shipped = [
             {"name": name, "text": text, "own": False}
             for name, text in Words.SYSTEM_PROMPTS.items()
@@ -106,7 +106,7 @@ class Library:
 
     @endpoint
     def keep_prompt(self, data: View) -> list[View]:
-        """A system prompt under a name of its own, or another text for one of the user's."""
+        """Store a system prompt under a new name, or change one of the user's."""
         name, text = _name(data, Words.NO_PROMPT_NAME), str(data.get("text") or "").strip()
         if not text:
             raise InvalidRequest("system", Words.NO_PROMPT_TEXT)
@@ -120,14 +120,14 @@ class Library:
 
     @endpoint
     def delete_prompt(self, data: View) -> list[View]:
-        """Chats that have it keep it."""
+        """Delete a system prompt; chats that use it keep its text."""
         with self._settings.change() as values:
             values[PROMPTS] = _own_prompts(values)
             values[PROMPTS].pop(str(data["name"]), None)
         return self.prompts()
 
     def system_named(self, name: object) -> SystemPrompt | None:
-        """The system prompt of that name; None for no name. Raises InvalidRequest."""
+        """Return the system prompt of that name; None for no name. Raises InvalidRequest."""
         if not name:
             return None
         found = {each["name"]: each["text"] for each in self.prompts()}

@@ -22,10 +22,10 @@ class PairBackend:
 
     @endpoint
     def pair_choices(self, data: View) -> View:
-        """What can be chosen as things are on disk now, and what is.
+        """Return what the pickers offer and show.
 
-        Without a ``target`` in ``data``: the pair that is loaded or being opened, as it is held. With
-        one, what goes with it: its ``draft``, where none is chosen the one that suits it best.
+        Without a ``target``: the pair that is loaded or being loaded. With one: what goes with it, and
+        the best ``draft`` if none is chosen.
         """
         if not data.get("target"):
             return self._shown()
@@ -74,8 +74,8 @@ class PairBackend:
 
     @endpoint
     def load_pair(self, data: View) -> View:
-        """Begins to load, with the draft that suits best where ``data`` has none; the answer holds what
-        is known at once to be wrong, if anything."""
+        """Begin to load, with the best draft if ``data`` has none. Return the error that is known at
+        once, if any."""
         runtime = self._pickers.runtime
         try:
             if not data.get("target"):
@@ -128,8 +128,8 @@ def chosen(
     kv_cache_dtype: str,
     context: int | None = None,
 ) -> LoadRequest:
-    """What the pickers say. Models that are loaded already are to be held in another way: with what
-    else they were asked for, such as heads, which no picker shows.
+    """Return the load request of the pickers. For models that are loaded already, keep what no picker
+    shows, such as heads.
 
     Raises InvalidRequest.
     """
@@ -145,6 +145,6 @@ def chosen(
 
 
 def _field(name: str, label: str, info: str, choices: list[Choice], value: str) -> View:
-    """One picker: what it is called, what can be chosen, and what is."""
+    """Return one picker: its label, its choices and its value."""
     offered = [{"id": each, "label": shown} for shown, each in choices]
     return {"name": name, "label": label, "info": info, "choices": offered, "value": value}

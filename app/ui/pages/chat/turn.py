@@ -38,8 +38,8 @@ class Turn:
         *,
         oldest: bool,
     ) -> tuple[Generation, list[int]]:
-        """The reply to what is kept and this turn, and which messages are left out for it: where
-        ``oldest``, as many as it takes for ``context`` tokens. Raises ContextExceeded."""
+        """Generate the reply to the kept messages and this turn. Return it with the ids of the messages
+        left out: if ``oldest``, as many as it takes to fit ``context``. Raises ContextExceeded."""
         asked = []
         if self.text is not None:
             asked.append(Message("user", with_files(self.text, self.files)))
@@ -68,8 +68,8 @@ class Turn:
 
     @staticmethod
     def _going_on(request: Request, begun: ReplyState) -> Request:
-        """The same request behind the words that stand: with their seed, its words are those that would
-        have followed."""
+        """Return the request behind the tokens that are written. It has their seed, so it continues
+        with the same words."""
         seed = begun.seed if request.sampling.seed is None else request.sampling.seed
         tokens = tuple(token.id for token in begun.tokens or ())
         return replace(request, reply_prefix=tokens, sampling=replace(request.sampling, seed=seed))
@@ -78,10 +78,9 @@ class Turn:
 def turn_of(
     data: View, messages: tuple[StoredMessage, ...]
 ) -> tuple[tuple[StoredMessage, ...], Turn]:
-    """The messages that stay shown, and what is new behind them.
+    """Return the messages that stay shown, and the new turn behind them.
 
-    Raises InvalidRequest where the message was replaced meanwhile, from another page perhaps: what
-    stands in its place is not what is to go.
+    Raises InvalidRequest if the message was replaced meanwhile, perhaps from another page.
     """
     action = data["action"]
     if action == "send":

@@ -31,8 +31,8 @@ class ModelsBackend:
         speeds: Speeds | None = None,
         raced: Callable[[str, str], float | None] = lambda target, draft: None,
     ) -> None:
-        """``speeds``: of replies in this run of the app; ``raced``: how many times as fast as plain
-        decoding the last race measured a draft to be, by the ids of target and draft."""
+        """``speeds``: of replies since the app started; ``raced``: the speedup over plain decoding that
+        the last race measured, by the ids of target and draft."""
         self.runtime, self._speeds, self._raced = runtime, speeds or Speeds(), raced
         self.rows = Rows(runtime)
 
@@ -40,7 +40,7 @@ class ModelsBackend:
 
     @endpoint
     def table(self, data: View | None = None) -> View:
-        """All models. In ``data``, ``again`` looks for them anew, ``look`` unless that was done."""
+        """Return all models. ``again`` scans for them anew, ``look`` only if that was not done yet."""
         found, asked = self.runtime.found, data or {}
         if asked.get("again"):
             found.scan()
@@ -79,9 +79,9 @@ class ModelsBackend:
 
     @endpoint
     def why_not(self, data: View) -> View:
-        """Everything that could draft for one target, each with the reason if it does not fit.
+        """Return everything that could draft for a target, each with the reason if it does not fit.
 
-        ``pending``: what was found is still being compared.
+        ``pending``: some models are still being compared.
         """
         try:
             target = self.runtime.inventory.spec(str(data["target"]))
@@ -118,7 +118,7 @@ class ModelsBackend:
         }
 
     def _speed(self, target: ModelSpec, draft: ModelSpec) -> View:
-        """What is known here of how fast they are: by Tune, else by a race, else by replies."""
+        """Return the measured speedup, by Tune, else by a race, else by replies."""
         swept = measured(self.runtime).get((target.id, draft.id))
         if swept is not None:
             return {"measured": str(swept), "faster": swept.winner.speedup > 1}
@@ -159,7 +159,7 @@ class ModelsBackend:
 
     @endpoint
     def fit(self, data: View) -> View:
-        """What a pair takes of memory with ``context`` tokens, part by part."""
+        """Return the memory a pair takes with ``context`` tokens, part by part."""
         try:
             request = replace(self._request(data), context=None)
             found = self.runtime.inventory.forecast(request, _context(data))
@@ -184,8 +184,8 @@ class ModelsBackend:
 
     @endpoint
     def open(self, data: View) -> View:
-        """Open a pair, a folder or models by their ids; the answer holds what is known at once to be
-        wrong, if anything."""
+        """Load a pair, a folder or models by their ids. Return the error that is known at once, if
+        any."""
 
         def start() -> None:
             request = self._request(data)
@@ -198,7 +198,8 @@ class ModelsBackend:
         return outcome(start)
 
     def _request(self, data: View) -> LoadRequest:
-        """A ``folder``, a ``target`` or a ``pair``; without a ``draft``, the one that suits it."""
+        """Return the load request for a ``folder``, a ``target`` or a ``pair``; the best draft if none
+        is given."""
         draft = None if data.get("draft") is None else str(data["draft"])
         if "folder" in data:
             request = self._folders(str(data["folder"]), draft or "")
@@ -219,7 +220,7 @@ class ModelsBackend:
 
     @local_endpoint(Words.BROWSE_AWAY)
     def browse(self, data: View) -> View:
-        """What lies in a folder of this machine; for pages on it alone, which the page itself checks."""
+        """List a folder of this machine."""
         try:
             found = browse.listing(_cleaned(data.get("folder")), self.runtime.system.home)
         except ForetokenError as error:
@@ -231,8 +232,8 @@ class ModelsBackend:
 
     @local_endpoint(Words.BROWSE_AWAY)
     def dropped(self, data: View) -> View:
-        """Where a file lies that was dropped on the page, of which the browser tells name and size; the
-        same limit as for ``browse``."""
+        """Find the file that was dropped on the page, by its name and size: browsers do not tell its
+        path."""
         name, size = str(data.get("name") or ""), int(data.get("size") or 0)
         home = self.runtime.system.home
         usual = [home / "Downloads", home / "Desktop", home, self.runtime.models]
@@ -244,7 +245,7 @@ class ModelsBackend:
 
     @endpoint
     def add_folder(self, data: View) -> View:
-        """Look there from now on, too."""
+        """Look for models in a folder from now on."""
 
         def add() -> None:
             path = _cleaned(data.get("folder"))
@@ -256,12 +257,12 @@ class ModelsBackend:
 
     @endpoint
     def remove_folder(self, data: View) -> View:
-        """Look there no more; nothing in it is touched."""
+        """Stop looking in a folder; nothing in it is touched."""
         return outcome(lambda: self.runtime.found.remove(Path(str(data["folder"]))))
 
     @endpoint
     def forget(self, data: View) -> View:
-        """A model that was opened by its path is remembered no more; nothing of it is touched."""
+        """Forget a model that was opened by its path; nothing of it is touched."""
         return outcome(lambda: self.runtime.found.forget(Path(str(data["path"]))))
 
 
@@ -270,8 +271,8 @@ def _context(data: View) -> int | None:
 
 
 def show_parts(found: Forecast) -> list[View]:
-    """The bar's parts from left to right. The last is what stays free, or what is missing: that is the
-    end of the parts before it."""
+    """Return the memory bar's parts from left to right; the last is what stays free, or what is
+    missing."""
     room = found.room
     parts = [("work", "", "", room.work)]
     for role, model in zip(found.roles, room.models, strict=True):
@@ -294,10 +295,10 @@ def show_parts(found: Forecast) -> list[View]:
 
 
 def _cleaned(text: object) -> str:
-    """A path as people paste or drop it."""
+    """Return a path that was pasted or dropped, without quotes and scheme."""
     return str(text or "").strip().strip("\"'").removeprefix("file://")
 
 
 def _path(text: str) -> str:
-    """A bare name is meant as a folder here, not as a model's id."""
+    """Mark a bare name as a folder, so that it is not taken for a model's id."""
     return text if any(sign in text for sign in "/\\~") else f"./{text}"

@@ -25,7 +25,7 @@ class DiskBackend:
 
     @endpoint
     def disk(self, data: View | None = None) -> View:
-        """What the downloads take, each of which can be deleted."""
+        """Return what the downloads take."""
         inventory = self._runtime.inventory
         downloads = inventory.downloaded()
         token = hub_token()
@@ -59,7 +59,7 @@ class DiskBackend:
         return outcome(remove)
 
     def _in_use(self) -> tuple[Path, ...]:
-        """Where the models lie that are loaded, being loaded or downloaded."""
+        """Return the paths of models that are loaded, being loaded or downloaded."""
         runtime, used = self._runtime, []
         names: list[str | None] = []
         loaded, status = runtime.engine.loaded, runtime.loader.status

@@ -34,7 +34,8 @@ class Rows:
         self.runtime = runtime
 
     def all(self) -> list[View]:
-        """What is here first, then what can be downloaded, each in the catalog's order."""
+        """Return the rows: models that are here, then those that can be downloaded, in the catalog's
+        order."""
         runtime = self.runtime
         free, best = memory.free_bytes(), measured(runtime)
         here = (*filter(runtime.locate, runtime.catalog.models), *runtime.beside_catalog())
@@ -108,8 +109,8 @@ class Rows:
     def _draft(
         self, spec: ModelSpec, pair: Pairing | None, here: bool, others: Sequence[ModelSpec]
     ) -> View:
-        """The ``name`` and ``id`` of what is loaded with it where nobody chooses, "" for none. ``known``
-        False while what could draft is still being compared."""
+        """Return the ``name`` and ``id`` of the default draft, "" for none. ``known`` is False while
+        models are still being compared."""
         if pair is not None or not here:
             draft = None if pair is None else pair.draft
             return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}
@@ -121,7 +122,8 @@ class Rows:
 
 
 def measured(runtime: Runtime) -> dict[Models, Default]:
-    """What sweeps found fastest on this machine, by the models of the pair; the last one counts."""
+    """Return what sweeps on this machine found fastest, by the models of the pair; the last one
+    counts."""
     found: dict[Models, Default] = {}
     for key, default in Defaults(runtime.data_dir).all().items():
         try:
@@ -133,7 +135,7 @@ def measured(runtime: Runtime) -> dict[Models, Default]:
 
 
 def _beside(target: ModelSpec, draft: ModelSpec | None) -> str:
-    """What a draft is called in the row of its target: "0.5B"."""
+    """Return a draft's name in its target's row: "0.5B"."""
     if draft is None:
         return ""
     return title(f"{target.name} + {draft.name}").removeprefix(f"{model_title(target.name)} + ")

@@ -22,7 +22,7 @@ class ServersBackend:
 
     @endpoint
     def servers(self, data: View | None = None) -> View:
-        """Those in the catalog."""
+        """List the servers of the catalog."""
         listed = [
             {"id": each.id, "name": each.name, "address": each.address, "note": each.note}
             for each in self._runtime.catalog.servers
@@ -31,7 +31,7 @@ class ServersBackend:
 
     @endpoint
     def ask_server(self, data: View) -> View:
-        """Who answers at ``address``, and which models it has; nothing is kept."""
+        """Return which server answers at ``address``, and its models; nothing is stored."""
         try:
             address = _address(data)
             found = servers.look(address, str(data.get("key") or ""))
@@ -56,8 +56,8 @@ class ServersBackend:
 
     @endpoint
     def connect(self, data: View) -> View:
-        """Begins to connect to ``model`` at ``address``, which is kept if that succeeds, and its ``key``;
-        ``kept`` says where. Or to the server of the catalog that has ``id``."""
+        """Connect to ``model`` at ``address``, or to the catalog's server ``id``. Once that succeeds
+        the server and its ``key`` are stored; ``kept`` says where."""
         kept: list[str] = []
 
         def start() -> None:
@@ -73,7 +73,8 @@ class ServersBackend:
         return {**done, "kept": kept[0] if kept else None}
 
     def _keep(self, data: View, undo: ExitStack, kept: list[str]) -> str:
-        """The id of what is kept now. ``undo`` gets what takes it back, ``kept`` where the key is."""
+        """Store the server and its key. Return its id; add to ``undo`` what undoes this, and to
+        ``kept`` where the key is."""
         runtime = self._runtime
         address, key = _address(data), str(data.get("key") or "").strip()
         secret = server_key(address)
@@ -90,7 +91,7 @@ class ServersBackend:
 
     @endpoint
     def forget_server(self, data: View) -> View:
-        """Takes one out of the catalog, and its key from where it is kept."""
+        """Remove a server from the catalog, and its key."""
 
         return outcome(lambda: self._forget(str(data["id"])))
 

@@ -23,7 +23,7 @@ class TransfersBackend:
 
     @endpoint
     def look_up(self, data: View) -> View:
-        """What of a repository can be downloaded."""
+        """Return what can be downloaded from a repository."""
         try:
             found = self._runtime.inventory.look_up(str(data.get("repository") or ""))
         except ForetokenError as error:
@@ -52,7 +52,7 @@ class TransfersBackend:
 
     @endpoint
     def download(self, data: View) -> View:
-        """Begin, or queue, what ``pair`` or ``id`` of the catalog lacks, or ``key`` of a look-up."""
+        """Start or queue the missing files of ``pair`` or ``id``, or ``key`` of a look-up."""
 
         def start() -> None:
             if "key" in data:
@@ -78,7 +78,7 @@ class TransfersBackend:
 
     @endpoint
     def downloads(self, data: View | None = None) -> View:
-        """How they stand, by key."""
+        """Return the state of all downloads, by key."""
         downloads = self._runtime.downloads
         # Asked first: what comes by the end is in the last answer.
         working, finished = downloads.working, downloads.finished
@@ -113,19 +113,19 @@ class TransfersBackend:
 
     @endpoint
     def pause(self, data: View) -> View:
-        """End one at the next bytes; what has arrived stays."""
+        """Pause a download; keep what has arrived."""
         return outcome(lambda: self._runtime.downloads.pause(str(data["key"])))
 
     @endpoint
     def discard(self, data: View) -> View:
-        """Delete what has arrived of one that does not run."""
+        """Delete what has arrived of a download that does not run."""
         return outcome(lambda: self._runtime.downloads.discard(str(data["key"])))
 
     # ---- the access token
 
     @endpoint
     def keep_token(self, data: View) -> View:
-        """Keep an access token; where it is kept is said."""
+        """Store an access token and say where."""
         try:
             secret = hub_token()
             place = secret.store(str(data.get("token") or ""))
@@ -138,5 +138,5 @@ class TransfersBackend:
 
     @endpoint
     def forget_token(self, data: View | None = None) -> View:
-        """Delete what was kept."""
+        """Delete the stored token."""
         return outcome(hub_token().delete)

@@ -30,7 +30,8 @@ class PlanBackend:
 
     @endpoint
     def offer(self, data: View | None = None) -> View:
-        """Everything that can be chosen. Dynamo has the methods of what computes for it."""
+        """Return everything that can be chosen. Dynamo has the methods of the engine that computes for
+        it."""
         return {
             "targets": [
                 {"id": model_id, "parameters": known.facts.parameters}
@@ -52,14 +53,14 @@ class PlanBackend:
 
     @endpoint
     def make(self, data: View) -> View:
-        """The plan as facts, and the command that makes the same. Raises what ``plan_for`` does."""
+        """Return the plan as facts, and the command that makes the same. Raises as ``plan_for``."""
         asked = _asked(data)
         plan = plan_for(asked, self._data)
         return {**facts(plan, render(plan)), "command": _command(asked)}
 
 
 def _asked(data: View) -> Asked:
-    """The form's values; empty ones are as the plan has them. Raises InvalidRequest for no number."""
+    """Return the form's values; empty fields get the plan's defaults. Raises InvalidRequest."""
     values: dict[str, Any] = {}
     for field in fields(Asked):
         given = str(data.get(field.name) or "").strip()
@@ -75,7 +76,7 @@ def _asked(data: View) -> Asked:
 
 
 def _command(asked: Asked) -> str:
-    """``foretoken plan`` with all that differs from what it would take anyway."""
+    """Return the ``foretoken plan`` command, with every option that differs from its default."""
     words = ["foretoken", "plan", shlex.quote(asked.target)]
     for field in fields(Asked):
         value = getattr(asked, field.name)

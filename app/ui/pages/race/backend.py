@@ -46,7 +46,7 @@ class RaceBackend(MeasuringBackend):
         measurements: Measurements,
         chat_settings: Callable[[], Settings],
     ) -> None:
-        """``chat_settings``: what the chat answers with just now."""
+        """``chat_settings`` returns the chat's current settings."""
         super().__init__(runtime, store, measurements)
         self.chat_settings = chat_settings
         self._session: RaceSession | None = None
@@ -54,8 +54,8 @@ class RaceBackend(MeasuringBackend):
 
     @endpoint
     def offer(self, data: View | None = None) -> View:
-        """What can be raced with what is loaded, and the race to follow, if there is one. ``asked``: how
-        it was started, while it runs."""
+        """Return what the loaded pair can race, and the race to follow, if any. ``asked``: how it was
+        started, while it runs."""
         loaded, own = self.runtime.engine.loaded, self.chat_settings()
         return {
             "loaded": loaded and title(loaded.name),
@@ -74,13 +74,13 @@ class RaceBackend(MeasuringBackend):
 
     @endpoint
     def look(self, data: View) -> View:
-        """What the base can do at another ``place``: a pair of this machine, which is loaded for the race
-        alone, or a server, which is asked. Raises ForetokenError."""
+        """Return what the base can do at another ``place``: a pair on this machine, loaded for the race
+        only, or a server. Raises ForetokenError."""
         return look(self.runtime, self._place(data, self._loaded()))
 
     @endpoint
     def start(self, data: View) -> View:
-        """A new race; the number to follow it by. Raises ForetokenError."""
+        """Start a race. Return the number to follow it by. Raises ForetokenError."""
         session = self._asked(data, self._loaded())
         count = max(PAIRS, len(session.prompts))
         number = self.measurements.start(self.PAGE, RaceRun(session, count), data)
@@ -88,7 +88,7 @@ class RaceBackend(MeasuringBackend):
         return {"number": number}
 
     def raced(self, target: str, draft: str) -> float | None:
-        """How many times as fast as plain decoding the last race measured this draft to be, by ids."""
+        """Return the speedup over plain decoding that the last race measured for this draft, by ids."""
         session, race = self._session, self._session and self._session.race
         if session is None or not race or race.estimate is None or race.contest.places:
             return None
@@ -100,7 +100,7 @@ class RaceBackend(MeasuringBackend):
 
     @endpoint
     def more(self, data: View) -> View:
-        """Five more pairs of the last race. Raises ForetokenError."""
+        """Run five more pairs of the last race. Raises ForetokenError."""
         session = self._session
         if session is None or self.runtime.engine.loaded is not session.loaded:
             raise InvalidRequest("race", Words.RACE_GONE)
@@ -125,8 +125,8 @@ class RaceBackend(MeasuringBackend):
         )
 
     def _place(self, data: View, loaded: Loaded) -> LoadRequest:
-        """What the base runs on, computed as what is loaded. Raises ForetokenError for what is no pair
-        and no address."""
+        """Return the load request of the base's place, computed as the loaded pair. Raises
+        ForetokenError."""
         text = str(data["place"]).strip()
         if not text:
             raise InvalidRequest("place", Words.ADDRESS_EMPTY)
@@ -154,7 +154,7 @@ def own_prompts(store: Store) -> list[Prompt]:
 
 
 def side_of(settings: Settings) -> View:
-    """How the chat answers, as one side of a race."""
+    """Return the chat's settings as one side of a race."""
     auto = settings.controller == Control.AUTO
     return {
         "method": settings.proposer,
@@ -165,7 +165,8 @@ def side_of(settings: Settings) -> View:
 
 
 def settings_of(own: Settings, side: View) -> Settings:
-    """One side: what was chosen for it, and all else as the chat has it. Raises InvalidRequest."""
+    """Return one side's settings: what was chosen for it, the rest as in the chat. Raises
+    InvalidRequest."""
     depth = str(side["depth"])
     return replace(
         own,

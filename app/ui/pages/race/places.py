@@ -22,7 +22,7 @@ _USUAL = {"name": USUAL}
 
 
 def places(runtime: Runtime, loaded: Loaded) -> list[View]:
-    """Pairs and models that lie here, and servers in the catalog."""
+    """Return the pairs and models on this machine, and the servers of the catalog."""
     catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
     pairs = [
         (each.id, each.name)
@@ -46,9 +46,11 @@ def places(runtime: Runtime, loaded: Loaded) -> list[View]:
 
 
 def look(runtime: Runtime, request: LoadRequest) -> View:
-    """What can be raced at a place. ``told``: what to know before, or ""; ``drafts``: what lies here and
-    can draft for a single model, ``pending`` while more is compared. Nothing is loaded for it. Raises
-    ForetokenError."""
+    """Return what can be raced at a place, without loading it. Raises ForetokenError.
+
+    ``told``: what the user should know before, or ""; ``drafts``: models here that can draft for a
+    single model, ``pending`` while more are compared.
+    """
     pairing = runtime.inventory.resolve(request)
     if pairing.target.address:
         return {**_server(runtime, request, pairing), "drafts": [], "pending": False}
@@ -62,7 +64,7 @@ def look(runtime: Runtime, request: LoadRequest) -> View:
 
 
 def methods_of(capabilities: Capabilities) -> list[View]:
-    """Plain decoding first."""
+    """Return the proposers, plain decoding first."""
     found = sorted(capabilities.proposers, key=lambda one: one.name != PLAIN)
     return [{"name": one.name, "about": one.about, "depth": one.depth} for one in found]
 
@@ -72,7 +74,8 @@ def rules_of(capabilities: Capabilities) -> list[str]:
 
 
 def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
-    """A model that the server would have to load is only asked about: others may use what it has."""
+    """Ask a server what it can do. A model that it would have to load is not loaded for that: others
+    may use what it has."""
     address = Address.parse(pairing.target.address)
     if address.model and (out := servers.puts_out(address)) is not None:
         told = Words.loads_there(address.model, address.place, out)
@@ -88,7 +91,7 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
 
 
 def _memory(runtime: Runtime, request: LoadRequest) -> str:
-    """What is lacking for it beside what is loaded; "" where nothing is."""
+    """Return what is lacking for the place beside the loaded pair; "" if nothing is."""
     try:
         room = runtime.inventory.forecast(request).room
     except ModelError as error:  # nothing of it is here

@@ -47,7 +47,7 @@ class RaceRun:
             self._session.race.cancel()
 
     def run(self) -> None:
-        """See ``app.ui.rounds.measurements.Measurement``."""
+        """Measure the pairs; see ``app.ui.rounds.measurements.Measurement``."""
         before = self._session.race
         if before is not None and before.pairs:  # they stay in sight, whatever comes of opening
             self._introduce(before)
@@ -126,7 +126,7 @@ class RaceRun:
         self.feed.append(standing(race))
 
     def _words(self, race: Race) -> None:
-        """Whether both said the same; where they did not and must, what the target says of it."""
+        """Compare the texts of both sides. If they differ and must not, find where and why."""
         if not race.pairs:
             return
         self._check_still_there()
@@ -144,7 +144,7 @@ class RaceRun:
 
 
 def standing(race: Race) -> View:
-    """What the pairs tell so far."""
+    """Return what the pairs measured so far show."""
     found, contest, noise = race.estimate, race.contest, race.noise
     return {
         "t": "standing",

@@ -57,7 +57,7 @@ class RaceSession:
 
     @contextmanager
     def opened(self, opening: OpeningWatcher) -> Iterator[Race]:
-        """The race, with both sides to run on. Raises as ``Engine.load``."""
+        """Yield the race with both sides loaded. Raises as ``Engine.load``."""
         if self.place is None:
             if self.race is None:
                 self.notes = race_report.unknown(self.loaded)
@@ -113,5 +113,5 @@ class OpeningWatcher:
 
 
 def way(settings: Settings) -> Configuration:
-    """A side as it answers. Raises InvalidRequest."""
+    """Return a side's configuration. Raises InvalidRequest."""
     return Configuration(settings.speculation(), settings.sampling(), settings.max_tokens)

@@ -22,8 +22,9 @@ class ServerBackend:
 
     @endpoint
     def api_state(self, data: View | None = None) -> View:
-        """``key`` is what requests bring, None where they need none; ``key_given``: at the start, so that
-        it cannot be changed here. ``origins``: [origin, whether it was given so], ..."""
+        """Return the state of the API. ``key``: None if requests need none; ``key_given``: it was given
+        at the start and cannot be changed. ``origins``: [origin, whether it was given at the start],
+        ..."""
         loaded, switch = self.runtime.engine.loaded, self.switch
         return {
             "on": switch.on,
@@ -68,7 +69,7 @@ class ServerBackend:
 
     @endpoint
     async def follow(self, data: View) -> View:
-        """The requests that changed since version ``from``, as soon as some have."""
+        """Return the requests that changed since version ``from``, once there are some."""
         seen, log = int(data["from"]), self.runtime.requests
         found = await log.watchers.until(
             lambda: log.since(seen), lambda changes: changes.version != seen
@@ -78,12 +79,12 @@ class ServerBackend:
 
     @endpoint
     def cancel_request(self, data: View) -> bool:
-        """False for one that is forgotten."""
+        """Cancel a request. Return False if it is no longer known."""
         return self.runtime.requests.cancel(int(data["number"]))
 
 
 def show_request(asked: LoggedRequest) -> View:
-    """One request as the page reads it; times in seconds."""
+    """Return one request as the page reads it; times in seconds."""
     statistics = asked.statistics
     here = is_loopback(asked.address)
     return {

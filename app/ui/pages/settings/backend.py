@@ -46,8 +46,8 @@ class SettingsBackend:
 
     @endpoint
     def computing(self, data: View | None = None) -> View:
-        """Each setting's value, what can be chosen, and the options that fix it. ``reload``: what is
-        loaded is computed otherwise."""
+        """Return each setting's value, its choices, and the options that fix it. ``reload``: the loaded
+        pair still has other settings."""
         kept = self.runtime.preferences.read()
         first, loaded = self.runtime.first, self.runtime.engine.loaded
         default, most = diagnostics.thread_limits()
@@ -65,7 +65,7 @@ class SettingsBackend:
 
     @endpoint
     def keep_computing(self, data: View) -> View:
-        """Another ``value`` for the setting ``name``. Raises ForetokenError."""
+        """Store another ``value`` for the setting ``name``. Raises ForetokenError."""
         name, value = str(data["name"]), data["value"]
         if self._stated(name):
             raise InvalidRequest(name, Words.SETTING_FIXED)
@@ -82,19 +82,19 @@ class SettingsBackend:
 
     @endpoint
     def reload(self, data: View | None = None) -> View:
-        """Loads the pair once more, as settings are now. Raises ForetokenError."""
+        """Load the pair again with the current settings. Raises ForetokenError."""
         first, loaded = self.runtime.first, self.runtime.engine.loaded
         computed = {name: getattr(first, name) for name in COMPUTING}
         self.runtime.loader.start(first if loaded is None else replace(loaded.request, **computed))
         return self.chat.status()
 
     def _stated(self, name: str) -> list[str]:
-        """The options of the command line that fix a setting, as they are written there."""
+        """Return the command line options that fix a setting."""
         stated = [one for one in STATED.get(name, ()) if one in self.runtime.fixed]
         return [f"--{one.replace('_', '-')}" for one in stated]
 
     def _starts(self, kept: Preferences) -> list[View]:
-        """What the app can begin with; ``pair`` is what that is, where it is known."""
+        """Return what the app can start with; ``pair`` is its name, if known."""
         pairs: dict[str, LoadRequest | None] = {
             StartWith.SHIPPED: LoadRequest(target=EMBEDDED),
             StartWith.LAST: kept.last,
@@ -127,7 +127,7 @@ class SettingsBackend:
 
     @endpoint
     def folders(self, data: View | None = None) -> View:
-        """Folders with what they take, and what is free where models go."""
+        """Return the folders with their sizes, and the free space for models."""
         sizes = {name: format_bytes(self.data.bytes_in(name)) for name in self.data.folders}
         return {
             "folders": [
@@ -146,8 +146,7 @@ class SettingsBackend:
 
     @local_endpoint(Words.NOT_ON_THIS_SCREEN)
     def open_folder(self, data: View) -> View:
-        """Shows a folder in this machine's file manager; for pages on it alone, which the page checks.
-        Raises InvalidRequest."""
+        """Show a folder in this machine's file manager. Raises InvalidRequest."""
         path = self.data.folders.get(str(data["name"]))
         if path is None or not path.is_dir() or typer.launch(str(path)):
             raise InvalidRequest("folder", Words.NO_FILE_MANAGER)
@@ -157,7 +156,7 @@ class SettingsBackend:
 
     @endpoint
     def asked(self, data: View | None = None) -> View:
-        """How much of what people asked is kept."""
+        """Return how much is stored of what the user asked."""
         found = asdict(self.data.asked())
         return {
             name: value if name == "chats" else format_bytes(value) for name, value in found.items()
@@ -165,7 +164,7 @@ class SettingsBackend:
 
     @endpoint
     def forget(self, data: View | None = None) -> View:
-        """Forgets all of it for good. Raises ForetokenError."""
+        """Delete everything that was asked, for good. Raises ForetokenError."""
         if self.chat.writings.stop_all():
             raise InvalidRequest("chat", Words.STILL_WRITING)
         try:
@@ -178,7 +177,7 @@ class SettingsBackend:
 
     @endpoint
     def diagnostics(self, data: View | None = None) -> View:
-        """What who looks for a fault needs to know, as text."""
+        """Return a report for whoever looks for a fault, as text."""
         text = diagnostics.report(
             self.runtime.engine.loaded,
             self.data.folders,

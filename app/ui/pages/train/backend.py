@@ -39,14 +39,14 @@ class TrainBackend:
         speed: Callable[[], float | None] = lambda: None,
         draft_with: Callable[[str], None] = lambda proposer: None,
     ) -> None:
-        """``speed``: tokens/s of what is loaded, as it was measured here; None where it was not.
-        ``draft_with`` chooses a proposer for what is loaded."""
+        """``speed`` returns the loaded pair's measured tokens/s, or None. ``draft_with`` chooses a
+        proposer for it."""
         self._runtime, self._trainings, self._pickers = runtime, trainings, pickers
         self._speed, self._draft_with = speed, draft_with
 
     @endpoint
     def training_choices(self, data: View | None = None) -> View:
-        """What the form offers; ``target`` is what is loaded."""
+        """Return what the form offers; ``target`` is the loaded one."""
         here = [spec for spec in self._pickers.models() if self._runtime.locate(spec)]
         names = titles(*(spec.name for spec in here))
         return {
@@ -61,7 +61,7 @@ class TrainBackend:
 
     @endpoint
     def training(self, data: View | None = None) -> View:
-        """The run that is to be shown, if any."""
+        """Return the run to show, if any."""
         status = self._trainings.status()
         if status is None:
             return {"run": None, "error": None}
@@ -71,8 +71,8 @@ class TrainBackend:
         return {"run": {**show(status), "pair": named, "race": self._race(status)}, "error": None}
 
     def _race(self, status: Status) -> View:
-        """Of a run that is done: what it is to be raced by, and what there was before: the target's draft
-        model, which a pair with a head has kept, else plain decoding. ``place`` as a race's."""
+        """Return the race of a finished run: the trained proposer against what drafted before, the
+        target's draft model or plain decoding. ``place``: see ``race/places.py``."""
         order, place, was = status.run.order, None, PLAIN
         try:
             before = self._runtime.inventory.named(LoadRequest.parse(order.pair))
@@ -91,7 +91,7 @@ class TrainBackend:
         return self._then(lambda: self._trainings.start(self._order(data)))
 
     def _order(self, data: View) -> Order:
-        """What the form says, computed as the app was started: where, with which step and threads."""
+        """Return the form's order, with the device, step and threads that the app was started with."""
         how, order = self._runtime.first, _order(data)
         target, draft = self._pickers.shown()
         draft = draft if target == order.target else ""
@@ -134,7 +134,7 @@ class TrainBackend:
         return self.training()
 
     def _name_of(self, pair: str) -> str:
-        """The pair as people call it. Its process wrote it into the file; the app learns of it here."""
+        """Return the pair's name. Another process wrote it into the catalog, so read that again."""
         known = {entry.id: entry.name for entry in self._runtime.catalog.pairs}
         if pair not in known:
             self._runtime.read_catalog_again()
@@ -143,7 +143,7 @@ class TrainBackend:
 
 
 def show(status: Status) -> View:
-    """A run for the page; times in minutes of learning."""
+    """Return a run as the page reads it; times in minutes of learning."""
     order, last = status.run.order, status.measured[-1] if status.measured else None
     shipped = order.prompts in (*SHIPPED, CHATS)
     return {
@@ -168,7 +168,7 @@ def show(status: Status) -> View:
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most ``POINTS``, evenly chosen, the last one always."""
+    """Return at most ``POINTS`` points, evenly chosen, the last one always."""
     if len(points) <= POINTS:
         return points
     step = (len(points) - 1) / (POINTS - 1)

@@ -52,7 +52,7 @@ class TuneBackend(MeasuringBackend):
         measurements: Measurements,
         speed: Callable[[], float | None] = lambda: None,
     ) -> None:
-        """``speed``: tokens/s of the loaded pair's latest replies, where there were any."""
+        """``speed`` returns the tokens/s of the loaded pair's latest replies, or None."""
         super().__init__(runtime, store, measurements)
         self.speed = speed
         self.defaults = Defaults(runtime.data_dir)
@@ -60,7 +60,7 @@ class TuneBackend(MeasuringBackend):
 
     @endpoint
     def offer(self, data: View | None = None) -> View:
-        """What can be swept of what is loaded, and the sweep to follow, if there is one. ``asked``: how
+        """Return what can be swept of the loaded pair, and the sweep to follow, if any. ``asked``: how
         it was started, while it runs."""
         loaded = self.runtime.engine.loaded
         kept = self.defaults.of(loaded)
@@ -77,7 +77,7 @@ class TuneBackend(MeasuringBackend):
 
     @endpoint
     def start(self, data: View) -> View:
-        """A new sweep; the number to follow it by. Raises ForetokenError."""
+        """Start a sweep. Return the number to follow it by. Raises ForetokenError."""
         loaded = self._loaded()
         plan, asked = self._planned(data, loaded)
         tuning = Tuning(self.runtime, loaded, plan, asked)
@@ -87,7 +87,7 @@ class TuneBackend(MeasuringBackend):
 
     @endpoint
     def forecast(self, data: View) -> View:
-        """About how many seconds that would take; None where no reply has told a speed yet. Raises
+        """Estimate the seconds a sweep would take; None before any reply was measured. Raises
         ForetokenError."""
         plan, asked = self._planned(data, self._loaded())
         speed, replies = self.speed(), len(asked) + plan.replies(len(asked)) + _race_replies(asked)
@@ -99,7 +99,7 @@ class TuneBackend(MeasuringBackend):
         return loaded
 
     def _planned(self, data: View, loaded: Loaded) -> tuple[Plan, list[Prompt]]:
-        """What is measured, on which prompts. Raises InvalidRequest."""
+        """Return the plan and its prompts. Raises InvalidRequest."""
         effort = str(data.get("effort"))
         repeats, max_tokens, of_each = EFFORTS.get(effort, EFFORTS["quick"])
         chosen = tuple(sweep.settings(_offered(loaded, data["methods"]), _depths(data["depths"])))
@@ -111,7 +111,7 @@ class TuneBackend(MeasuringBackend):
 
     @endpoint
     def use(self, data: View | None = None) -> View:
-        """Keeps what was fastest as the default of the pair that was measured. Raises ForetokenError."""
+        """Store the fastest setting as the measured pair's default. Raises ForetokenError."""
         tuning = self._measured()
         if self.runtime.engine.loaded is not tuning.loaded:
             raise InvalidRequest("pair", Words.TUNE_OTHER_PAIR)
@@ -121,7 +121,7 @@ class TuneBackend(MeasuringBackend):
 
     @endpoint
     def forget(self, data: View | None = None) -> View:
-        """The loaded pair has no measured default from then on. Raises ForetokenError."""
+        """Delete the loaded pair's measured default. Raises ForetokenError."""
         loaded = self.runtime.engine.loaded
         if loaded is not None:
             self.defaults.forget(loaded)
@@ -129,7 +129,7 @@ class TuneBackend(MeasuringBackend):
 
     @endpoint
     def export(self, data: View | None = None) -> View:
-        """All that was measured, as the JSON of ``foretoken bench sweep``. Raises InvalidRequest."""
+        """Return all measurements, as the JSON of ``foretoken bench sweep``. Raises InvalidRequest."""
         tuning = self._measured()
         return {"facts": tuning.facts, **sweep.as_json(tuning.result)}
 
@@ -139,7 +139,7 @@ class TuneBackend(MeasuringBackend):
         return self._tuning
 
     def _sets(self, of_each: int = 1) -> dict[str, list[Prompt]]:
-        """By the name of their source."""
+        """Return the prompts by the name of their source."""
         return {CHATS: own_prompts(self.store), SET: first_of_each(prompts.read(), of_each)}
 
 
@@ -155,7 +155,7 @@ class Tuning:
     """
 
     def __init__(self, runtime: Runtime, loaded: Loaded, plan: Plan, asked: list[Prompt]) -> None:
-        """``loaded``: what is measured, and must stay loaded."""
+        """``loaded`` is the pair that is measured, which must stay loaded."""
         self.feed = Feed()
         self.loaded, self.result = loaded, Result((), {})
         self._engine, self._plan, self._asked = runtime.engine, plan, asked
@@ -182,7 +182,7 @@ class Tuning:
             self._race.cancel()
 
     def run(self) -> None:
-        """See ``app.ui.rounds.measurements.Measurement``."""
+        """Measure; see ``app.ui.rounds.measurements.Measurement``."""
         self._began = time.monotonic()
         kinds = list(dict.fromkeys(prompt.kind for prompt in self._asked))
         self.feed.append({"t": "begun", "kinds": [*kinds, ALL]})
@@ -214,7 +214,7 @@ class Tuning:
         self._progressed(self._done + 1, self._total - _race_replies(self._asked))
 
     def _confirm(self) -> bool:
-        """Races the winner against plain decoding; False where that was stopped."""
+        """Race the winner against plain decoding. Return False if that was stopped."""
         best, plan = sweep.winners(self.result)[ALL], self._plan
         if best.setting == sweep.PLAIN_SETTING:
             return True
@@ -242,7 +242,7 @@ class Tuning:
 
 
 def _race_replies(asked: list[Prompt]) -> int:
-    """Replies of the race behind a sweep: both sides' pairs, and one each to warm up."""
+    """Return the number of replies of the race behind a sweep: all pairs, and one per side to warm up."""
     return 2 * (max(PAIRS, len(asked)) + 1)
 
 
@@ -283,7 +283,7 @@ def _offered(loaded: Loaded, methods: list[Any]) -> list[str]:
 
 
 def _depths(values: list[Any]) -> tuple[int, ...]:
-    """Raises InvalidRequest for one that there is not."""
+    """Return the chosen depths in order. Raises InvalidRequest for an impossible one."""
     depths = sorted({whole("depth", value) or 1 for value in values})
     for depth in depths:
         Speculation(depth=depth)
