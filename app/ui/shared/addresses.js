@@ -1,4 +1,4 @@
-// Which page and chat the address names, and going elsewhere without loading anything anew.
+// The page and chat in the address, and navigation without loading anything again.
 
 import { h } from "./dom.js";
 
@@ -22,7 +22,7 @@ class Address {
     return page === "chat" && /^\d+$/.test(id ?? "") ? Number(id) : null;
   }
 
-  // Whether the address leaves to us what is shown.
+  // True if the address names no page.
   get open() {
     return location.pathname === "/";
   }
@@ -32,12 +32,12 @@ class Address {
     this.watchers.push(f);
   }
 
-  // Where a page goes on.
+  // Returns the address at which a page was left.
   of(page) {
     return this.latest[page] ?? `/${page}`;
   }
 
-  // A new entry of the history, unless it is to take the place of the present one.
+  // Adds an entry to the history, or replaces the current one.
   go(path, { replace = false } = {}) {
     if (path === location.pathname) return;
     history[replace ? "replaceState" : "pushState"](null, "", path + location.search);
@@ -54,14 +54,14 @@ class Address {
 
 export const address = new Address();
 
-// To `page`, where it was left.
+// Makes a link to `page`, where it was left.
 export function pageLink(page, text, look = "ft-link") {
   return h("a", { class: look, href: `/${page}`, on: { click: (event) => (event.preventDefault(), address.go(address.of(page))) } }, text);
 }
 
 const pages = Object.entries(window.ForetokenPages ?? {}).map(([page, label]) => [`${label} page`, page]);
 
-// A sentence as nodes: where it names a page, as "Models page", that is a link to it.
+// Returns a sentence as nodes; a page's name, as "Models page", becomes a link.
 export function linked(text) {
   const named = pages.find(([name]) => text.includes(name));
   if (!named) return text ? [text] : [];

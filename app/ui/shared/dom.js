@@ -15,7 +15,7 @@ export function h(tag, attributes = {}, ...children) {
   return node;
 }
 
-// A token as the views show it: leading, trailing and lone whitespace made visible.
+// Returns a token as nodes; leading, trailing and lone whitespace is made visible.
 export function showToken(text) {
   const nodes = [];
   if (text === "") return [h("span", { class: "ws" }, "∅")];
@@ -31,13 +31,13 @@ export function showToken(text) {
 
 export const percent = (x) => (x === null || x === undefined ? "–" : `${(100 * x).toFixed(x > 0 && x < 0.1 ? 1 : 0)}%`);
 export const fixed = (x, digits = 2) => (x === null || x === undefined ? "–" : x.toFixed(digits));
-// One form for "so many times as fast".
+// Formats a speedup.
 export const times = (x, digits = 1) => `${fixed(x, digits)}×`;
-// Whether a good part of a reply was copied from an earlier one: its speed says nothing of any other reply's.
+// True if much of a reply was copied from an earlier one: its speed says nothing about others.
 export const repeats = (stats) => (stats.predicted?.accepted ?? 0) > stats.completion_tokens / 10;
-const SHORTEST = 1; // seconds of writing whose speed says more than noise
+const SHORTEST = 1; // seconds; the speed of a shorter reply is noise
 const brief = (stats) => !stats.tokens_per_s || stats.completion_tokens / stats.tokens_per_s < SHORTEST;
-// How many times as fast as plain decoding; null where nobody knows, and where a reply is too short or copied to tell.
+// Returns the speedup over plain decoding; null if unknown, or if the reply is too short or mostly copied.
 export const timesPlain = (stats) => (repeats(stats) || brief(stats) ? null : stats.speedup || null);
 export const speed = (x) => (x === null || x === undefined ? "–" : x.toFixed(x < 100 ? 1 : 0));
 

@@ -1,4 +1,4 @@
-// Follows a feed of events in Python: asks for what came since, again and again.
+// Follows a feed of events in Python by polling.
 //
 // Nothing of this passes through Gradio's own page state, which visits every control of the page
 // with every update it is given.
@@ -8,8 +8,8 @@ import { answered } from "./frame/server.js";
 const period = 1000 / 30; // the least time between two updates
 const pause = (ms) => new Promise((done) => setTimeout(done, Math.max(0, ms)));
 
-// `next(from)` answers with {events, stats, done}, or null for a feed that is gone; `wanted()` says
-// whether anybody still looks. `onEvents(events, stats, done, gone)`: events come once and in order. Throws when the app stays away.
+// `next(from)` answers with {events, stats, done}, or null for a feed that is gone; polling ends when `wanted()` is
+// false. `onEvents(events, stats, done, gone)` gets each event once, in order. Throws if the app stops answering.
 export async function follow(next, wanted, onEvents) {
   let from = 0;
   let failures = 0;

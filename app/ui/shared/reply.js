@@ -1,4 +1,4 @@
-// What a stream of events adds up to on the page: text, origin marks, state. Used by Chat and Race.
+// A reply on the page, built from its events: text, origin marks, state. Used by Chat and Race.
 
 import { Marks } from "./text/marks.js";
 import { StreamingMarkdown } from "./text/streaming.js";
@@ -6,11 +6,11 @@ import { fixed, h, percent, seconds, speed, times, timesPlain } from "./dom.js";
 import { words } from "./words.js";
 
 const AT_ONCE = 6000; // characters whose marks are drawn in one frame
-const SHARE = 3; // a frame that took long is followed by this many times as long for everything else
+const SHARE = 3; // a frame is followed by a pause of this many times its duration
 
-export const MARKS_SHOWN = "foretoken-marks"; // told to the window when marks are to be seen in all messages
+export const MARKS_SHOWN = "foretoken-marks"; // event when marks are shown in all messages
 
-// Whether marks are to be seen in all messages, or only where somebody looks.
+// Shows marks in all messages, or only under the pointer.
 export function showMarks(on) {
   document.body.classList.toggle("show-marks", on);
   if (on) window.dispatchEvent(new Event(MARKS_SHOWN));
@@ -28,9 +28,9 @@ const isSelected = (node) => {
   return !selection.isCollapsed && selection.containsNode(node, true);
 };
 
-// What a model thought before it answered: folded away, and there for whoever opens it, also while it is written.
+// The model's thought before its answer, folded; it can be opened while it is written.
 class Thought {
-  // Stands before what else is drawn in `element`.
+  // It stands first in `element`.
   constructor(element) {
     this.head = h("summary", {});
     const body = h("div", { class: "thought-text", dir: "auto" });
@@ -39,7 +39,7 @@ class Thought {
     element.prepend(this.node);
   }
 
-  // `place` is what Python says of it, see app/ui/rounds/view.py; `more`: the reply will grow.
+  // `place` is its position, see app/ui/rounds/view.py; `more`: the reply will grow.
   show(text, place, marks, more) {
     const open = place.to === null;
     const head = (open ? (more ? words.thought.now : words.thought.cut) : words.thought.whole)(place.seconds === null ? null : seconds(place.seconds));
@@ -48,7 +48,7 @@ class Thought {
     this.draw();
   }
 
-  // Nobody sees it while it is folded.
+  // Draws the text only while it is unfolded.
   draw() {
     const { drawing } = this;
     if (!this.node.open || !drawing) return;
@@ -61,8 +61,8 @@ export class Reply {
   // `element`: where it is drawn; without one it is kept until drawIn().
   constructor(element = null) {
     this.text = "";
-    this.place = null; // of its thought, as Python tells it
-    this.compact = ""; // its marks, as Python tells them
+    this.place = null; // position of its thought, from Python
+    this.compact = ""; // its marks, from Python
     this.frame = null;
     this.next = 0; // when it may be drawn again
     this.running = false;
@@ -79,20 +79,20 @@ export class Reply {
     this.element = element;
     this.markdown = new StreamingMarkdown(element);
     element.addEventListener("pointerover", (event) => event.pointerType === "mouse" && this.look(event));
-    element.addEventListener("click", (event) => this.look(event)); // where nothing points before it presses
+    element.addEventListener("click", (event) => this.look(event)); // touch screens cannot hover
     element.addEventListener("pointerleave", () => this.onToken?.(null));
     this.render(null);
     if (marksShown()) this.markAll();
     this.light(...this.lit);
   }
 
-  // It is drawn no more; what it says is kept.
+  // Drops what is drawn, and keeps the text.
   leave() {
     cancelAnimationFrame(this.frame);
     [this.frame, this.element, this.markdown, this.thought, this.read] = [];
   }
 
-  // What it says, without what was thought before.
+  // The text without the thought.
   get answer() {
     return this.text.slice(this.begin);
   }
@@ -120,7 +120,7 @@ export class Reply {
     if (marksShown()) this.markAll();
   }
 
-  // Takes events in order, and where its thought stands after them; returns the rounds among them.
+  // Takes events in order, and the thought's position after them. Returns the rounds among them.
   add(events, place = this.place) {
     this.place = place;
     const rounds = [];
@@ -144,7 +144,7 @@ export class Reply {
     if (this.running && now < this.next) return void (this.frame = requestAnimationFrame((later) => this.draw(later)));
     this.frame = null;
     const begun = performance.now();
-    // Marks nobody sees wait: a growing paragraph then stays one text.
+    // Hidden marks are drawn later, so that a growing paragraph stays one text node.
     this.render(marksShown() ? this.marks : null);
     this.onDrawn?.();
     const end = performance.now();
@@ -163,12 +163,12 @@ export class Reply {
     this.read?.add(compact);
   }
 
-  // Draws all of them, those of a long reply in several frames.
+  // Draws all marks, those of a long reply in several frames.
   markAll() {
     if (this.markdown && this.drawn.some((each) => each.mark(this.marks, 0, Infinity, AT_ONCE))) requestAnimationFrame(() => this.markAll());
   }
 
-  // Somebody points at it: there its marks are drawn, unless what is selected would change under the hand.
+  // Draws the marks under the pointer, unless that would change a selection.
   look(event) {
     if (!this.onToken) return;
     const holder = this.running || event.buttons ? null : this.drawn.find((each) => each.unmarkedAt(event.target));
@@ -178,7 +178,7 @@ export class Reply {
     this.onToken(tokenOf(drawn ? document.elementFromPoint(event.clientX, event.clientY) : event.target));
   }
 
-  // Lights the tokens from `from` on, up to but not including `to`.
+  // Highlights the tokens from `from` up to but not including `to`.
   light(from, to) {
     this.lit = [from, to];
     if (!this.element) return;
@@ -191,12 +191,12 @@ export class Reply {
   }
 }
 
-// The figures below a finished reply: how fast it was, largest; the rest folds.
+// Returns the figures below a finished reply: the speed large, the rest folded.
 export function figures(stats) {
   const s = words.stats;
   const cell = (name, value, label, hint) => h("span", { class: "stat", title: hint, dataset: { stat: name } }, h("b", {}, value), " ", label);
   const large = (name, value, label, hint) => h("span", { class: "large", title: hint, dataset: { stat: name } }, h("b", {}, value), label);
-  const hasRounds = stats.rounds > 0; // an engine elsewhere may show no rounds
+  const hasRounds = stats.rounds > 0; // a server may report no rounds
   const more = [cell("time_to_first_token_s", seconds(stats.time_to_first_token_s), s.first, s.firstHint)];
   if (stats.plain_tokens_per_s) more.unshift(cell("plain_tokens_per_s", speed(stats.plain_tokens_per_s), s.plainSpeed, s.timesHint(speed(stats.plain_tokens_per_s))));
   if (hasRounds && stats.drafted === 0) more.unshift(h("span", { class: "stat" }, s.plain));

@@ -1,11 +1,11 @@
-// A long list of which only the rows in view are in the page. Heights may differ; they are estimated until seen.
+// A virtual list: only the rows in view are in the page. Heights may differ; they are estimated until measured.
 
 import { firstIndex, h } from "./dom.js";
 
 const BEYOND = 8; // rows kept above and below those in view
 
 export class VirtualList {
-  // `draw(index)` makes a row's element, `estimate(index)` guesses its height. `scroller` holds nothing but this.
+  // `draw(index)` makes a row's element, `estimate(index)` estimates its height. `scroller` holds nothing else.
   constructor(scroller, { draw, estimate }) {
     this.scroller = scroller;
     this.draw = draw;
@@ -13,7 +13,7 @@ export class VirtualList {
     this.node = h("ol", { class: "virtual" });
     this.shown = new Map(); // index: element
     this.heights = [];
-    this.tops = [0]; // of each row, and where the last one ends
+    this.tops = [0]; // the top of each row, and the end of the last
     this.frame = null;
     scroller.append(this.node);
     scroller.addEventListener("scroll", () => this.later(), { passive: true });
@@ -25,7 +25,7 @@ export class VirtualList {
     return this.heights.length;
   }
 
-  // So many rows from now on; those that stay are drawn again only if `changed` says so.
+  // Sets the number of rows; those that stay are not redrawn.
   resize(count) {
     while (this.heights.length < count) {
       const height = this.estimate(this.heights.length);
@@ -39,7 +39,7 @@ export class VirtualList {
     this.later();
   }
 
-  // A row looks another way.
+  // Redraws a row.
   changed(index) {
     const old = this.shown.get(index);
     if (!old) {
@@ -52,7 +52,7 @@ export class VirtualList {
     this.measure();
   }
 
-  // All rows look another way.
+  // Redraws all rows.
   reset() {
     for (const [index, node] of this.shown) this.drop(index, node);
     this.heights = this.heights.map((_, index) => this.estimate(index));
@@ -60,7 +60,7 @@ export class VirtualList {
     this.render();
   }
 
-  // Scrolls as little as it takes to bring a row into view, and draws it. Returns its element.
+  // Scrolls a row into view, as little as possible, and draws it. Returns its element.
   reveal(index) {
     const { scroller } = this;
     const above = this.tops[index] + this.node.offsetTop;
@@ -108,7 +108,7 @@ export class VirtualList {
     this.shown.delete(index);
   }
 
-  // Takes over the heights that rows turned out to have; what is above the view does not move what is in it.
+  // Measures the rows in the page; a change above the view does not move what is in view.
   measure() {
     const top = this.scroller.scrollTop - this.node.offsetTop;
     let from = Infinity;
@@ -126,7 +126,7 @@ export class VirtualList {
     if (moved) this.scroller.scrollTop += moved;
   }
 
-  // Places of all rows from this one on.
+  // Places all rows from this one on.
   settle(from) {
     for (let index = from; index < this.count; index += 1) this.tops[index + 1] = this.tops[index] + this.heights[index];
     this.node.style.height = `${this.tops.at(-1)}px`;
@@ -134,7 +134,7 @@ export class VirtualList {
     this.later();
   }
 
-  // The row at a height.
+  // Returns the row at a height.
   at(y) {
     return Math.min(firstIndex(this.count, (i) => this.tops[i + 1] > y), Math.max(0, this.count - 1));
   }

@@ -50,7 +50,7 @@ def test_each_reply_of_a_trace_becomes_a_file_of_its_own(
 
 def test_words_of_a_reply_cannot_leave_their_place(foretoken: Foretoken, tmp_path: Path) -> None:
     hostile = "</script><script>alert(1)</script>\u2028"
-    lines = (DATA / "v2" / "trace.jsonl").read_text(encoding="utf-8").split("\n")
+    lines = (DATA / "trace.jsonl").read_text(encoding="utf-8").split("\n")
     events = list(trace.read(lines))
     emitted = next(e for e in events if isinstance(e, Emitted))
     made = [
@@ -75,7 +75,7 @@ def test_words_of_a_reply_cannot_leave_their_place(foretoken: Foretoken, tmp_pat
 def test_what_cannot_be_replayed_is_told(foretoken: Foretoken, tmp_path: Path) -> None:
     file = tmp_path / "reply.html"
     assert "cannot be read" in foretoken("replay", tmp_path / "none", "--html", file).err
-    source = DATA / "v2" / "trace.jsonl"
+    source = DATA / "trace.jsonl"
     result = foretoken("replay", source, "--html", file, "--reply", 7)
     assert result.status == 2
     assert "holds 6 replies" in result.err

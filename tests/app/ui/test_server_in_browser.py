@@ -65,7 +65,7 @@ def test_the_switch_turns_the_endpoint_on_and_off(page, app):
 
 def copied(page, name: str) -> str:
     """What the button of a call copies."""
-    page.locator(f"#call-tab-{name}").click()
+    page.locator(f"#tab-{name}").click()
     page.locator(f"[data-snippet={name}] .code-bar button").click()
     page.wait_for_selector(f"[data-snippet={name}] .code-bar button:has-text('Copied')")
     return page.evaluate("navigator.clipboard.readText()").replace("\r\n", "\n")

@@ -1,4 +1,4 @@
-// The chat page: its parts put together, and the chat that they show.
+// The chat page: builds its parts and shows one chat in them.
 //
 // Python is reached through `server.*`, which also brings a reply's rounds.
 
@@ -34,7 +34,7 @@ class ChatPage extends Page {
   constructor({ element, server }) {
     super(server);
     this.listed = { chats: [], folders: [] };
-    this.preset = ""; // the system prompt of a chat that is to be
+    this.preset = ""; // the system prompt chosen for a new chat
     this.ask = this.ask.bind(this);
     this.current = new CurrentChat();
     this.build(element.querySelector(".ft-chat"));
@@ -42,7 +42,7 @@ class ChatPage extends Page {
     watchKeys(this);
     status.watch((latest) => this.showStatus(latest), server.status);
     window.addEventListener("foretoken-forgotten", () => this.forgotten());
-    // What is sent before the last chat is shown waits for it, or the chat would be drawn over it.
+    // A message sent before the last chat is shown waits for it; otherwise the chat would be drawn over it.
     this.booted = this.boot();
     this.current.watch((chat) => this.arrive(chat));
   }
@@ -126,7 +126,7 @@ class ChatPage extends Page {
     this.sending.goOn(answer);
   }
 
-  // The app is there again: what it could not be asked is asked now.
+  // Repeats, once the app answers again, what it could not be asked meanwhile.
   back() {
     if (!this.known) this.booted = this.boot();
     else if (this.stream.running && !this.stream.following) this.open(this.chat);
@@ -142,7 +142,7 @@ class ChatPage extends Page {
     this.catchUp(latest.written);
   }
 
-  // Another page may have gone on with this chat.
+  // Redraws the chat if another page has continued it.
   async catchUp(written) {
     if (this.written === written || this.stream.running || this.sending.busy) return;
     const first = this.written === undefined;
@@ -155,7 +155,7 @@ class ChatPage extends Page {
     if (ids(answer.chat.messages) !== ids(this.conversation.messages)) this.redraw(answer.chat);
   }
 
-  // Everything that was asked is deleted: nothing of it is shown, kept or to be taken back.
+  // Clears the page after all chats were deleted for good.
   forgotten() {
     this.deletions.undo.forget();
     this.composer.clear();
@@ -163,13 +163,13 @@ class ChatPage extends Page {
     this.showChat(null);
   }
 
-  // The list of chats, as an answer tells it anew.
+  // Shows the list of chats, as an answer has it.
   list(answer = null) {
     if (answer) this.listed = { chats: answer.chats, folders: answer.folders };
     this.chats.show(this.listed, this.chat);
   }
 
-  // What changes the list: it is drawn as the answer has it.
+  // Calls an endpoint that changes the list of chats, and shows the list.
   async change(name, data) {
     const answer = await this.ask(name, data);
     if (answer) this.list(answer);
@@ -178,7 +178,7 @@ class ChatPage extends Page {
 
   // ---- the chat that is shown
 
-  // Its id, null for a new one.
+  // The id of the chat; null for a new one.
   get chat() {
     return this.current.id;
   }
@@ -186,14 +186,14 @@ class ChatPage extends Page {
   enter(chat, replace) {
     const first = !this.current.entered;
     const other = first || chat !== this.chat;
-    // What is written, or sent, before the last chat is shown stays.
+    // Keep what was written or sent before the last chat was shown.
     const early = first && (this.sending.given || !this.composer.empty);
     if (early && chat) drafts.forget(null);
     if (other && !early) this.composer.set(drafts.of(chat));
     this.current.enter(chat, replace);
   }
 
-  // The address names another one.
+  // Shows the chat that the address names.
   arrive(chat) {
     if (!this.known) return;
     if (chat === null) this.showChat(null);
@@ -237,18 +237,18 @@ class ChatPage extends Page {
     if (!answer.chat) this.notices.notice(say.gone);
   }
 
-  // A chat, with the list that it is in.
+  // Shows the chat and the list of an answer.
   take(answer) {
     this.listed = { chats: answer.chats, folders: answer.folders };
     this.showChat(answer.chat);
   }
 
-  // The chat as it is now, read on from where it was.
+  // Shows the chat as it is now, at the same scroll position.
   redraw(chat) {
     this.conversation.inPlace(() => this.showChat(chat));
   }
 
-  // Another version of a message; the arrow that led there keeps the focus.
+  // Shows another version of a message; the arrow that was pressed keeps the focus.
   async showBranch(message, step) {
     const chat = await this.ask("show_branch", { chat: this.chat, message });
     if (!chat) return;
@@ -262,7 +262,7 @@ class ChatPage extends Page {
     else await this.ask("use_system", { chat: this.chat, name });
   }
 
-  // A reply to what was sent begins: its question, if it is new, and the reply itself.
+  // Shows the reply that begins, with its question if that is new.
   begin(packet) {
     const { conversation } = this;
     if (packet.changed.length) this.notices.tell(packet.changed.join(" "));
@@ -275,7 +275,7 @@ class ChatPage extends Page {
     }
     this.sending.keepDraft();
     this.list(packet);
-    // Another page has gone on with this chat: what was said there belongs to the answer.
+    // Another page has continued this chat, so reload it.
     if (packet.kept.some((id) => !conversation.find(id))) return void this.open(packet.chat);
     conversation.keep(packet.kept);
     for (const m of conversation.messages) if (packet.left_out.includes(m.id)) m.leaveOut(true);
@@ -300,13 +300,13 @@ function watchKeys(page) {
   });
 }
 
-// What lies on top goes first; only then the reply is stopped.
+// Closes what lies on top; stops the reply only if nothing does.
 function onEscape({ pair, drawer, stream }) {
   if (!pair.popover.hidden) pair.turn(false);
   else if (!drawer.uncover()) stream.stop();
 }
 
-// What Alt and a key do, by the key's code.
+// The actions of Alt and a key, by the key's code.
 const shortcuts = (page) => ({
   KeyN: () => page.newChat(),
   KeyK: () => (page.drawer.openChats(true), page.chats.search.focus()),

@@ -1,4 +1,4 @@
-// Which chat is shown: it stands in the address, and is remembered for a page that is opened without one.
+// Which chat is shown: in the address, and stored for a page that is opened without one.
 
 import { address } from "../../shared/addresses.js";
 
@@ -7,10 +7,10 @@ const remembered = "foretoken.chat";
 export class CurrentChat {
   constructor() {
     this.id = null; // of a new one
-    this.entered = false; // whether any was shown yet
+    this.entered = false; // whether a chat was shown yet
   }
 
-  // The chat to begin with; null for a new one.
+  // The chat to show first; null for a new one.
   get first() {
     const kept = Number(localStorage.getItem(remembered)) || null;
     return address.chat ?? (address.open || address.page !== "chat" ? kept : null);

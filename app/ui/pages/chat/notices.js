@@ -1,4 +1,4 @@
-// What is said above the message box: mistakes, what is no mistake and may be taken back, and what would answer next.
+// Notices above the message box: errors, information with an undo, and advice on the loaded model.
 
 import { h } from "../../shared/dom.js";
 import { status } from "../../shared/frame/status.js";
@@ -10,7 +10,7 @@ export class Notices {
     this.told = h("div", { class: "notice told", role: "status", hidden: true });
   }
 
-  // One that is about loading goes away when loading ends.
+  // Shows an error; one about loading goes away when loading ends.
   notice(text, ofLoading = false) {
     this.ofLoading = ofLoading;
     this.alert.textContent = text;
@@ -21,15 +21,15 @@ export class Notices {
     if (this.ofLoading) this.notice("");
   }
 
-  // Takes `text` away, where it is what was said last.
+  // Hides the error if it still says `text`.
   over(text) {
     if (this.alert.textContent === text) this.notice("");
   }
 
-  // What is no mistake; `undo` takes it back, where it can be.
+  // Shows information, with a button that calls `undo` if there is one.
   tell(text, undo = null) {
     this.told.hidden = !text;
-    if (this.told.firstChild?.textContent === text) return; // it is not said again
+    if (this.told.firstChild?.textContent === text) return; // do not announce it again
     const button = undo && h("button", { class: "ft-link", type: "button", on: { click: undo } }, say.heldCancel);
     this.told.replaceChildren(...(text ? [h("span", {}, text), button ?? ""] : []));
   }
@@ -42,7 +42,7 @@ export class Notices {
 
 const target = (title) => title.split(" + ")[0];
 
-// Another model than the one that wrote this chat, or one that cannot hold a conversation. Nobody is kept from sending.
+// Advises if the loaded model did not write this chat, or is a base model. Sending stays possible.
 export class Advice {
   constructor(page) {
     this.page = page;
@@ -58,11 +58,11 @@ export class Advice {
     const told = this.writer ? say.otherModel(this.writer.model, pair?.title) : pair?.base ? say.baseModel(pair.greeting) : "";
     this.node.hidden = !told || Boolean(stream.running);
     this.load.hidden = !this.writer;
-    if (this.text.textContent !== told) this.text.textContent = told; // it is read out once
+    if (this.text.textContent !== told) this.text.textContent = told; // screen readers announce it once
     if (this.writer) this.load.textContent = say.loadWriter(this.writer.model);
   }
 
-  // Of older replies the name alone is known.
+  // Older replies have only the model's name.
   differs({ pair, model }, loaded) {
     return pair ? pair.target !== loaded.target : target(model) !== target(loaded.title);
   }

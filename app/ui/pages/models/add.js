@@ -1,4 +1,4 @@
-// Adding models: folders to look in, a path that is typed, browsed for or dropped, or a repository of the hub.
+// Adding models: folders to search, a path that is typed, browsed for or dropped, or a repository of the hub.
 
 import { h } from "../../shared/dom.js";
 import { say } from "./words.js";
@@ -33,7 +33,7 @@ export class Add {
     return form;
   }
 
-  // File managers tell the path with what they drop; browsers keep it from pages, so by name and size it is looked for.
+  // Some file managers send the path; otherwise Python looks for the file by its name and size.
   async dropped(transfer, input) {
     const told = (transfer.getData("text/uri-list") || transfer.getData("text/plain")).split(/\r?\n/)[0];
     if (told.startsWith("file://")) return void (input.value = decodeURIComponent(told.replace(/^file:\/\/[^/]*/, "")));
@@ -72,7 +72,7 @@ export class Add {
     else this.panel.querySelector("ul button, .browser-head button:not(:disabled)")?.focus();
   }
 
-  // What lies in a folder; null where it cannot be read, which is said unless it is only `tried`.
+  // Lists a folder. Returns null if it cannot be read, and shows why unless `tried`.
   async listing(folder, tried = false) {
     const answer = await this.page.ask("browse", { folder });
     if (!answer || !answer.error) return answer;
@@ -127,7 +127,7 @@ export class Add {
   }
 }
 
-// Where models are looked for: the folders that people added, and a field for another one.
+// The user's own model folders, and a field to add one.
 export class Places {
   // `page` has ask(name, data) and refresh(data).
   constructor(page) {

@@ -1,4 +1,4 @@
-// What downloads take on the disk, freeing it, and what lies here that cannot be run.
+// The disk: what downloads take, deleting them, and models that cannot run.
 
 import { h } from "../../shared/dom.js";
 import { say } from "./words.js";

@@ -1,4 +1,4 @@
-// The models page: what is loaded now, the table of all models, adding one, and the disk.
+// The models page: the loaded pair, the table of all models, adding one, and the disk.
 
 import { pageLink } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
@@ -33,7 +33,7 @@ class ModelsPage extends Page {
     this.root.replaceChildren(
       this.now, h("div", { class: "news" }, this.loading.node, this.done, this.alert), this.transfers.rest, this.table.node, new Add(this).node, this.servers.node, this.disk.node);
     status.watch((latest) => this.show(latest), server.status);
-    // Each time the page comes into sight; of several changes that are told together, the last counts.
+    // Refresh each time the page becomes visible; of several entries the last one counts.
     new IntersectionObserver((entries) => entries.at(-1).isIntersecting && this.seen()).observe(this.now);
   }
 
@@ -42,13 +42,13 @@ class ModelsPage extends Page {
     this.table.seen();
   }
 
-  // Asks for what can be seen; `data` as for `table` in backend.py.
+  // Fetches the table; `data` as for `table` in backend.py.
   async refresh(data = {}) {
     clearTimeout(this.timer);
     const table = await this.ask("table", data);
     if (!table) return;
     if (table.looking || table.comparing) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
-    if (table.looking && !this.looking) status.refresh(); // it goes on asking by itself
+    if (table.looking && !this.looking) status.refresh(); // it repeats by itself
     this.looking = table.looking;
     this.table.show(table);
     this.disk.show(table);
@@ -68,11 +68,11 @@ class ModelsPage extends Page {
     else if (!opening) lines.push(h("p", { class: "now-name" }, words.noModel));
     this.lines.replaceChildren(h("h2", {}, say.now), ...lines);
     this.loading.show(latest);
-    // A failure is told once: people may have dismissed it, or pressed something else since.
+    // Show a failure once: the user may have dismissed it since.
     const told = opening ? null : failed;
     if (opening || told !== this.failed) this.fail(told ?? "");
     this.failed = told;
-    // What is loaded and what was found change what can be done; a quick load is never seen opening.
+    // The actions depend on what is loaded and found; a quick load may never be seen in progress.
     const known = JSON.stringify([loaded?.target, loaded?.draft, found, !opening]);
     if (opening) this.done.hidden = true;
     else if (told) this.asked = null;
@@ -84,7 +84,7 @@ class ModelsPage extends Page {
     this.known = known;
   }
 
-  // Buttons rest while something is being opened; the loaded target says so.
+  // Disables buttons during a load and marks the loaded target.
   mark() {
     for (const row of this.root.querySelectorAll("[data-target]")) row.classList.toggle("loaded", row.dataset.target === this.loaded?.target);
     for (const button of this.root.querySelectorAll("[data-open]")) button.disabled = Boolean(this.wasOpening);
@@ -92,7 +92,7 @@ class ModelsPage extends Page {
     for (const button of this.root.querySelectorAll("[data-pair]")) button.classList.toggle("current", button.dataset.pair === pair);
   }
 
-  // What people asked for here is there, wherever on the page they are.
+  // Says that the requested pair is loaded.
   tellLoaded(loaded) {
     this.asked = null;
     this.done.replaceChildren(h("span", {}, say.loaded(loaded.label)), pageLink("chat", say.chatWith, "ft-button small primary"),
@@ -110,14 +110,14 @@ class ModelsPage extends Page {
     status.refresh();
   }
 
-  // `refused` is told why it was refused at once, or null.
+  // `refused` gets the reason for a refusal, or null.
   async open(data, refused = (text) => this.fail(text ?? "")) {
     refused(null);
     const before = this.known;
     const answer = await this.ask("open", data);
     if (answer?.error) refused(answer.error);
     this.asked = answer && !answer.error ? before : null;
-    // A quick load may be over, and shown, before this answer arrives.
+    // A quick load may be complete before this answer arrives.
     if (this.asked && this.loaded && !this.wasOpening && before !== this.known) this.tellLoaded(this.loaded);
     status.refresh();
   }

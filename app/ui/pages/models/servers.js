@@ -1,4 +1,4 @@
-// Models that run elsewhere: asking a server what it has, connecting to it, and those that were connected to before.
+// Models on servers: asking a server for its models, connecting, and the known servers.
 
 import { h } from "../../shared/dom.js";
 import { status } from "../../shared/frame/status.js";
@@ -24,7 +24,7 @@ export class Servers {
     const answer = await this.page.ask("servers");
     if (!answer) return;
     const told = JSON.stringify(answer.servers);
-    if (told === this.told) return; // who is about to press a button keeps it
+    if (told === this.told) return; // do not redraw buttons that may be pressed just now
     this.told = told;
     this.known.replaceChildren(...answer.servers.map((each) => h("li", { dataset: { target: each.id } },
       h("span", {}, h("b", {}, each.name), " ", h("span", { class: "loaded-tag" }, say.connected), h("span", { class: "source" }, each.address), each.note ? h("span", { class: "hint" }, each.note) : null),

@@ -1,4 +1,4 @@
-// Downloads where they were started: how far, how fast, pause and resume, and what to do about a failure.
+// Downloads, shown where they were started: progress, pause and resume, and what to do about a failure.
 
 import { h } from "../../shared/dom.js";
 import { status } from "../../shared/frame/status.js";
@@ -10,13 +10,13 @@ export class Transfers {
   // `page` has ask(name, data), download(data) and refresh().
   constructor(page) {
     this.page = page;
-    this.known = {}; // key -> how it stands
-    this.places = new Set(); // elements that show some of them
+    this.known = {}; // key -> state
+    this.places = new Set(); // elements that show some of the downloads
     this.list = h("div", { class: "transfers" });
     this.rest = h("section", { class: "rest", "aria-label": say.downloads, hidden: true }, h("h2", {}, say.downloads), this.list);
   }
 
-  // An element that shows the downloads of these keys, as long as it stands in the page.
+  // Makes an element that shows the downloads of these keys while it is in the page.
   of(keys) {
     const place = h("div", { class: "transfers" });
     place.keys = keys;
@@ -24,7 +24,7 @@ export class Transfers {
     return this.watch(place);
   }
 
-  // The same element, which is kept up to date again: what was out of the page is not.
+  // Updates an element again that was out of the page.
   watch(place) {
     this.places.add(place);
     this.fill(place, place.keys);
@@ -47,11 +47,11 @@ export class Transfers {
     const others = this.fill(this.list, Object.keys(this.known).filter((key) => !seen.has(key)));
     this.rest.hidden = !others.length;
     if (ended) this.page.refresh();
-    if (ended) status.refresh(); // what arrived is found, and the pickers of other pages offer it
+    if (ended) status.refresh(); // other pages offer the new models
     if (answer.working) this.timer = setTimeout(() => this.refresh(), AGAIN_MS);
   }
 
-  // The keys that are shown now.
+  // Shows the downloads of `keys` in `place`. Returns the keys shown.
   fill(place, keys) {
     const shown = keys.filter((key) => key in this.known);
     for (const [key, transfer] of place.drawn) {

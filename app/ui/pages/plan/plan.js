@@ -1,4 +1,4 @@
-// The plan page: a form, and what it leads to. Nothing is started.
+// The plan page: a form and the plan for it. Nothing is started.
 
 import { copy, h } from "../../shared/dom.js";
 import { field, select } from "../../shared/figures/measuring.js";
@@ -50,7 +50,7 @@ class PlanPage extends Page {
     this.choose("vllm");
   }
 
-  // Each engine has methods of its own.
+  // Shows the methods of an engine.
   choose(engine) {
     const kept = this.methods.value || "eagle3";
     const here = this.offer.methods.filter((each) => each.engines.includes(engine));

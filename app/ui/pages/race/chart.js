@@ -1,4 +1,4 @@
-// The pairs of a race as dots on one line: below 1 slower, above it faster.
+// The runs of a race as dots on one axis: below 1 slower, above it faster.
 
 import { draw, fitted } from "../../shared/replay/charts.js";
 

@@ -1,4 +1,4 @@
-// One side of a race: its name, its speed, and the reply that it writes or wrote last.
+// One side of a race: its name, its speed and its last reply.
 
 import { fixed, h, percent, speed } from "../../shared/dom.js";
 import { MARKS_SHOWN, Reply } from "../../shared/reply.js";
@@ -47,7 +47,7 @@ export class Lane {
     this.node.dataset.state = "done";
   }
 
-  // Each turn of a conversation is a reply of its own.
+  // Takes an event; each turn of a conversation is a reply of its own.
   event(event) {
     if (event.t === "queued") this.state.textContent = words.queued(event.ahead);
     else if (event.t === "started" || !this.reply) this.turn();

@@ -1,4 +1,4 @@
-// What the base of a race runs on: what is loaded, another pair of this machine, or a server.
+// What the base of a race runs on: the loaded pair, another pair of this machine, or a server.
 
 import { linked } from "../../shared/addresses.js";
 import { h } from "../../shared/dom.js";
@@ -11,7 +11,7 @@ const BETWEEN = "::"; // a target and its draft, as they are written in one text
 const AGAIN_MS = 700;
 const USUAL = { methods: [{ name: "" }], rules: ["auto"] };
 
-// A press that leaves the address may be one of a button below: nothing is told that would move it until the press is over.
+// The press that leaves the address field may be on a button below: change nothing that moves it until the press ends.
 let pressing = Promise.resolve();
 let release = () => {};
 window.addEventListener("pointerdown", () => (pressing = new Promise((done) => (release = done))), true);
@@ -38,14 +38,14 @@ export class Opponent {
     this.node = h("div", { class: "race-place" }, field(say.runsOn, this.select, "wide"), this.addressField, this.draftField, this.told);
   }
 
-  // null: what is loaded.
+  // The chosen place; null: the loaded pair.
   get place() {
     if (!this.select.value) return null;
     if (this.select.value === ADDRESS) return this.address.value;
     return this.draft.value ? `${this.select.value}${BETWEEN}${this.draft.value}` : this.select.value;
   }
 
-  // As a race was started with it.
+  // Shows the place of a race that was started.
   set place(text) {
     const listed = (id) => [...this.select.options].some(({ value }) => value === id);
     const [target, draft = ""] = listed(text) ? [text] : text.split(BETWEEN);
@@ -57,14 +57,14 @@ export class Opponent {
     this.look();
   }
 
-  // The drafts that are offered, beside the one that is `chosen` already.
+  // Offers drafts, and the one that is `chosen` already.
   drafts(found, chosen = this.draft.value) {
     const offered = !chosen || found.some(({ id }) => id === chosen) ? found : [{ id: chosen, name: chosen }, ...found];
     this.draft.replaceChildren(h("option", { value: "" }, say.noDraft), ...offered.map(({ id, name }) => h("option", { value: id, selected: id === chosen }, name)));
     this.draftField.hidden = !offered.length;
   }
 
-  // Where what is chosen runs.
+  // Says where the chosen place runs.
   get hint() {
     const far = this.select.value === ADDRESS || this.select.selectedOptions[0].parentElement.label === say.placeKinds.server;
     return far ? say.farHint : say.elsewhereHint;
@@ -77,15 +77,15 @@ export class Opponent {
     else if (this.place !== null) this.look();
   }
 
-  // What was found out about another place.
+  // Forgets the facts about another place.
   forget() {
     this.drafts([], "");
     this.say("");
     this.onMethods(this.place === null ? null : USUAL);
   }
 
-  // What is raced there is offered once it is known; a race may begin before.
-  // `again`: which drafts fit is all that is new.
+  // Asks what can be raced at the place; a race may begin before the answer.
+  // `again`: only the list of drafts can be new.
   async look(again = false) {
     clearTimeout(this.timer);
     const { place } = this;

@@ -1,4 +1,4 @@
-// The race page: what is raced on what, the pairs as they come, what they tell, and both replies.
+// The race page: the form, the runs as they are measured, the verdict, and both replies.
 
 import { h, percent, showToken, speed } from "../../shared/dom.js";
 import { choice, field, followOffers, MeasuringPage, onProposed, select } from "../../shared/figures/measuring.js";
@@ -17,9 +17,9 @@ class RacePage extends MeasuringPage {
     super(server, "race", say);
     this.notes = h("ul", { class: "race-notes hint", hidden: true, "aria-label": say.notes });
     this.verdict = h("p", { class: "verdict" });
-    this.spoken = h("p", { class: "sr-only", role: "status" }); // once a race, where the verdict changes with each pair
+    this.spoken = h("p", { class: "sr-only", role: "status" }); // announced once a race; the verdict changes with each run
     this.certainty = h("p", { class: "hint" });
-    this.about = h("p", { class: "hint race-about" }); // the form may hold something else by now
+    this.about = h("p", { class: "hint race-about" }); // the form may have changed since
     this.dots = h("figure", { class: "race-dots" });
     this.more = h("button", { class: "ft-button", type: "button", dataset: { act: "more" }, on: { click: () => this.following.start(this.server.more({}), () => this.begin()) } }, say.five);
     this.table = h("tbody");
@@ -40,15 +40,15 @@ class RacePage extends MeasuringPage {
 
   // ---- the form
 
-  // What another page would have raced; it stays until a race is begun.
+  // Fills the form with what another page proposes, until a race begins.
   propose(race) {
     this.proposed = race;
     if (!this.offer?.loaded || this.running) return;
     this.draw({ ...this.offer, asked: null });
-    this.form.dispatchEvent(new Event("input")); // as if it were chosen here
+    this.form.dispatchEvent(new Event("input")); // as if the user had chosen it
   }
 
-  // How the form is to be filled: as the race that runs was started, as another page proposes, or as the chat is set.
+  // Returns the form's values: of the race that runs, of another page's proposal, or of the chat's settings.
   filling(offer) {
     const sides = [{ ...offer.own, method: "none", depth: "auto" }, offer.own];
     const own = { source: "prompt", prompt: this.form.elements.prompt?.value ?? say.example, sides, seed: offer.seed, max_tokens: offer.max_tokens, place: null, hint: say.ownHint };
@@ -98,7 +98,7 @@ class RacePage extends MeasuringPage {
         field(say.temperature, heat)));
   }
 
-  // What the base can do where it runs; `wanted` is chosen, as far as it is there.
+  // Offers what the base can do where it runs; selects `wanted` as far as it is offered.
   offerBase({ methods, rules }, wanted) {
     const { elements } = this.form;
     const fill = (name, options, chosen) => {
@@ -111,7 +111,7 @@ class RacePage extends MeasuringPage {
     this.rest("base");
   }
 
-  // What is told of a side is of what is chosen there now.
+  // Returns the hint for what is chosen for the base.
   baseHint() {
     if (this.opponent.place !== null) return this.opponent.hint;
     return { none: say.plainHint, server: say.serverHint }[this.form.elements["base-method"].value] ?? "";
@@ -123,7 +123,7 @@ class RacePage extends MeasuringPage {
     node.hidden = !text;
   }
 
-  // Plain decoding has no depth; a server, and what drafts where nobody chose, choose their own.
+  // Disables the depth for plain decoding, servers and defaults.
   rest(side) {
     const { elements } = this.form;
     elements[`${side}-depth`].disabled = ["", "none", "server"].includes(elements[`${side}-method`].value);
@@ -143,7 +143,7 @@ class RacePage extends MeasuringPage {
     this.pairs = [];
     this.proposed = null;
     this.said.textContent = "";
-    delete this.said.dataset.identical; // it is told in the end
+    delete this.said.dataset.identical; // known at the end
     this.parting.hidden = true;
     this.replies.hidden = true;
     this.replay.hidden = true;

@@ -1,4 +1,4 @@
-// Both replies of a pair as they were written, side by side on one clock, slowed.
+// Replays both replies of a run side by side on one clock, slowed down.
 
 import { h } from "../../shared/dom.js";
 import { Clock, SPEEDS, Transport } from "../../shared/replay/clock.js";
@@ -6,9 +6,9 @@ import { ReplayPane } from "../../shared/replay/replay.js";
 import { Timeline } from "../../shared/replay/timeline.js";
 import { say } from "./words.js";
 
-const LONGEST = 20; // seconds that playing takes, where a speed there is can have it
+const LONGEST = 20; // seconds that the replay should take
 
-// `sides`: name and rounds of each. null where an engine shows no rounds.
+// `sides`: name and rounds of each. Returns null if an engine reports no rounds.
 export function replay(sides) {
   if (sides.some(({ rounds }) => !rounds.length)) return null;
   const clock = new Clock();

@@ -1,11 +1,11 @@
-// Who may use the API: its key, and pages of other origins.
+// Access to the API: its key, and pages of other origins.
 
 import { copy, h } from "../../shared/dom.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 
 export class Access {
-  // `ask(name, data)` asks Python; true where it did as asked. `opened(on)`: whether the key is to be seen.
+  // `ask(name, data)` calls an endpoint and returns whether it succeeded. `opened(on)`: the key is shown, or hidden.
   constructor(ask, opened) {
     this.ask = ask;
     this.opened = opened;

@@ -1,11 +1,11 @@
-// What asks the API, as it comes: a row for each request, the newest on top, for as long as somebody looks.
+// Live log of API requests: a row for each, the newest on top, while the page is visible.
 
 import { h, percent, seconds, speed } from "../../shared/dom.js";
 import { answered, reason } from "../../shared/frame/server.js";
 import { say } from "./words.js";
 
-const PERIOD = 250; // ms between two questions: faster nobody reads
-const AWAY = 2000; // ms until the app is asked again that did not answer
+const PERIOD = 250; // ms between two requests
+const AWAY = 2000; // ms until the next request if the app does not answer
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 const clock = (at) => new Date(1000 * at).toLocaleTimeString();
@@ -24,7 +24,7 @@ export class Requests {
     this.node = h("section", { "aria-label": say.requests }, h("h2", {}, say.requests), this.empty, this.table);
   }
 
-  // Whether somebody looks.
+  // Follows the log while the page is visible.
   look(on) {
     this.wanted = on;
     if (on && !this.looking) this.follow();
@@ -59,7 +59,7 @@ export class Requests {
   }
 
   draw(request) {
-    // The reason of a refusal has a line of its own: beside seven columns it would be cut off.
+    // The reason of a refusal has a row of its own; a column would cut it off.
     const reason = request.message ? h("tr", {}, h("td", { class: "why", colspan: say.columns.length }, request.message)) : null;
     const row = h("tbody", { dataset: { request: String(request.number), stage: request.stage } }, h("tr", {}, ...this.cells(request)), reason);
     const old = this.rows.get(request.number);

@@ -1,4 +1,4 @@
-// The server page: one switch, who may use what it switches, calls to copy, and what asks.
+// The server page: the API's switch, example calls, requests, and access.
 
 import { copy, h } from "../../shared/dom.js";
 import { Page, register } from "../../shared/frame/pages.js";

@@ -1,11 +1,11 @@
-// Calls of the API under tabs, each with a button that copies it.
+// Example calls of the API under tabs, each with a copy button.
 
 import { copy, h } from "../../shared/dom.js";
 import { Tabs } from "../../shared/form/tabs.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 
-const STORED = "foretoken.snippet"; // the tab that was looked at last
+const STORED = "foretoken.snippet"; // the tab that was opened last
 const HIDDEN = "•".repeat(12); // stands for a key
 
 const QUESTION = "What is speculative decoding?";

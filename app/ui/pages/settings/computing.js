@@ -1,4 +1,4 @@
-// Which pair the app begins with and what computes it, and the defaults of chats.
+// Settings: the pair the app starts with, what computes it, and the defaults of chats.
 
 import { h } from "../../shared/dom.js";
 import { field } from "../../shared/form/fields.js";
@@ -41,7 +41,7 @@ export class Computing {
   async keep(name, value) {
     const view = await this.page.ask("keep_computing", { name, value: name === "threads" ? Number(value) || null : value });
     if (view) this.show(view);
-    else if (this.view) this.show(this.view); // it was refused: what counts is shown
+    else if (this.view) this.show(this.view); // refused: show what is stored
   }
 
   show(view) {
@@ -65,7 +65,7 @@ export class Computing {
     this.told.textContent = view.reload ? say.reload(view.loaded) : "";
   }
 
-  // What is loaded is another one: it may be computed as settings are now.
+  // Refreshes after a load: the pair may now have the current settings.
   status({ loaded, opening }) {
     this.button.disabled = Boolean(opening);
     const known = JSON.stringify([loaded?.detail, Boolean(opening)]);
@@ -74,7 +74,7 @@ export class Computing {
   }
 }
 
-// How chats are answered where nobody chose otherwise.
+// The default settings of chats.
 export class ChatDefaults {
   constructor(page) {
     this.settings = new Settings((name, data) => page.ask(name, data), (view) => this.show(view), [], "own-");
@@ -88,7 +88,7 @@ export class ChatDefaults {
     return this.settings.refresh();
   }
 
-  // Another page, or another tab, has changed them; or another pair is loaded.
+  // Refreshes if another page or tab changed the settings, or another pair was loaded.
   status(latest) {
     const known = pairKey(latest.loaded);
     const other = known !== this.known || this.settings.version !== latest.settings;
@@ -98,7 +98,7 @@ export class ChatDefaults {
 
   async choose(name) {
     await this.settings.choose(name);
-    status.refresh(); // the chat learns of it
+    status.refresh(); // update the chat
   }
 
   show({ methods, settings }) {

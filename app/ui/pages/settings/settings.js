@@ -49,7 +49,7 @@ class SettingsPage extends Page {
     if (this.seen) this.refresh();
   }
 
-  // What each part shows, as it is now.
+  // Refreshes every part.
   refresh() {
     return Promise.all(this.parts.map((part) => part.refresh()));
   }
@@ -59,11 +59,11 @@ class SettingsPage extends Page {
     for (const part of this.parts) part.status?.(latest);
   }
 
-  // The pair once more, as settings are now.
+  // Loads the pair again with the current settings.
   async reload() {
     if (!(await this.ask("reload"))) return;
     await status.refresh();
-    await this.refresh(); // a quick load is never seen under way
+    await this.refresh(); // a quick load may never be seen in progress
   }
 }
 

@@ -1,4 +1,4 @@
-// What the app stores: its folders, forgetting what was asked, and diagnostics for a report of a fault.
+// What the app stores: its folders, deleting everything that was asked, and diagnostics.
 
 import { pageLink } from "../../shared/addresses.js";
 import { copy, h } from "../../shared/dom.js";
@@ -7,7 +7,7 @@ import { status } from "../../shared/frame/status.js";
 import { words } from "../../shared/words.js";
 import { say } from "./words.js";
 
-// What the app keeps on the disk, where, and how much.
+// The app's folders and their sizes.
 export class Folders {
   constructor(page) {
     this.page = page;
@@ -33,7 +33,7 @@ export class Folders {
   }
 }
 
-// Forgetting everything that was asked: a question first, and then nothing of it is left.
+// Deletes everything that was asked, after a confirmation.
 export class Forgetting {
   constructor(page) {
     this.page = page;
@@ -80,7 +80,7 @@ export class Forgetting {
   }
 }
 
-// What to send along with a report of a fault, to be read before it is sent.
+// A report for a bug report, shown before it is sent.
 export class Diagnostics {
   constructor(page) {
     this.page = page;
@@ -94,7 +94,7 @@ export class Diagnostics {
     if (this.details.open) await this.look();
   }
 
-  // As it is now; false where the app does not answer.
+  // Fetches the report. Returns false if the app does not answer.
   async look() {
     const answer = await this.page.ask("diagnostics");
     if (answer) this.text.textContent = answer.text;

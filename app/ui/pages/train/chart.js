@@ -1,4 +1,4 @@
-// One line over time: small, with its ends named.
+// A small line chart over time.
 
 import { draw, fitted } from "../../shared/replay/charts.js";
 

@@ -1,4 +1,4 @@
-// The train page: a form while nothing is trained, else how the run goes.
+// The train page: a form, or the progress of a run.
 
 import { pageLink } from "../../shared/addresses.js";
 import { copy, fixed, h, percent } from "../../shared/dom.js";
@@ -29,7 +29,7 @@ class TrainPage extends Page {
     status.watch(() => this.markLoaded(), server.status);
   }
 
-  // `anew`: what the form offers may have changed since it was made.
+  // `anew`: redraw the form, whose choices may have changed.
   async refresh(anew = false) {
     clearTimeout(this.timer);
     if (anew) this.shown = null;
@@ -37,7 +37,7 @@ class TrainPage extends Page {
       await this.show(await answered(this.server.training({})));
     } catch (error) {
       if (reason(error) !== words.lost) this.fail(reason(error));
-      this.again(3 * EVERY_MS); // the app is being restarted, perhaps
+      this.again(3 * EVERY_MS); // the app may be restarting
     }
   }
 
@@ -174,7 +174,7 @@ class TrainPage extends Page {
     return h("div", { class: "train-buttons" }, button("resume", run.state === "failed" ? say.again : say.goOn, () => this.act(server.resume_training), "primary"), discard);
   }
 
-  // To a race whose form has both already.
+  // Makes a link to a race with both sides filled in.
   raceLink(race) {
     const link = pageLink("race", say.race);
     link.addEventListener("click", () => propose(race));
@@ -209,7 +209,7 @@ class TrainPage extends Page {
       points.length ? chart(points, { label: title, at: say.at, ...options }) : h("p", { class: "hint nothing" }, empty));
   }
 
-  // The pair that was trained is being loaded, or is there.
+  // Shows whether the trained pair is being loaded, or is loaded.
   markLoaded() {
     if (this.root.dataset.state !== "done" || !this.loadNote || !status.latest) return;
     const { loaded, opening, failed } = status.latest;

@@ -1,12 +1,12 @@
-// Speeds beside plain decoding as a table of colours: settings down, kinds of prompts across.
+// Speedups as a table of colours: settings down, kinds of prompts across.
 
 import { h } from "../../shared/dom.js";
 
-const MOST = Math.log(2.5); // from here on a colour is as deep as it gets
+const MOST = Math.log(2.5); // the speedup with the deepest colour
 
 const key = (row) => `${row.method} ${row.depth}`;
 
-// `rows` of every setting and kind; plain decoding is what they are measured by, and has no line.
+// `rows`: one for every setting and kind. Plain decoding is the baseline and has no line.
 export function heatmap(rows, kinds, say) {
   const lines = new Map();
   for (const row of rows) {

@@ -1,4 +1,4 @@
-// The tune page: what is measured, how far it is, a map of what is fastest, and a button that keeps it.
+// The tune page: the form, the progress, a map of speedups, and a button that stores the fastest setting.
 
 import { h, saveFile } from "../../shared/dom.js";
 import { choice, followOffers, MeasuringPage } from "../../shared/figures/measuring.js";
@@ -14,7 +14,7 @@ class TunePage extends MeasuringPage {
     this.form.addEventListener("change", () => this.forecast());
     this.use = h("button", { class: "ft-button primary", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
     this.forget = h("button", { class: "ft-link", type: "button", dataset: { act: "forget" }, on: { click: () => this.withdraw() } }, say.forget);
-    this.standing = h("p", { class: "hint", role: "status" }); // what was kept before
+    this.standing = h("p", { class: "hint", role: "status" }); // the stored default
     this.export = h("button", { class: "ft-button", type: "button", dataset: { act: "export" }, on: { click: () => this.save() } }, say.export);
     this.kept = h("p", { class: "tune-kept" }); // which `standing` says aloud
     this.notes = h("div", { class: "tune-notes" });
@@ -53,15 +53,15 @@ class TunePage extends MeasuringPage {
     this.forecast();
   }
 
-  // How long it would take, as far as replies have told how fast they are.
+  // Shows how long the sweep would take, by the speed of earlier replies.
   async forecast() {
     const asked = this.asked();
     const button = this.form.querySelector("[data-act=start]");
-    const found = await answered(this.server.forecast(asked)).catch(() => ({ seconds: null })); // what is wrong is said at the start
+    const found = await answered(this.server.forecast(asked)).catch(() => ({ seconds: null })); // errors are shown at the start
     button.textContent = say.start(found.seconds);
   }
 
-  // What the pair's default is, and a way to have none.
+  // Shows the pair's measured default, and a button that deletes it.
   tellDefault(kept, without = "") {
     this.standing.replaceChildren(...(kept ? [say.kept(kept), " ", this.forget] : [without]));
     this.standing.hidden = !kept && !without;

@@ -1,5 +1,5 @@
-// How fast a reply is being written: tokens a second, beside what plain decoding does, and from which acceptance
-// drafting pays. Figures are those of app/ui/rounds/view.py; what nobody measured is said to be unknown.
+// The speed of a reply while it is written, compared with plain decoding, and the acceptance from which drafting pays.
+// The figures are those of app/ui/rounds/view.py.
 
 import { draw } from "../replay/charts.js";
 import { h, percent, repeats, speed, times, timesPlain } from "../dom.js";
@@ -10,9 +10,9 @@ const CENTRE = [66, 66];
 const OUTER = 56;
 const INNER = 43;
 const SCALES = [1, 1.5, 2, 3, 5, 7.5, 10];
-const PERIOD = 150; // ms between two updates of the figures: faster nobody reads
+const PERIOD = 150; // ms between two updates of the figures
 
-// Where a share of the half circle ends.
+// Returns the point at a share of the half circle.
 function point(share, radius) {
   const angle = Math.PI * (1 - Math.min(Math.max(share, 0), 1));
   return [CENTRE[0] + radius * Math.cos(angle), CENTRE[1] - radius * Math.sin(angle)];
@@ -21,7 +21,7 @@ function point(share, radius) {
 const at = ([x, y]) => `${x.toFixed(1)} ${y.toFixed(1)}`;
 const arc = (share, radius) => `M${at(point(0, radius))}A${radius} ${radius} 0 0 1 ${at(point(share, radius))}`;
 
-// The least round number that is not below `value`.
+// Returns the smallest round number that is not below `value`.
 export function scaleFor(value) {
   const unit = 10 ** Math.floor(Math.log10(Math.max(value, 1)));
   return unit * SCALES.find((each) => each * unit >= value * 0.999);
@@ -37,7 +37,7 @@ export class Dial {
   constructor() {
     this.svg = draw("svg", { viewBox: `0 0 ${WIDTH} 72`, "aria-hidden": "true", class: "dial-face" });
     this.words = h("div", { class: "dial-words" });
-    // Inside of a log, which reads out what changes: not this.
+    // It stands inside a live region, which must not announce it.
     this.node = h("div", { class: "dial", role: "group", "aria-label": words.dial.name, "aria-live": "off", hidden: true }, this.svg, this.words);
     this.most = 0;
     this.shown = 0;
@@ -88,7 +88,7 @@ export class Dial {
 
 const isShare = (x) => x !== null && x !== undefined;
 
-// "2.1× plain (20.0 tokens/s)", or that it is not known.
+// Returns "2.1× plain (20.0 tokens/s)", or that the speed is unknown.
 export function plainly(stats) {
   if (repeats(stats)) return words.dial.repeats;
   const plain = stats.plain_tokens_per_s;
@@ -98,7 +98,7 @@ export function plainly(stats) {
 
 const NEARLY = 0.85; // from here on it warns
 
-// How much of the context a conversation takes: a bar with words, and a warning before it is full.
+// The share of the context a conversation takes, with a warning before it is full.
 export class ContextMeter {
   constructor() {
     this.fill = h("i", { class: "fill" });
@@ -110,13 +110,13 @@ export class ContextMeter {
     this.limit = null;
   }
 
-  // `limit`: what the loaded pair's context holds; null where nothing is loaded.
+  // `limit`: the loaded pair's context in tokens; null if nothing is loaded.
   setLimit(limit) {
     this.limit = limit ?? null;
     this.draw();
   }
 
-  // The figures of the conversation's last reply: its prompt was all that came before.
+  // Takes the figures of the last reply, whose prompt was the whole conversation.
   show(stats) {
     this.used = stats?.prompt_tokens ? stats.prompt_tokens + stats.completion_tokens : null;
     this.draw();
@@ -135,7 +135,7 @@ export class ContextMeter {
     this.warn(share === 1 ? words.context.full : share >= NEARLY ? words.context.nearly : "");
   }
 
-  // Said once, not with every token: it is read out when it changes.
+  // Changes the warning only if it differs: screen readers announce each change.
   warn(text) {
     if (this.warning.textContent !== text) this.warning.textContent = text;
   }

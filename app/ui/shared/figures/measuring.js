@@ -1,4 +1,4 @@
-// What the pages that measure have in common: fields of a form, and following what Python measures.
+// What the race, tune and train pages share: form fields, and following a measurement.
 
 import { linked } from "../addresses.js";
 import { h } from "../dom.js";
@@ -15,7 +15,7 @@ export const field = (label, control, more = "") => h("label", { class: `field $
 export const select = (name, options, value, more = {}) =>
   h("select", { name, ...more }, ...options.map(([each, text]) => h("option", { value: each, selected: each === value }, text)));
 
-// A choice among several: `type` is radio or checkbox.
+// Makes a choice card: `type` is radio or checkbox.
 export const choice = (type, name, value, title, hint, more = {}) =>
   h("label", { class: "choice-card" }, h("input", { type, name, value, ...more }), h("span", {}, h("b", {}, title), hint ? h("span", { class: "hint" }, hint) : null));
 
@@ -64,30 +64,30 @@ export class MeasuringPage extends Page {
   }
 }
 
-// Draws what Python offers to measure: anew with each pair that is loaded, when the app is back after it was away, and
-// each time the page comes into sight until somebody has chosen something in it, for it follows the chats and their
-// settings. A measurement that goes on is followed. `page` has a `form`, its `following`, draw(offer) and begin().
+// Draws the offer of Python: again for each pair that is loaded, when the app answers again, and each time the page
+// becomes visible until the user has chosen something, because it depends on the chats and their settings. Follows a
+// measurement that runs. `page` has a `form`, its `following`, draw(offer) and begin().
 export function followOffers(page, server) {
-  let pair; // the one that is offered for; not known yet
+  let pair; // the pair of the offer; undefined before the first
   let [touched, seen] = [false, false];
   const refresh = async (kept = () => false) => {
     let offer;
     try {
       offer = await answered(server.offer({}));
     } catch {
-      return; // the app is away: once it is back, the next look at the page asks again
+      return; // the app does not answer; the next look at the page tries again
     }
     if (!kept()) page.draw(offer);
-    touched ||= Boolean(offer.asked); // it shows what runs, and is not to turn to something else at its end
+    touched ||= Boolean(offer.asked); // it shows what runs, and must not change at its end
     if (!offer.number || offer.number === page.following.number) return;
     page.begin();
     page.following.watch(offer.number);
   };
-  const again = () => seen && !touched && pair !== undefined && refresh(() => touched); // while it is asked, somebody may choose
+  const again = () => seen && !touched && pair !== undefined && refresh(() => touched); // the user may choose during the request
   status.watch(({ loaded }) => {
     const now = pairKey(loaded);
     if (now === pair) return;
-    const first = pair === undefined; // the look at the page may have been answered before, and somebody have chosen
+    const first = pair === undefined; // the user may have chosen before this first answer
     pair = now;
     refresh(() => first && touched);
   }, server.status);
@@ -96,31 +96,31 @@ export function followOffers(page, server) {
   status.watchAway((gone) => !gone && again());
 }
 
-// What is to be raced, told from another page: `race` is {rival, base: names of methods, place: what the base runs on, or
-// null for what is loaded}.
+// Proposes a race from another page: `race` is {rival, base: names of methods, place: what the base runs on, or null for
+// the loaded pair}.
 export const propose = (race) => window.dispatchEvent(new CustomEvent(PROPOSED, { detail: race }));
 export const onProposed = (f) => window.addEventListener(PROPOSED, ({ detail }) => f(detail));
 
-// One measurement after another, each followed by its number; a page that was reloaded follows the last.
+// Follows measurements by their numbers; a page that was reloaded follows the last one.
 export class Following {
-  // `onEvents(events, stats, done)`; `onError(text)` says what went wrong; `begin()` forgets what was told so far.
+  // `onEvents(events, stats, done)`, `onError(text)`; `begin()` clears the page for a measurement.
   constructor(server, onEvents, onError, begin) {
     this.server = server;
     this.onEvents = onEvents;
     this.onError = onError;
     this.begin = begin;
     this.number = null;
-    this.lost = false; // whether the app went away while one was followed
+    this.lost = false; // whether the app stopped answering meanwhile
   }
 
-  // The app answers again: what is measured is told from its beginning, if that is the same app still.
+  // Follows the measurement again from its beginning once the app answers.
   back() {
     if (!this.lost) return;
     this.begin();
     this.watch(this.number);
   }
 
-  // Starts one by a question to Python; false where it was refused, which is said.
+  // Starts a measurement. Returns false, and shows why, if it was refused.
   async start(question, onStart) {
     try {
       const { number } = await answered(question);
@@ -137,7 +137,7 @@ export class Following {
     this.number = number;
     this.lost = false;
     const take = (events, stats, done, gone) => {
-      // An app that was started since does not know it.
+      // The app was restarted and does not know it.
       this.onEvents(gone ? [{ t: "broken", message: words.measurementGone }] : events, stats, done);
     };
     try {
@@ -145,7 +145,7 @@ export class Following {
     } catch (error) {
       this.lost = away(error) && this.number === number;
       this.onError(reason(error));
-      if (this.lost && !status.away) this.back(); // it was back before this was given up
+      if (this.lost && !status.away) this.back(); // it answered again before this gave up
     }
   }
 }

@@ -1,5 +1,5 @@
-// What was written and not sent yet, for each chat; it outlives the page. And what this page has sent and nobody has
-// answered, which a reload goes on with.
+// Drafts that were not sent, stored for each chat, and the request that was sent and not answered, which a reload
+// continues.
 
 const key = (place) => `foretoken.draft.${place ?? "new"}`;
 const pending = "foretoken.unanswered";
@@ -11,7 +11,7 @@ export const drafts = {
     try {
       localStorage.setItem(key(place), JSON.stringify({ text, files }));
     } catch {
-      localStorage.setItem(key(place), JSON.stringify({ text, files: [] })); // there is no room for the files
+      localStorage.setItem(key(place), JSON.stringify({ text, files: [] })); // no room for the files
     }
   },
 
@@ -23,19 +23,19 @@ export const drafts = {
     localStorage.removeItem(key(place));
   },
 
-  // Of every chat, and of what was sent.
+  // Forgets all drafts and the request that was sent.
   forgetAll() {
     for (const name of Object.keys(localStorage)) if (name.startsWith(key(""))) localStorage.removeItem(name);
     sessionStorage.removeItem(pending);
   },
 
-  // `asked` is what was sent, null once it is answered; `rest` is what was written since.
+  // `asked` is the request, null once it is answered; `rest` is what was written since.
   send(asked, rest) {
     try {
       if (asked) sessionStorage.setItem(pending, JSON.stringify({ asked, rest }));
       else sessionStorage.removeItem(pending);
     } catch {
-      sessionStorage.removeItem(pending); // the draft is kept all the same
+      sessionStorage.removeItem(pending); // the draft is stored anyway
     }
   },
 

@@ -1,8 +1,8 @@
-// One setting as a labelled control: a scale, a number, a text, a choice or a box to tick.
+// A setting as a labelled control: a slider, a number, a text, a choice or a checkbox.
 
 import { h } from "../dom.js";
 
-// `changed(value, done)`: with each key or move, and with done true once it is settled.
+// `changed(value, done)` is called for each key or move, and with `done` true once the value is final.
 export function field(spec, value, changed) {
   const id = `field-${spec.id ?? spec.name}`;
   const make = { range, number, text, choice, check }[spec.kind];
@@ -63,7 +63,7 @@ function check(spec, id, changed) {
 
 function choice(spec, id, changed) {
   const input = h("select", { id });
-  const whole = () => (input.title = input.selectedOptions[0]?.label ?? ""); // it may be cut where it stands
+  const whole = () => (input.title = input.selectedOptions[0]?.label ?? ""); // it may be cut off
   input.addEventListener("change", () => (whole(), changed(input.value, true)));
   const offer = (choices) => {
     const options = choices.map((each) => (typeof each === "string" ? { id: each, label: each } : each));

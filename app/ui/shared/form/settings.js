@@ -1,5 +1,5 @@
-// The settings: presets, the system prompt, and all the rest folded below. What is changed is kept at once, and a
-// message takes along what stands here when it is sent.
+// The settings: presets, the system prompt, and the rest folded below. A change is stored at once, and a message is sent
+// with the current values.
 
 import { h } from "../dom.js";
 import { field } from "./fields.js";
@@ -7,18 +7,18 @@ import { words } from "../words.js";
 
 const drafting = ["proposer", "controller", "depth"];
 const folded = "foretoken.advanced";
-const unkept = "foretoken.unkept"; // what is being typed, for a page that is loaded anew before it is kept
+const unkept = "foretoken.unkept"; // what is being typed, for a reload before it is stored
 const same = (one, other) => JSON.stringify(one) === JSON.stringify(other);
 
 export class Settings {
-  // `ask(name, data)` asks Python; `shown(view)` is called with what it answers; `ofChat` are nodes of the open chat
-  // alone. Another page that shows them too has a `prefix` of its own for ids.
+  // `ask(name, data)` calls an endpoint; `shown(view)` gets its answers; `ofChat` are nodes for the open chat only.
+  // A second page that shows the settings gives a `prefix` for ids.
   constructor(ask, shown, ofChat = [], prefix = "") {
     this.prefix = prefix;
     this.ask = ask;
     this.shown = shown;
     this.values = null; // not known yet
-    this.pair = null; // the pair that they are for
+    this.pair = null; // key of the pair they are for
     this.fields = {};
     this.asked = 0;
     this.keeping = 0;
@@ -37,25 +37,25 @@ export class Settings {
     this.presets.setAttribute("aria-labelledby", `${prefix}presets-head`);
   }
 
-  // What Python has, for the pair that is loaded now; `other`: which was loaded just now.
+  // Fetches the settings of the loaded pair; `other`: it was loaded just now.
   async refresh(other = false) {
     await this.tell("panel", { first: !Object.keys(this.fields).length, other });
   }
 
   async tell(name, data) {
     const mine = (this.asked += 1);
-    this.keeping += 1; // until it is answered, what is kept is newer than what this page was told
+    this.keeping += 1; // until the answer, Python has newer settings than this page
     const typed = localStorage.getItem(unkept);
-    // One after the other: two that are on their way may change places, and what is done last is to stay.
+    // One after the other: requests in flight may overtake each other, and the last change must win.
     const view = await (this.last = this.last.then(() => this.ask(name, data)));
     this.keeping -= 1;
     if (view && name !== "panel" && localStorage.getItem(unkept) === typed) localStorage.removeItem(unkept);
-    if (!view || mine !== this.asked) return null; // a later answer knows more
+    if (!view || mine !== this.asked) return null; // a later answer is newer
     this.show(view, name === "keep_settings");
     return view;
   }
 
-  // What people are typing just now stays as it is: of their own change the answer is known.
+  // Shows an answer. `own`: the answer to a change of this page, which must not overwrite what is being typed.
   show(view, own) {
     if (view.fields) this.build(view.fields);
     const typed = this.values ? null : JSON.parse(localStorage.getItem(unkept));
@@ -76,7 +76,7 @@ export class Settings {
     if (typed) this.keep(false);
   }
 
-  // What "Back to defaults" took can be brought back until something is changed.
+  // Offers to undo "Back to defaults" until something is changed.
   offerUndo(on) {
     this.undoes = on;
     this.defaults.textContent = on ? words.undoDefaults : words.defaults;
@@ -108,7 +108,7 @@ export class Settings {
     return this.tell("keep_settings", { settings: this.values, pair: this.pair, chosen });
   }
 
-  // Another way to draft, from the chip.
+  // Selects another proposer, from the chip.
   choose(proposer) {
     this.change({ proposer }, false);
     this.drawOptions();
@@ -143,7 +143,7 @@ export class Settings {
     this.presets.querySelector(`[data-preset="${id}"]`)?.focus();
   }
 
-  // What goes with a message.
+  // The settings that are sent with a message.
   get sent() {
     return this.values ? { settings: this.values, pair: this.pair } : {};
   }

@@ -1,4 +1,4 @@
-// The bar on top: a way past it, the pages, help, the switch between day and night; and whether the app is there.
+// The bar on top: a link past it, the pages, help, the theme; and a notice while the app does not answer.
 
 import { address } from "../addresses.js";
 import { h } from "../dom.js";
@@ -6,10 +6,10 @@ import { status } from "./status.js";
 import { theme } from "./theme.js";
 import { words } from "../words.js";
 
-// Whether keys that are pressed in `node` write text.
+// Returns whether keys pressed in `node` write text.
 export const typing = (node) => node?.matches?.("input, textarea, select, [contenteditable]");
 
-// "?" lists the keys that do something.
+// The dialog behind "?", which lists the keyboard shortcuts.
 class Shortcuts {
   constructor() {
     const rows = words.shortcuts.map(([keys, what]) => h("div", {}, h("dt", {}, ...keys.map((key) => h("kbd", {}, key))), h("dd", {}, what)));
@@ -42,10 +42,10 @@ function themeSwitch() {
   return h("button", { class: "theme-toggle", type: "button", title: words.theme, "aria-label": words.theme, on: { click: () => theme.choose(theme.dark ? "light" : "dark") } }, "◐");
 }
 
-// A click that only a link of this page is meant by: no new tab, no download.
+// True for a plain click, which opens no new tab.
 const plain = (event) => event.button === 0 && !event.ctrlKey && !event.metaKey && !event.shiftKey && !event.altKey;
 
-// A link that leads to a page without loading anything anew.
+// Makes a link to a page, which navigates without a reload.
 const leading = (name, attributes, text) => h("a", { href: `/${name}`, dataset: { page: name }, ...attributes, on: {
   click: (event) => {
     if (!plain(event)) return;
@@ -56,7 +56,7 @@ const leading = (name, attributes, text) => h("a", { href: `/${name}`, dataset: 
 
 const current = (link, here) => (here ? link.setAttribute("aria-current", "page") : link.removeAttribute("aria-current"));
 
-// Settings are no page that one works in: their sign stands beside help and theme.
+// The settings' link stands beside help and theme.
 const SETTINGS = "settings";
 
 function settings() {
@@ -82,7 +82,7 @@ function pages() {
   };
   address.watch(mark);
   mark();
-  // Where the window is too narrow for a row, they stand in a menu.
+  // In a narrow window they are a menu.
   const list = h("ul", { class: "pages-list", id: "pages-list" }, ...links.map((link) => h("li", {}, link)));
   const turn = (open) => (nav.classList.toggle("open", open), menu.setAttribute("aria-expanded", String(open)));
   const menu = h("button", { class: "pages-menu", type: "button", "aria-expanded": "false", "aria-controls": "pages-list", on: { click: () => turn(!nav.classList.contains("open")) } });
@@ -99,9 +99,9 @@ function pages() {
   return nav;
 }
 
-const BACK_MS = 4000; // for so long it says that the app is back
+const BACK_MS = 4000; // how long it says that the app is back
 
-// To the message box, or where a page has none to the page itself.
+// Makes the button that skips to the message box, or to the page's first control.
 function skip() {
   const past = () => {
     const page = document.getElementById(`${address.page}-page`);
@@ -115,7 +115,7 @@ function skip() {
   return button;
 }
 
-// The page's heading for those who do not see which link of the bar is marked.
+// Makes the page's heading for screen readers.
 function heading() {
   const node = h("h1", { class: "sr-only" });
   const name = () => (node.textContent = window.ForetokenPages[address.page]);
@@ -124,11 +124,11 @@ function heading() {
   return node;
 }
 
-// Says that the app does not answer, and for a moment that it does again.
+// Makes the bar that says that the app does not answer, and for a moment that it does again.
 function awayBar() {
   const bar = h("p", { class: "away", role: "status", hidden: true });
   let over = null;
-  // It lies over no page: they begin below it.
+  // Pages begin below it.
   new ResizeObserver(() => document.documentElement.style.setProperty("--ft-away", `${bar.offsetHeight}px`)).observe(bar);
   status.watchAway((gone, stale) => {
     clearTimeout(over);

@@ -1,10 +1,10 @@
-// What is being opened: what is done just now, how far it is, and a button that ends it.
+// The progress of a load, with a button that cancels it.
 
 import { h } from "../dom.js";
 import { words } from "../words.js";
 
 export class Loading {
-  // `cancel` is called when people want it to end.
+  // `cancel` is called when the button is pressed.
   constructor(cancel) {
     this.name = h("span", { class: "loading-name" });
     this.doing = h("span", { class: "hint" });
@@ -20,7 +20,7 @@ export class Loading {
     if (this.name.textContent !== opening) this.name.textContent = opening;
     this.doing.textContent = cancelling ? words.cancelling : progress ? words.progress(progress) : "";
     this.bar.setAttribute("aria-label", opening);
-    // Without a value it moves to and fro.
+    // Without a value the bar is indeterminate.
     if (progress?.share === null || progress?.share === undefined) this.bar.removeAttribute("value");
     else this.bar.value = progress.share;
     this.button.disabled = Boolean(cancelling);

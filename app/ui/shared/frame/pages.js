@@ -1,4 +1,4 @@
-// What the components of the pages find as `window.Foretoken`: each page's script puts itself there.
+// The registry of page scripts, `window.Foretoken`, and what pages have in common.
 
 import { brand } from "./brand.js";
 import { answered, reason } from "./server.js";
@@ -8,7 +8,7 @@ import { words } from "../words.js";
 
 const pages = { refresh: () => status.refresh() };
 
-// What pages have in common: they ask Python, and say why something failed.
+// A page that calls endpoints and shows why one failed.
 export class Page {
   constructor(server) {
     this.server = server;
@@ -31,8 +31,8 @@ export class Page {
   }
 }
 
-// Lets the component `name` be drawn by a `Page`; see app/ui/components.py. Its `back()` is called when the app
-// answers again: what could not be asked meanwhile is asked then, perhaps of another run of the app.
+// Registers the class that draws the component `name`; see app/ui/components.py. Its `back()` is called when the app,
+// perhaps restarted, answers again.
 export function register(name, Page) {
   pages[name] = (component) => {
     const page = new Page(component);
@@ -41,7 +41,7 @@ export function register(name, Page) {
   };
 }
 
-// That the app was away is said no more once it is back, wherever it was said.
+// Hide every "app does not answer" once it answers again.
 status.watchAway((gone) => {
   if (gone) return;
   for (const node of document.querySelectorAll(".ft-error")) if (node.textContent.startsWith(words.lost)) node.hidden = true;

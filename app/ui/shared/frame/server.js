@@ -1,12 +1,12 @@
-// What Python answers to a page's questions.
+// The answers of Python's endpoints.
 
 import { words } from "../words.js";
 
-// Python says why it does not answer.
+// An endpoint refused the request and said why.
 class Refused extends Error {}
 
-// The answer. Gradio's client answers with nothing where the app could not be reached: that is an error
-// here, and so is a refusal.
+// Returns the answer of an endpoint. Throws for a refusal, and if the app could not be reached, which Gradio's client
+// answers with undefined.
 export async function answered(question) {
   const answer = await Promise.resolve(question).catch(() => undefined);
   if (answer === undefined) {
@@ -17,8 +17,8 @@ export async function answered(question) {
   return answer;
 }
 
-// What to say of an error of `answered`.
+// Returns the text for an error of `answered`.
 export const reason = (error) => (error instanceof Refused ? error.message : words.lost);
 
-// Whether nobody was there to answer.
+// Returns whether the app did not answer at all.
 export const away = (error) => !(error instanceof Refused);

@@ -1,12 +1,12 @@
-// What is loaded and being opened: asked once for all pages, often only while something changes. And
-// whether the app is there at all: while it is not, it is asked again and again, and pages go on by themselves.
+// What is loaded and being loaded, polled once for all pages, more often while something changes. It also notices that
+// the app does not answer, and polls until it does.
 
 import { answered } from "./server.js";
 
-const REFUSALS = 3; // so often in a row is no chance
-const EVERY_MS = 5000; // while the page is seen: a load by another page, or an app that ended, is noticed
+const REFUSALS = 3; // so many in a row are no coincidence
+const EVERY_MS = 5000; // while the page is visible, to notice other pages' loads and an app that ended
 
-// Says of two that are loaded whether they are the same pair, by what it drafts with too; names are not unique.
+// Returns a key of a loaded pair and its proposers; names are not unique.
 export const pairKey = (loaded) => loaded && JSON.stringify([loaded.target, loaded.draft, loaded.proposers]);
 
 class Status {
@@ -14,7 +14,7 @@ class Status {
     this.ask = null;
     this.latest = null;
     this.away = false;
-    this.refusals = 0; // answers that came while this page got none
+    this.refusals = 0; // health checks that succeeded while this page got no answer
     this.watchers = [];
     this.awayWatchers = [];
     this.timer = null;
@@ -43,7 +43,7 @@ class Status {
   async refresh() {
     clearTimeout(this.timer);
     if (!this.ask) return;
-    if (this.asking) return void (this.again = true); // what is on its way may be older than the question
+    if (this.asking) return void (this.again = true); // the answer on its way may be outdated
     this.asking = true;
     this.again = false;
     let latest;
@@ -62,7 +62,7 @@ class Status {
     if (this.again) this.refresh();
   }
 
-  // Somebody answers, but not this page: it is of another version of the app, or has to give the key again.
+  // Checks whether the app answers, but not to this page: it is of another version, or has to log in again.
   async knock() {
     const there = await fetch("/health", { cache: "no-store" }).then((reply) => reply.ok, () => false);
     this.refusals = there ? this.refusals + 1 : 0;

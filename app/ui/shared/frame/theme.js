@@ -1,4 +1,4 @@
-// Day and night: as people chose, or as the system has it, which may change while the page is open.
+// The theme: as chosen, or as the system has it, which may change while the page is open.
 
 const remembered = "foretoken.theme";
 const night = matchMedia("(prefers-color-scheme: dark)");
@@ -6,7 +6,7 @@ const night = matchMedia("(prefers-color-scheme: dark)");
 class Theme {
   constructor() {
     this.watchers = [];
-    // A word in the address counts for this page alone.
+    // A theme in the address applies to this page only.
     const asked = new URLSearchParams(location.search).get("__theme");
     this.asked = ["light", "dark"].includes(asked) ? asked : null;
     night.addEventListener("change", () => this.settle());
@@ -42,7 +42,7 @@ class Theme {
     for (const f of this.watchers) f();
   }
 
-  // Gradio sets its own class once, when it has mounted.
+  // Applies the theme again after Gradio has mounted, which sets its own class.
   begin() {
     this.settle();
     window.addEventListener("load", () => this.settle());

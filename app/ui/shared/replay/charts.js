@@ -1,12 +1,12 @@
-// Small charts, drawn by hand in pixels: whatever room they get, their words keep their size.
+// Small SVG charts in pixels; their text keeps its size at any width.
 
 const SPACE = "http://www.w3.org/2000/svg";
 const HEIGHT = 92;
 const TOP = 16;
 const BOTTOM = 16;
 const WIDEST = 34;
-const LABEL = 20; // the least room of a number below or above a bar
-const UNSEEN = 320; // as wide as a chart is drawn before it has a place
+const LABEL = 20; // the least width for a number at a bar
+const UNSEEN = 320; // the width of a chart that is not in the page yet
 
 export function draw(tag, attributes = {}, text = undefined) {
   const node = document.createElementNS(SPACE, tag);
@@ -15,7 +15,7 @@ export function draw(tag, attributes = {}, text = undefined) {
   return node;
 }
 
-// An SVG of this height and as wide as its place; `paint(width)` gives what is in it, anew for each width.
+// Makes an SVG of this height and as wide as its container; `paint(width)` returns its content for each width.
 export function fitted(attributes, height, paint) {
   const svg = draw("svg", { ...attributes, role: "img" });
   svg.style.height = `${height}px`;
@@ -31,8 +31,8 @@ export function fitted(attributes, height, paint) {
   return svg;
 }
 
-// `values` as bars up to `most`, drawn with `format`; `names` below them. `label` and all values are its name
-// for those who do not see it. Where bars are narrow, only some have their number.
+// Draws `values` as bars up to `most`, with `names` below them. `label` and all values are its accessible name. Narrow
+// bars are not all numbered.
 export function bars(values, { label, names, format, most = Math.max(...values, 1e-9) }) {
   const told = values.map((value, i) => `${names[i]}: ${format(value)}`).join(", ");
   return fitted({ "aria-label": `${label}: ${told}`, class: "bars" }, HEIGHT, (width) => {

@@ -1,5 +1,5 @@
-// A round as chips: each drafted token's shape tells its fate, then comes the target's own. `node.told` is what
-// probe.js says of a chip.
+// A round as chips: the shape of each drafted token shows its fate, then comes the target's own. `node.told` is what
+// probe.js shows for a chip.
 
 import { h, showToken } from "../dom.js";
 import { acceptedOf } from "./timeline.js";
@@ -16,7 +16,7 @@ function chip(kind, telling, text, told) {
 
 const stands = (round, node) => "ax".includes(round.d[node][1]);
 
-// How deep each drafted token stands in its tree, from 0 on.
+// Returns the depth of each drafted token in its tree, from 0 on.
 function depths(round) {
   const found = [];
   for (let node = 0; node < round.d.length; node += 1) {
@@ -26,13 +26,13 @@ function depths(round) {
   return found;
 }
 
-// What stands where a drafted token was rejected: an accepted one beside it, or the target's own.
+// Returns the token in place of a rejected one: an accepted sibling, or the target's own.
 function chosenFor(round, node, deep) {
   const beside = round.d.findIndex((_, other) => deep[other] === deep[node] && stands(round, other));
   return beside < 0 ? { text: round.n[0], p: round.n[2], topTokens: round.l } : { text: round.d[beside][0], p: round.d[beside][2] };
 }
 
-// A tree's chips stand in columns, one for each place in the text; the accepted one is on top of its column.
+// Arranges a tree's chips in columns, one per position, the accepted one on top.
 function columns(round, deep, drawn, last) {
   const places = Array.from({ length: Math.max(...deep) + 1 }, () => []);
   drawn.forEach((node, i) => {

@@ -4,7 +4,7 @@ import { h } from "../dom.js";
 import { say } from "./words.js";
 
 export const SPEEDS = [0.1, 0.25, 0.5, 1, 2, 4];
-const LONGEST = 250; // ms that one frame may move it by: a hidden page has no frames
+const LONGEST = 250; // ms that one frame may advance; a hidden page has no frames
 
 export class Clock {
   constructor() {
@@ -16,7 +16,7 @@ export class Clock {
     this.watchers = new Set();
   }
 
-  // Calls `f` whenever something changed, and now. Returns what ends that.
+  // Calls `f` now and at each change. Returns a function that ends this.
   watch(f) {
     this.watchers.add(f);
     f(this);
@@ -27,7 +27,7 @@ export class Clock {
     for (const f of this.watchers) f(this);
   }
 
-  // What is to be played: the timelines of one reply or of several, from their beginning or at their end.
+  // Loads the timelines to play, at their beginning or end.
   load(timelines, { atEnd = false } = {}) {
     this.pause();
     this.duration = Math.max(0, ...timelines.map((each) => each.duration));
@@ -41,7 +41,7 @@ export class Clock {
     this.tell();
   }
 
-  // To the next time of `steps`, or the one before.
+  // Seeks the next time of `steps`, or the one before.
   step(by) {
     this.pause();
     const { steps, time } = this;
@@ -87,7 +87,7 @@ const keys = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1 };
 
 // The controls of a clock: play, step, speed, and a scrubber that arrow keys move round by round.
 export class Transport {
-  // `place` says where the clock stands, for people; without it, its time.
+  // `place` returns the text for the clock's position; by default its time.
   constructor(clock, place = () => say.time(clock.time, clock.duration)) {
     this.clock = clock;
     this.place = place;

@@ -1,13 +1,13 @@
-// What became of a token, as a sentence: shown for the chip under the mouse or the focus, or that was tapped.
+// The fate of a token as a sentence, shown for the chip under the mouse or focus, or that was tapped.
 
 import { h, percent, showToken } from "../dom.js";
 import { say } from "./words.js";
 
-// In a sentence a word goes without the space before it.
+// In a sentence a token stands without the space before it.
 const token = (text) => h("i", { class: "probe-token" }, ...showToken(text.trim() || text));
 const known = (p) => (p === undefined ? null : p);
 
-// Texts and tokens, in order.
+// Returns texts and tokens, in order.
 export function sentence(told) {
   const { fate, text, q, behind, chosen } = told;
   const p = known(told.p);
@@ -35,19 +35,19 @@ function ranking(topTokens) {
 let made = 0;
 
 export class Probe {
-  // Of the chips in `root`, now and later.
+  // For the chips in `root`, now and later.
   constructor(root) {
     this.node = h("div", { class: "probe", role: "tooltip", id: `probe-${(made += 1)}`, hidden: true });
     const chip = (event) => event.target.closest?.(".chip");
     const ofMouse = (event) => event.pointerType === "mouse";
-    let tapped = false; // a finger does not point before it presses: its taps show and hide
+    let tapped = false; // a finger cannot hover: its taps show and hide
     root.addEventListener("pointerover", (event) => ofMouse(event) && this.show(chip(event)));
     root.addEventListener("pointerleave", (event) => ofMouse(event) && this.hide());
     root.addEventListener("pointerdown", (event) => (tapped = !ofMouse(event)));
     root.addEventListener("click", (event) => tapped && this.show(chip(event) === this.target ? null : chip(event)));
     root.addEventListener("focusin", (event) => event.target.matches(":focus-visible") && this.show(chip(event)));
     root.addEventListener("focusout", () => this.hide());
-    // A chip that is still under the pointer or the focus keeps its probe, moved along.
+    // A chip still under the pointer or focus keeps its probe.
     root.addEventListener("scroll", () => {
       const kept = this.target?.isConnected && this.target.matches(":hover, :focus");
       this.show(kept ? this.target : null);

@@ -14,8 +14,7 @@ import { say } from "./words.js";
 const SHOWN = 1200; // characters of the text before the round
 const parts = ["draft", "verify", "rest"];
 
-// Its words, the round that has just ended, the running figures. However long the reply, only its last words and one
-// round are in the page.
+// The text, the last round and the figures at the clock's time. Only the end of the text and one round are in the page.
 export class ReplayPane {
   // `charts` false: without the charts.
   constructor(clock, { charts = true } = {}) {
@@ -35,7 +34,7 @@ export class ReplayPane {
     clock.watch(() => this.draw());
   }
 
-  // A Timeline; whoever calls loads the clock with it.
+  // Shows a Timeline; the caller loads the clock with it.
   show(timeline) {
     this.timeline = timeline;
     this.n = null;
@@ -59,7 +58,7 @@ export class ReplayPane {
     this.text.scrollTop = this.text.scrollHeight;
   }
 
-  // Right and left go through the round's words, which are no stops for Tab.
+  // Right and left go through the round's tokens, where Tab does not stop.
   walk({ key }) {
     const words = [...this.round.querySelectorAll(".chip")];
     const at = words.indexOf(document.activeElement);
@@ -104,7 +103,7 @@ export class Replay {
     this.node = h("section", { class: "replay", "aria-label": say.replay }, this.transport.node, this.pane.node);
   }
 
-  // The Timeline of a reply; the clock stands at its end.
+  // Shows the Timeline of a reply, at its end.
   show(timeline) {
     this.timeline = timeline;
     this.pane.show(timeline);

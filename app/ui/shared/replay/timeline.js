@@ -1,5 +1,5 @@
-// What a reply was after each of its rounds, as running sums: any round is looked up at once, however long the
-// reply. Rounds are those of app/ui/rounds/view.py. No DOM.
+// The state of a reply after each of its rounds, as running sums, so that any round is looked up in constant time.
+// Rounds are those of app/ui/rounds/view.py. No DOM.
 
 import { firstIndex } from "../dom.js";
 import { say } from "./words.js";
@@ -13,7 +13,7 @@ export const acceptedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fa
 const emittedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a"), 0) + Number(round.n[3]);
 
 export class Timeline {
-  // `lead`: seconds before the first round, as for reading the prompt.
+  // `lead`: seconds before the first round, such as the prefill.
   constructor(rounds = [], lead = 0) {
     this.rounds = [];
     this.lead = lead;
@@ -41,22 +41,22 @@ export class Timeline {
     }
   }
 
-  // How many rounds have ended by then.
+  // Returns how many rounds have ended by then.
   at(seconds) {
     return Math.max(0, after(this.seconds, seconds) - 1);
   }
 
-  // The round that emitted a token, by the token's number among those with text, as marks.js counts; -1: none.
+  // Returns the round that emitted a token, by the token's number among those with text (as in marks.js); -1: none.
   ofToken(token) {
     return token >= 0 && token < this.marks.at(-1) ? after(this.marks, token) - 1 : -1;
   }
 
-  // The tokens of a round, as marks.js counts: [first, behind the last].
+  // Returns the tokens of a round, counted as in marks.js: [first, behind the last].
   tokensOf(round) {
     return [this.marks[round], this.marks[round + 1]];
   }
 
-  // Figures after n rounds, by the definitions of engine/stats.py; null where nothing can be said yet.
+  // Returns the figures after n rounds, as defined in engine/stats.py; null if unknown yet.
   after(n) {
     const found = Object.fromEntries(SUMS.map((name) => [name, this[name][n]]));
     const decode = found.seconds - this.lead;
@@ -72,7 +72,7 @@ export class Timeline {
     };
   }
 
-  // Why a round drafted as it did; null where the last decision that was told speaks of another depth: not each is told.
+  // Returns the controller's reason for a round; null if the last reported decision was for another depth.
   why(index) {
     const { d, g } = this.rounds[index];
     const [why, depth] = this.decisions[index] ?? [null, null];
@@ -81,7 +81,7 @@ export class Timeline {
     return depth === 0 ? why : say.unasked;
   }
 
-  // How many of the first n rounds accepted 0, 1, ... drafted tokens.
+  // Returns how many of the first n rounds accepted 0, 1, ... drafted tokens.
   lengths(n) {
     const from = this.counted && this.counted.n <= n ? this.counted : { n: 0, counts: [] };
     for (let i = from.n; i < n; i += 1) {
@@ -93,13 +93,13 @@ export class Timeline {
     return [...from.counts];
   }
 
-  // The share of the first n rounds that accepted the first, second, ... drafted token.
+  // Returns the share of the first n rounds that accepted the first, second, ... drafted token.
   positions(n) {
     const lengths = this.lengths(n);
     return lengths.slice(1).map((_, position) => lengths.slice(position + 1).reduce((a, b) => a + b, 0) / n);
   }
 
-  // What the first n rounds said, at most the last `limit` characters of it.
+  // Returns the text of the first n rounds, at most its last `limit` characters.
   text(n, limit = Infinity) {
     const parts = [];
     for (let i = n - 1, length = 0; i >= 0 && length < limit; i -= 1) {

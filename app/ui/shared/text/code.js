@@ -1,4 +1,4 @@
-// Blocks of code: their frame, their colours, and those that are still being written.
+// Code blocks: frame, highlighting, and blocks that are still being written.
 
 import hljs from "../../../../assets/ui/vendor/highlight/highlight.min.js";
 import { copy, h } from "../dom.js";
@@ -12,14 +12,14 @@ function colour(node, text, language) {
   else node.textContent = text;
 }
 
-// What stands around `pre`, which holds `code`.
+// Makes the frame around `pre`, which holds `code`.
 function framed(pre, code, language) {
-  pre.tabIndex = 0; // long lines are read by scrolling, by keyboard too
+  pre.tabIndex = 0; // long lines can be scrolled by keyboard
   const button = h("button", { class: "ft-link", type: "button", on: { click: () => copy(code.textContent, button, words.copied) } }, words.copy);
   return h("div", { class: "code" }, h("div", { class: "code-bar", dataset: { chrome: "1" } }, h("span", {}, language ?? words.plainCode), button), pre);
 }
 
-// Dresses code that stands in the page.
+// Frames and highlights code in the page.
 export function dressCode(pre) {
   const code = pre.querySelector("code");
   if (!code) return;
@@ -30,11 +30,11 @@ export function dressCode(pre) {
   place.replaceWith(framed(pre, code, language));
 }
 
-// A block of code that grows. Only its last lines are coloured again, however long it is: those before them stay as
-// they are, in pieces coloured each for itself. When it is whole it is to be drawn as one.
+// A code block that grows. Only its last lines are highlighted again; those before them stay in pieces that were
+// highlighted separately. The complete block is drawn as one.
 export class GrowingCode {
   constructor(info) {
-    this.info = info; // what stands behind the fence
+    this.info = info; // the text behind the fence
     this.language = /^\S+/.exec(info ?? "")?.[0];
     this.code = h("code", {});
     this.node = framed(h("pre", {}, this.code), this.code, this.language);
@@ -42,7 +42,7 @@ export class GrowingCode {
     this.text = "";
   }
 
-  // Whether this block of code goes on as `text`.
+  // Returns whether `text` continues this block.
   becomes(info, text) {
     return info === this.info && text.startsWith(this.text);
   }

@@ -38,7 +38,7 @@ const inlineMath = {
   renderer: mathHtml,
 };
 
-// A reply that is JSON without a fence around it: in a paragraph its lines would lose their indentation.
+// JSON without a fence; in a paragraph its lines would lose their indentation.
 const bareJson = {
   name: "bareJson",
   level: "block",
@@ -52,7 +52,7 @@ const bareJson = {
   },
 };
 
-// Where the bracket that opens `src` is closed; its length where that has not come yet.
+// Returns where the bracket that opens `src` is closed; its length if it is not closed yet.
 function endOfJson(src) {
   let depth = 0;
   for (const { 0: part, index } of src.matchAll(/"(?:\\.|[^"\\])*"|[{}[\]]/gs)) {
@@ -69,7 +69,7 @@ const entity = /(&(?:#x[\da-f]{1,6}|#\d{1,7}|[a-z][a-z\d]*);)/i;
 
 const leafOf = (tag, at, html) => `<${tag} data-leaf="${leaves.push(at) - 1}">${html}</${tag}>`;
 
-// A token whose place is known is drawn in an element that tells it; any other as marked does.
+// Draws a token whose place is known in an element that says so, and others as marked does.
 function leafText(token) {
   if (!token.at || token.escaped) return false;
   if (token.type === "escape") return leafOf("span", token.at, escape(token.text));
@@ -77,7 +77,7 @@ function leafText(token) {
   return token.raw.split(entity).map((part, i) => {
     const at = token.at.slice(from, from + part.length);
     from += part.length;
-    // An entity is drawn as one character, of one or two units.
+    // An entity becomes one character, of one or two units.
     return part && leafOf("span", i % 2 ? [at[0], at[0]] : at, i % 2 ? part : escape(part));
   }).join("");
 }
@@ -91,21 +91,21 @@ function leaf(kind) {
 
 const marked = new Marked({
   gfm: true,
-  breaks: true, // models end lines where they mean it
+  breaks: true, // models mean their line breaks
   extensions: [],
   renderer: { checkbox: ({ checked }) => (checked ? "☑ " : "☐ "), text: leafText, codespan: leaf("codespan"), code: leaf("code"), link: leaf("link") },
 });
 marked.use({ extensions: [blockMath, inlineMath, bareJson] });
 
-// The tokens of a text, one for each block. `links` are addresses that were named before it; theirs and those that
-// the text names are the tokens' own `links`.
+// Parses a text into tokens, one for each block. `links` are link definitions before it; the tokens' `links` has these
+// and the text's own.
 export function parse(text, links = {}) {
   const lexer = new Lexer(marked.defaults);
   Object.assign(lexer.tokens.links, links);
   return lexer.lex(text);
 }
 
-// A reply may not load anything from elsewhere, nor draw controls of its own.
+// A reply must not load anything or draw controls.
 const policy = {
   USE_PROFILES: { html: true },
   FORBID_TAGS: ["img", "picture", "source", "video", "audio", "style", "form", "input", "button", "textarea", "select", "iframe", "object", "dialog"],
@@ -136,7 +136,7 @@ function drawMath(node) {
     library.render(node.dataset.tex, node, { displayMode: "display" in node.dataset, throwOnError: false, trust: false, strict: "ignore" }));
 }
 
-// A token of `parse` as an element. `marks` null: nothing is marked; otherwise the token's places are known (`place`).
+// Draws a token of `parse`. `marks` null: without marks; otherwise the token's places must be known (`place`).
 export function renderBlock(token, marks) {
   leaves = [];
   const node = h("div", { class: "block", dir: token.type === "code" ? "ltr" : "auto" });

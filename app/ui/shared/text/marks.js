@@ -1,11 +1,11 @@
-// Origin marks: which stretch of a message came from the draft, and which from the target.
+// Origin marks: which parts of a message came from the draft, and which from the target.
 //
-// The engine tells each token's length and origin, in UTF-16 units from the message's beginning on. Which
-// offset each rendered character has is known from its token of Markdown: see places.js.
+// The engine reports each token's length in UTF-16 units, and its origin. The offset of each rendered character comes
+// from its Markdown token, see places.js.
 
 import { firstIndex } from "../dom.js";
 
-const classes = { a: "accepted", c: "correction", b: "bonus" }; // "n": the engine did not tell
+const classes = { a: "accepted", c: "correction", b: "bonus" }; // "n": unknown
 
 export class Marks {
   constructor(compact = "") {
@@ -14,7 +14,7 @@ export class Marks {
     this.add(compact);
   }
 
-  // Takes marks as Python tells them, "a4 c5".
+  // Adds marks in Python's form, "a4 c5".
   add(compact) {
     if (compact) for (const item of compact.split(" ")) this.push(Number(item.slice(1)), item[0]);
   }
@@ -29,13 +29,13 @@ export class Marks {
     return (this.ends.at(-1) ?? 0) >= offset;
   }
 
-  // The token that holds the character at `offset`, or -1.
+  // Returns the token that holds the character at `offset`, or -1.
   at(offset) {
     const token = firstIndex(this.ends.length, (i) => this.ends[i] > offset);
     return token < this.ends.length ? token : -1;
   }
 
-  // Stretches of one token each over characters at these offsets: [begin, end, token], token -1 for none.
+  // Splits characters at these offsets into spans of one token each: [begin, end, token], -1 for none.
   spans(offsets, length = offsets.length) {
     const found = [];
     for (let i = 0; i < length; i += 1) {
@@ -65,7 +65,7 @@ function wrap(textNode, offsets, marks) {
   textNode.replaceWith(fragment);
 }
 
-// Wraps the texts in `node`, whose characters have these offsets.
+// Wraps the texts in `node`; `offsets` are those of its characters.
 export function markText(node, offsets, marks) {
   const walker = document.createTreeWalker(node, NodeFilter.SHOW_TEXT, (text) =>
     text.parentElement.closest("[data-chrome]") ? NodeFilter.FILTER_REJECT : NodeFilter.FILTER_ACCEPT);
@@ -74,8 +74,8 @@ export function markText(node, offsets, marks) {
   for (const [text, from] of found) wrap(text, offsets.slice(from, from + text.length), marks);
 }
 
-// Wraps the texts of a rendered block. Its leaves are elements with `data-leaf`, the index in `leaves` of the
-// offsets of the characters in them; of these elements only what they hold stays.
+// Wraps the texts of a rendered block, and replaces its leaves by their content. A leaf is an element with `data-leaf`,
+// the index in `leaves` of its characters' offsets.
 export function markBlock(node, leaves, marks) {
   for (const leaf of node.querySelectorAll("[data-leaf]")) {
     markText(leaf, leaves[leaf.dataset.leaf] ?? [], marks);

@@ -1,23 +1,23 @@
-// Where the texts of parsed Markdown stand in the message. marked tells each token's source (`raw`), in order
-// and without gaps, so places follow by counting; nothing is searched for. What does not add up, such as a
-// table cell with an escaped bar, gets no places, and then no marks.
+// The offsets in the message of the texts of parsed Markdown. marked gives each token's source (`raw`), in order and
+// without gaps, so offsets follow by counting. What does not add up, such as a table cell with an escaped bar, gets no
+// offsets, and then no marks.
 //
 // A source is {text, at}: `at` holds the offset in the message of each UTF-16 unit of `text`.
 
 const cut = ({ text, at }, from, to = text.length) => ({ text: text.slice(from, to), at: at.slice(from, to) });
 
-// A text from there on, as marked reads it: with "\n" for each "\r\n" and "\r". `base`: where it begins in the message.
+// Returns the text from `from` on as marked reads it, with "\n" for "\r\n" and "\r". `base`: its offset in the message.
 export function source(message, from = 0, base = 0) {
   const at = [];
   for (let i = from; i < message.length; i += 1) if (message[i] !== "\n" || message[i - 1] !== "\r") at.push(base + i);
   return { text: message.slice(from).replace(/\r\n?/g, "\n"), at };
 }
 
-// Gives every leaf among `tokens` that is drawn as text its `at`; returns where in `from` the tokens end.
+// Sets `at` of every leaf among `tokens` that is drawn as text. Returns where in `from` the tokens end.
 export function place(tokens, from) {
   let start = 0;
   for (const token of tokens) {
-    if (token.type === "checkbox") continue; // it is no part of its item's text
+    if (token.type === "checkbox") continue; // not part of its item's text
     if (!from.text.startsWith(token.raw, start)) return start;
     const end = start + token.raw.length;
     inside(token, cut(from, start, end));
@@ -27,7 +27,7 @@ export function place(tokens, from) {
 }
 
 function inside(token, raw) {
-  const half = (raw.text.length - (token.text?.length ?? 0)) / 2; // of what stands around a text on both sides
+  const half = (raw.text.length - (token.text?.length ?? 0)) / 2; // half of the markup around a text
   switch (token.type) {
     case "escape":
       token.at = raw.at.slice(1);
@@ -75,7 +75,7 @@ function code(token, raw) {
   return lines(token.text, cut(raw, fence));
 }
 
-// The text inside of `raw` when each of its lines has lost something in front: an indentation, a ">".
+// Returns the text inside `raw`, each line of which lost a prefix: an indentation, a ">".
 function lines(text, raw) {
   const whole = raw.text.split("\n");
   const at = [];
@@ -102,7 +102,7 @@ function table(token, raw) {
   }
 }
 
-// From where to where the texts between the bars of a table's line go.
+// Returns the [start, end] of each cell in a table's line.
 function cells(line) {
   const found = [];
   let from = 0;

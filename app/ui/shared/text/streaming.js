@@ -1,5 +1,5 @@
-// A text in Markdown, drawn block by block. Only blocks whose source changed are touched, and of a text that grows only
-// the last ones are read again: a long reply costs its last paragraph, not all of it.
+// Markdown drawn block by block. Only blocks whose source changed are redrawn, and only the last ones of a growing text
+// are parsed again, so that a long reply costs its last paragraph.
 
 import { GrowingCode } from "./code.js";
 import { h } from "../dom.js";
@@ -7,12 +7,12 @@ import { parse, renderBlock } from "./markdown.js";
 import { place, source } from "./places.js";
 
 const OPEN = 4; // blocks at the end that more text may still change
-const UNCLOSED = /(^|\n) {0,3}(\$\$|\\\[)/; // a formula, which may go on over any number of blocks
+const UNCLOSED = /(^|\n) {0,3}(\$\$|\\\[)/; // an open formula, which may span blocks
 
 const growing = new Set(["P", "UL", "OL", "LI", "BLOCKQUOTE", "TABLE", "TBODY"]);
 
-// Makes `shown` equal to `fresh`, leaving alone what both begin with: a long paragraph that grows by a word is laid out
-// again from that word on.
+// Makes `shown` equal to `fresh` and keeps their common beginning: a long paragraph that grows by a word is laid out
+// again only from that word on.
 function keepBeginning(shown, fresh) {
   let a = shown.firstChild;
   let b = fresh.firstChild;
@@ -44,14 +44,14 @@ function keepBeginning(shown, fresh) {
 export class StreamingMarkdown {
   constructor(element) {
     this.element = element;
-    // What stands in the element: {raw, start, token, node, marked, unclosed, named}, and `code` where a block of code grows.
-    // `start` is a place in the text as marked reads it.
+    // The blocks in the element: {raw, start, token, node, marked, unclosed, named}, and `code` for a growing code block.
+    // `start` is an offset in the text as marked reads it.
     this.blocks = [];
     this.text = "";
   }
 
-  // `marks` tells the origin of each stretch of `text`, see marks.js; null draws none that are not there. `more`: the
-  // text will grow. `base`: where it begins in the message that the marks are of.
+  // Draws `text`. `marks`: see marks.js; null adds none. `more`: the text will grow. `base`: its offset in the message of
+  // the marks.
   render(text, marks, more = false, base = 0) {
     this.base = base;
     const kept = more ? this.settled(text) : 0;
@@ -72,7 +72,7 @@ export class StreamingMarkdown {
     this.places = null;
   }
 
-  // What the first blocks name for links of all; the first of several counts.
+  // Returns the link definitions in the first blocks; the first of several counts.
   addresses(count) {
     const found = {};
     for (const { token } of this.blocks.slice(0, count)) {
@@ -81,7 +81,7 @@ export class StreamingMarkdown {
     return found;
   }
 
-  // How many blocks stay as they are, however `text` goes on.
+  // Returns how many blocks cannot change, however `text` continues.
   settled(text) {
     if (!text.startsWith(this.text) || text.includes("\r")) return 0; // "\r": its places are not marked's
     const unclosed = this.blocks.findIndex((block) => block.unclosed);
@@ -89,7 +89,7 @@ export class StreamingMarkdown {
     return Math.max(0, Math.min(last, this.blocks.length - OPEN));
   }
 
-  // Draws a block again when its source or its need for marks changes, or what it may link to was named.
+  // Redraws a block if its source, its marks or the link definitions it may use changed.
   renderAt(index, token, { start, at, marks, open, named }) {
     const known = this.blocks[index];
     const marked = marks !== null && marks.covered(at.at(-1) + 1);
@@ -121,8 +121,8 @@ export class StreamingMarkdown {
 
   // ---- marks that are drawn later, where somebody looks
 
-  // Draws the marks of blocks that hold text between these offsets of the message, at most so many characters; returns
-  // whether some are left.
+  // Draws the marks of blocks between these offsets of the message, at most so many characters. Returns whether some are
+  // left.
   mark(marks, from = 0, to = Infinity, most = Infinity) {
     let drawn = 0;
     for (const block of this.blocks) {
@@ -138,7 +138,7 @@ export class StreamingMarkdown {
     return false;
   }
 
-  // The offsets of a block that holds this node: [first, behind the last]; null where its marks are drawn.
+  // Returns the offsets of the block around this node: [first, behind the last]; null if its marks are drawn.
   unmarkedAt(node) {
     const holder = node.closest?.(".block");
     const block = holder && this.blocks.find((each) => each.node === holder);

@@ -8,14 +8,14 @@ const MOST = 20;
 
 const size = (text) => (text.length < 1024 ? `${text.length} B` : `${Math.round(text.length / 1024)} KB`);
 
-// A chip whose text can be read by opening it.
+// Makes a chip that opens to show the text.
 export function fileChip({ name, text }) {
   return h("details", { class: "file" },
     h("summary", {}, h("span", { class: "file-name", dir: "auto" }, name), " ", h("span", { class: "hint" }, size(text))),
     h("pre", { tabindex: "0" }, text));
 }
 
-// The text of a file; throws words that say why it has none.
+// Reads a text file. Throws a message that says why it cannot.
 async function readText(file) {
   if (file.size > 4 * LARGEST) throw say.fileTooLarge(file.name);
   let text;
@@ -29,7 +29,7 @@ async function readText(file) {
 }
 
 export class Attachments {
-  // `changed()` is called when files come or go, `refused(why)` where one cannot be taken.
+  // `changed()` is called when files are added or removed, `refused(why)` if one cannot be read.
   constructor(changed, refused) {
     this.changed = changed;
     this.refused = refused;
@@ -39,7 +39,7 @@ export class Attachments {
     this.button = h("button", { class: "ft-button attach", type: "button", title: say.attachHint, "aria-label": say.attachHint, on: { click: () => this.input.click() } }, "+");
   }
 
-  // Takes files that are dropped on `node`, or pasted into it.
+  // Adds files that are dropped on `node` or pasted into it.
   take(node) {
     const has = (transfer) => transfer?.types.includes("Files");
     node.addEventListener("dragover", (event) => has(event.dataTransfer) && event.preventDefault());

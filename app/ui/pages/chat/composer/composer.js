@@ -1,4 +1,4 @@
-// Where a message is written: its text, its files, and the buttons that send and stop. What stands in it is kept.
+// The message box: its text, its files, and the buttons that send and stop.
 
 import { address } from "../../../shared/addresses.js";
 import { h } from "../../../shared/dom.js";
@@ -40,7 +40,7 @@ export class Composer {
     this.set({ text: "" });
   }
 
-  // Gives back what was not sent, before what was written since.
+  // Puts back what was not sent, before what was written since.
   giveBack({ text = "", files = [] }) {
     const since = this.value;
     this.set({ text: [text, since.text].filter(Boolean).join("\n\n"), files: [...files, ...since.files] });

@@ -1,4 +1,4 @@
-// A chat that is longer than the context: what is left out of it, and what was to be sent goes once that is done.
+// For a chat that is longer than the context: asks what to leave out, then sends what was waiting.
 
 import { h } from "../../../shared/dom.js";
 import { words } from "../../../shared/words.js";
@@ -6,9 +6,9 @@ import { say } from "../words.js";
 
 const short = (text) => (text.length > 90 ? `${text.slice(0, 89)}…` : text);
 
-// The dialog: leaves out the oldest turns, or those that are ticked. They stay in the chat and can be given again.
+// The dialog that leaves out the oldest turns, or those that are ticked. They stay in the chat and can be given again.
 class Fitting {
-  // `oldest()` leaves out as many of the oldest turns as it takes, `leave(ids)` the messages of these ids.
+  // `oldest()` leaves out as many of the oldest turns as necessary, `leave(ids)` the messages with these ids.
   constructor({ oldest, leave }) {
     this.leave = leave;
     this.head = h("h2", { id: "fitting-head" });
@@ -22,11 +22,11 @@ class Fitting {
         h("button", { class: "ft-button", type: "button", on: { click: () => this.close() } }, words.cancel)));
   }
 
-  // `turns` are lists of messages; `sends`: something waits to be sent.
+  // `turns` are lists of messages; `sends`: a message waits to be sent.
   open(why, turns, sends) {
     this.head.textContent = say.fullHead[sends];
     this.why.textContent = why;
-    this.first.hidden = !sends; // how many are too many is known once something is to be sent
+    this.first.hidden = !sends; // only a message to be sent says how many turns are too many
     this.chosen.textContent = sends ? say.dropChosen : say.leaveChosen;
     this.list.replaceChildren(...turns.map((turn) => {
       const box = h("input", { type: "checkbox", on: { change: () => this.count() } });
@@ -59,17 +59,17 @@ class Fitting {
 export class Overflow {
   constructor(page) {
     this.page = page;
-    this.waiting = null; // what was too much to be sent
+    this.waiting = null; // the request that did not fit
     this.dialog = new Fitting({ oldest: () => this.again({ ...this.waiting, drop: "oldest" }), leave: (ids) => this.leaveOut(ids) });
   }
 
-  // Leaves out before it has to be.
+  // Opens the dialog before anything has to be left out.
   choose() {
-    this.waiting = null; // what was not to be sent after all does not go now
+    this.waiting = null; // drop a request that was abandoned
     this.dialog.open(this.page.meter.warning.textContent, this.page.conversation.turns, false);
   }
 
-  // Nothing was sent: what is to be left out is asked first.
+  // Asks what to leave out, because `data` did not fit.
   full(data, why) {
     const { messages, turns } = this.page.conversation;
     this.waiting = data;

@@ -1,5 +1,5 @@
-// What people send, or ask of a message: it goes at once, or when the model is loaded. Until it is answered it is kept,
-// over a reload too, and given back where it was refused.
+// Requests of the user: they go at once, or when the model is loaded. Until one is answered it is stored, also over a
+// reload; one that is refused goes back into the message box.
 
 import { address } from "../../../shared/addresses.js";
 import { drafts } from "../../../shared/form/drafts.js";
@@ -12,8 +12,8 @@ export class Sending {
   constructor(page) {
     this.page = page;
     this.busy = false;
-    this.held = null; // what waits for the model
-    this.given = null; // what was asked and is not answered yet
+    this.held = null; // the request that waits for the model
+    this.given = null; // the request that is not answered yet
   }
 
   send() {
@@ -25,7 +25,7 @@ export class Sending {
     this.keepDraft();
   }
 
-  // Asks Python for a reply; false, with a word, while another one is wanted or written.
+  // Asks Python for a reply. Returns false, and says why, while another one is requested or written.
   act(data) {
     const { stream, notices } = this.page;
     if (stream.running || this.busy) {
@@ -44,9 +44,9 @@ export class Sending {
     return true;
   }
 
-  // Once more, with less before it.
+  // Sends the request again with turns left out.
   again(data) {
-    if (data.action === "send") this.page.composer.clear(); // it was given back
+    if (data.action === "send") this.page.composer.clear(); // it was put back into the box
     this.act(data);
   }
 
@@ -65,7 +65,7 @@ export class Sending {
     this.page.begin(answer);
   }
 
-  // It is answered: nothing of it is kept.
+  // Forgets the request, which is answered.
   settle() {
     const { given } = this;
     this.busy = false;
@@ -75,7 +75,7 @@ export class Sending {
     if (given && !this.isHere(given)) drafts.forget(given.chat);
   }
 
-  // Says why, and gives the text back where it was written.
+  // Shows why the request was refused, and puts its text back.
   refused(why) {
     const { composer, conversation, loaded, notices } = this.page;
     this.busy = false;
@@ -91,7 +91,7 @@ export class Sending {
 
   // ---- what waits for the model
 
-  // A message for a model that is still being loaded waits here: what it is drafted with is not known before.
+  // Keeps a request until the model is loaded; only then is it known how it can be drafted.
   hold(data) {
     const { loaded, notices } = this.page;
     this.held = data;
@@ -112,14 +112,14 @@ export class Sending {
     else this.refused(status.latest.failed ?? say.heldOver);
   }
 
-  // Python knew of a load before this page did.
+  // Waits for a load that Python knew of before this page.
   async wait(data) {
     this.hold(data);
     await status.refresh();
     setTimeout(() => this.held === data && !status.latest.waits && this.release(), 500);
   }
 
-  // The status is another one: `waits` says whether a model is still being loaded.
+  // Takes a new status; `waits`: a model is still being loaded.
   statusChanged({ waits }) {
     if (this.held && !waits) this.release();
     else if (this.held) this.hold(this.held);
@@ -127,7 +127,7 @@ export class Sending {
 
   // ---- what is kept
 
-  // What is written is kept for this chat, with what is sent and not answered yet.
+  // Stores what is written for this chat, with the request that is not answered yet.
   keepDraft() {
     const written = this.page.composer.value;
     const sent = this.given?.action === "send" && this.isHere(this.given) ? this.given : { text: "" };
@@ -138,12 +138,12 @@ export class Sending {
     drafts.send(this.given, written);
   }
 
-  // Whether what was asked belongs to the chat that is shown; another may be by now.
+  // Returns whether the request belongs to the chat that is shown.
   isHere({ chat = null }) {
     return chat === this.page.chat;
   }
 
-  // What this page had sent before it was reloaded: it waits on, or is given back. It may have been answered.
+  // Continues with the request that was sent before a reload, unless it was answered meanwhile.
   goOn({ chat, waits }) {
     const { composer, conversation } = this.page;
     if (this.given) return this.keepDraft(); // it was sent just now

@@ -1,16 +1,16 @@
-// The system prompt of one chat: one of those that have a name, or what the settings say for all chats.
+// The system prompt of one chat: a named one, or the one in the settings of all chats.
 
 import { h } from "../../../shared/dom.js";
 import { say } from "../words.js";
 
 export class SystemChoice {
-  // `chosen(name)` is called with "" for that of all chats; `written()` is what the settings have.
+  // `chosen(name)` is called with "" for the prompt of all chats, which `written()` returns.
   constructor(ask, chosen, written) {
     this.ask = ask;
     this.chosen = chosen;
     this.written = written;
     this.prompts = [];
-    this.own = null; // what this chat has: {name, text}
+    this.own = null; // the prompt of this chat: {name, text}
     this.select = h("select", { id: "field-chat-system", on: { change: () => this.choose() } });
     this.text = h("p", { class: "hint system-text", hidden: true });
     this.name = h("input", { type: "text", maxlength: "80", "aria-label": say.promptName, placeholder: say.promptName });
@@ -29,7 +29,7 @@ export class SystemChoice {
     this.show(this.own);
   }
 
-  // What the chat that is shown has; null: nothing of its own.
+  // Shows the prompt of the chat; null: it has none of its own.
   show(own) {
     this.own = own;
     const known = this.prompts.map((each) => each.name);

@@ -1,4 +1,4 @@
-// The messages of the chat that is shown, or the welcome of an empty one, kept at its end while that is read.
+// The messages of the chat, or the welcome of an empty one; stays scrolled to the end while the reader is there.
 
 import { Follow, h } from "../../../shared/dom.js";
 import { MARKS_SHOWN } from "../../../shared/reply.js";
@@ -22,7 +22,7 @@ export class Conversation {
     window.addEventListener(MARKS_SHOWN, () => this.nearby.drawn.forEach((message) => message.reply?.markAll()));
   }
 
-  // Those near its end are drawn by toEnd().
+  // Shows these messages; toEnd() draws those near the end.
   show(messages) {
     for (const message of this.messages) this.nearby.forget(message);
     this.messages = [];
@@ -42,7 +42,7 @@ export class Conversation {
     return shown;
   }
 
-  // A message that is new is drawn, and read out.
+  // Appends a new message and draws it; screen readers announce it.
   add(message) {
     const shown = this.append(message);
     this.nearby.draw(shown);
@@ -54,7 +54,7 @@ export class Conversation {
     this.nearby.look();
   }
 
-  // Removes all messages but those of these ids.
+  // Removes all messages except those with these ids.
   keep(ids) {
     const kept = new Set(ids);
     for (const message of this.messages.filter((each) => !kept.has(each.id))) {
@@ -64,17 +64,17 @@ export class Conversation {
     this.messages = this.messages.filter((each) => kept.has(each.id));
   }
 
-  // What an empty chat shows; `loading` is the node that says how far a load is, while one goes on.
+  // Shows the welcome of an empty chat; `loading` is the node with a load's progress, if there is one.
   showEmpty(loaded, loading) {
     const shown = JSON.stringify([loaded, !loaded && Boolean(loading)]);
     if (this.welcomed === shown && this.stack.querySelector(".empty")) return; // people may be choosing in it
     this.welcomed = shown;
     this.stack.replaceChildren(welcome(loaded, loading, (text) => this.page.act({ action: "send", text }), this.tour));
     this.log.scrollTop = 0;
-    this.scroll.stuck = false; // it is read from its heading on
+    this.scroll.stuck = false; // show it from its heading on
   }
 
-  // What `draw` draws anew is read on from where it was.
+  // Calls `draw` and restores the scroll position.
   inPlace(draw) {
     const { scrollTop } = this.log;
     const heights = new Map(this.messages.map(({ id, node }) => [id, node.offsetHeight]));
@@ -101,14 +101,14 @@ export class Conversation {
     return this.messages.findLast((m) => m instanceof UserMessage);
   }
 
-  // Whether there was a question to edit.
+  // Edits the last question. Returns false if there is none.
   editLast() {
     const last = this.lastQuestion;
     last?.edit();
     return Boolean(last);
   }
 
-  // Questions with their replies, as far as models are given them.
+  // Questions with their replies, without messages that are left out.
   get turns() {
     const found = [];
     for (const message of this.messages.filter((m) => !m.leftOut)) {

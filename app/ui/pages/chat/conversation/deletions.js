@@ -1,4 +1,4 @@
-// Deleting a chat, a message with what follows it, or all messages of a chat; each is offered to be taken back.
+// Deletes a chat, a message with all that follows, or all messages of a chat; each can be undone.
 
 import { answered, away, reason } from "../../../shared/frame/server.js";
 import { words } from "../../../shared/words.js";

@@ -1,12 +1,12 @@
-// What all messages of a conversation have in common: an article, which holds the message while it is near what is
-// seen, and its text alone otherwise; see nearby.js.
+// A message of a conversation: an article that holds the whole message near the view, and only its text elsewhere; see
+// nearby.js.
 
 import { h } from "../../../shared/dom.js";
 import { say } from "../words.js";
 
 export const action = (name, label, f, title = null) => h("button", { class: "ft-link", type: "button", title, dataset: { action: name }, on: { click: f } }, label);
 
-// Arrows between the messages that could stand in this place; null where there is one.
+// Makes arrows between the versions of a message; null if there is one version.
 export function branches({ id, beside }, page) {
   if (!(beside?.length > 1)) return null;
   const here = beside.indexOf(id);
@@ -21,8 +21,8 @@ export function branches({ id, beside }, page) {
 // `page` does what a message's buttons ask for: act(data), showBranch(id, step), openRounds(message),
 // giveAgain(message) and removeMessage(message). It shows notice(why), and is told when a reply has grown().
 //
-// Those that are made of it have a `text`, fill(), which puts what people see into `node`, empty(), which lets go of it,
-// and `wanted`, whether it must not be let go of now.
+// A subclass has `text`, fill(), which draws the message into `node`, empty(), which drops what fill() made, and
+// `wanted`: it must stay drawn now.
 export class Message {
   constructor(message, page) {
     this.id = message.id;
@@ -30,7 +30,7 @@ export class Message {
     this.role = message.role;
     this.beside = message.beside ?? [];
     this.drawn = false;
-    this.scattered = false; // what is left of it lies where it was written, see nearby.js
+    this.scattered = false; // its nodes are scattered over memory, see nearby.js
     this.node = h("article", { class: `msg ${message.role}`, dataset: { id: String(message.id ?? "") } });
     this.leaveOut(Boolean(message.left_out));
   }
@@ -45,18 +45,18 @@ export class Message {
     this.showLeftOut();
   }
 
-  // Its text stays, to be searched and copied, at the height that the message had; where nobody knows that, it is null.
+  // Leaves only the text, for search and copying, at the height the message had (null if unknown).
   rest(height) {
     if (this.drawn) this.empty();
     this.scattered ||= this.drawn;
     this.drawn = false;
     this.node.classList.add("far");
-    this.node.setAttribute("aria-live", "off"); // it is not news when it is drawn again
+    this.node.setAttribute("aria-live", "off"); // screen readers must not announce it again
     this.node.style.height = height ? `${height}px` : "";
     this.node.replaceChildren(h("div", { class: "body", dir: "auto" }, this.text));
   }
 
-  // In another place of the memory.
+  // Replaces the node by a copy elsewhere in memory.
   renew() {
     const fresh = this.node.cloneNode(true);
     this.node.replaceWith(fresh);
@@ -64,13 +64,13 @@ export class Message {
     this.scattered = false;
   }
 
-  // Whether people hold it: what they write in, or have selected, stays.
+  // True if the message must stay drawn: it has the focus or a selection, or is `wanted`.
   get held() {
     const selection = getSelection();
     return this.wanted || this.node.contains(document.activeElement) || (!selection.isCollapsed && selection.containsNode(this.node, true));
   }
 
-  // Whether models are given it; `again` gives it to them again.
+  // Marks whether the message is left out of what the model gets.
   leaveOut(out) {
     this.leftOut = out;
     this.node.classList.toggle("left-out", out);

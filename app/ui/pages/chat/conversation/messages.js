@@ -37,7 +37,7 @@ export class UserMessage extends Message {
     [this.shown, this.foot, this.note] = [null, null, null];
   }
 
-  // `given`: what was written here before, and is not sent yet.
+  // `given`: an edit that was written before and not sent.
   edit(given = null) {
     if (this.editing) return;
     this.draw();
@@ -86,7 +86,7 @@ export class AssistantMessage extends Message {
     this.reply.set(message.text ?? "", message.marks, message.thought);
     this.pair = message.pair;
     this.model = message.model;
-    this.told = ""; // while it is written: what is done just now
+    this.told = ""; // the stage of the reply while it is written
     this.finish(message.status, message.stats, message.error);
   }
 
@@ -131,11 +131,11 @@ export class AssistantMessage extends Message {
     const running = status === "running";
     this.node.classList.toggle("running", running);
     this.node.dataset.status = status;
-    this.node.setAttribute("aria-busy", String(running)); // the log reads it out when it is whole
+    this.node.setAttribute("aria-busy", String(running)); // screen readers announce it once it is complete
     if (this.drawn) this.show();
   }
 
-  // How it stands, in what is drawn.
+  // Draws status, error and figures.
   show() {
     const { stats, status } = this;
     const running = status === "running";
@@ -152,7 +152,7 @@ export class AssistantMessage extends Message {
     if (stats && !running && stats.completion_tokens) this.figures.replaceChildren(...figures(stats));
   }
 
-  // The figures while it is being written.
+  // Shows the figures while the reply is written.
   measure(stats) {
     if (!this.wanted || !this.drawn) return;
     if (!this.dial) {

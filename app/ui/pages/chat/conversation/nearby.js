@@ -1,15 +1,14 @@
-// Which messages of a long conversation are drawn: those near what is seen. The others are their text alone, at the
-// height that they had, so that hundreds of messages cost little more than a few, and can be searched and copied all
-// the same.
+// Draws only the messages near the view. The others keep their text, at the height they had, so that hundreds of
+// messages cost little more than a few and can still be searched and copied.
 
 import { firstIndex } from "../../../shared/dom.js";
 
-const DRAWN = 1; // heights of the view, above and below it, in which messages are drawn
-const KEPT = 2; // and in which they stay so
-const TOGETHER = 24; // messages that are far are made anew so many at a time
+const DRAWN = 1; // messages are drawn within so many heights of the view above and below it
+const KEPT = 2; // and stay drawn within so many
+const TOGETHER = 24; // how many far messages are copied at a time
 
 export class Nearby {
-  // `messages()` are those of the conversation, in order; `follow` keeps `scroller` at its end.
+  // `messages()` returns those of the conversation, in order; `follow` keeps `scroller` at its end.
   constructor(scroller, follow, messages) {
     this.scroller = scroller;
     this.follow = follow;
@@ -20,20 +19,20 @@ export class Nearby {
     new ResizeObserver(() => this.resized()).observe(scroller);
   }
 
-  // One that is to be drawn wherever it is.
+  // Draws a message wherever it is.
   draw(message) {
     message.draw();
     this.drawn.add(message);
   }
 
-  // It is no longer in the conversation.
+  // Forgets a message that is no longer in the conversation.
   forget(message) {
     if (!this.drawn.delete(message)) return;
     message.empty();
     message.drawn = false;
   }
 
-  // Draws what is near by now, and lets go of what is far; what is seen stays where it is.
+  // Draws messages near the view and drops far ones, without moving what is in view.
   look() {
     const { top, height } = this.scroller.getBoundingClientRect();
     if (!height) return; // another page is shown
@@ -54,16 +53,15 @@ export class Nearby {
     if (Math.abs(moved) >= 1) this.scroller.scrollTop += moved;
   }
 
-  // Chromium never moves what a page holds, and keeps each piece of memory in which something lives. What is left of a
-  // message lies among all that was made and thrown away while it was written; made anew together with others, it lies
-  // beside them (docs/log/page.md).
+  // Chromium never moves live objects and frees memory by the page. The nodes of a message lie between garbage from the
+  // time it was written; copied together with others, they lie side by side (docs/log/page.md).
   gather() {
     const scattered = this.messages().filter((message) => message.scattered);
     if (scattered.length < TOGETHER || !getSelection().isCollapsed) return;
     for (const message of scattered) message.renew();
   }
 
-  // The messages that reach into this stretch of the window.
+  // Returns the messages between two heights of the window.
   between(from, to) {
     const all = this.messages();
     const first = firstIndex(all.length, (i) => all[i].node.getBoundingClientRect().bottom >= from);
@@ -72,7 +70,7 @@ export class Nearby {
     return all.slice(first, end);
   }
 
-  // Heights that messages had are of another width.
+  // Forgets stored heights when the width changes.
   resized() {
     const { clientWidth } = this.scroller;
     if (clientWidth && clientWidth !== this.width) {

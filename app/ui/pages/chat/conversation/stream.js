@@ -1,4 +1,4 @@
-// The reply that is being written, through its events; and the rounds of this one or of one that was written before.
+// Follows the reply that is written, and shows the rounds of this reply or of an earlier one.
 
 import { h } from "../../../shared/dom.js";
 import { follow } from "../../../shared/feed.js";
@@ -10,7 +10,7 @@ export class Stream {
   constructor(page) {
     this.page = page;
     this.running = null; // run id of the open chat
-    this.following = null; // the run whose events are asked for: an object, for it may be asked for anew
+    this.following = null; // identifies one request for the events of a run
     this.announce = h("div", { class: "sr-only", role: "status" });
   }
 
@@ -29,7 +29,7 @@ export class Stream {
     if (this.running) this.page.ask("stop", { run: this.running });
   }
 
-  // Shows the reply as it is written, from its beginning.
+  // Shows a reply while it is written, from its beginning.
   async attach(run, message) {
     const { server, conversation, rounds, notices } = this.page;
     const shown = conversation.find(message);
@@ -45,7 +45,7 @@ export class Stream {
     try {
       await follow((from) => server.follow({ run, from }), wanted, (events, stats, done) => this.advance(shown, events, stats, done));
     } catch (error) {
-      notices.notice(reason(error)); // it is written on, or was; the page goes on with it once it can
+      notices.notice(reason(error)); // Python goes on writing; the page catches up later
     }
     if (this.following !== mine) return; // the chat was drawn anew meanwhile
     this.following = null;
@@ -70,7 +70,7 @@ export class Stream {
     this.announce.textContent = words.finished;
   }
 
-  // Where people ask for them; otherwise they are brought up to date wherever they are.
+  // Opens the drawer at the rounds of a message.
   openRounds(message) {
     this.page.drawer.show("rounds");
     return this.showRounds(message);

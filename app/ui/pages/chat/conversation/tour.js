@@ -1,4 +1,4 @@
-// A tour of five steps: what is new here, shown at its place. Offered once, in an empty chat, and behind "?".
+// A tour of five steps, offered once in an empty chat, and behind "?".
 
 import { address } from "../../../shared/addresses.js";
 import { h } from "../../../shared/dom.js";
@@ -12,7 +12,7 @@ const places = {
   rounds: [".drawer-tab[data-tab=rounds]", "[data-toggle=drawer]"],
   race: [".pages a[data-page=race]", ".pages-menu"],
   server: [".pages a[data-page=server]", ".pages-menu"],
-}; // the first of these that can be seen
+}; // the first one that is visible
 
 const seen = (node) => node?.getClientRects().length > 0;
 
@@ -36,7 +36,7 @@ export class Tour {
     address.watch((page) => page !== "chat" && !this.node.hidden && this.end());
   }
 
-  // Asks whether it is wanted; nothing once that was answered.
+  // Returns the offer of the tour; null once it was answered.
   invitation() {
     if (localStorage.getItem(remembered)) return null;
     const node = h("p", { class: "invitation" }, say.tour.ask, " ",
@@ -64,7 +64,7 @@ export class Tour {
     this.title.focus({ preventScroll: true });
   }
 
-  // Beside what it speaks of, and wholly in the window.
+  // Places the step beside its target, within the window.
   place() {
     this.target?.classList.remove("tour-target");
     if (this.node.hidden) return;
@@ -79,7 +79,7 @@ export class Tour {
     this.node.style.left = `${Math.max(8, Math.min(goal.left, innerWidth - width - 8))}px`;
   }
 
-  // Never again by itself.
+  // Ends the tour and never offers it again.
   end() {
     localStorage.setItem(remembered, "seen");
     const within = this.node.contains(document.activeElement);

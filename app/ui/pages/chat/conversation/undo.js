@@ -1,10 +1,9 @@
-// Taking back: each thing that was done is offered to be taken back for a while, in any order; and Ctrl+Z takes back
-// all that was done on this page, last first.
+// Undo: each action can be undone for a while, in any order; Ctrl+Z undoes all actions of this page, last first.
 
 import { h } from "../../../shared/dom.js";
 import { say } from "../words.js";
 
-const shownFor = 10_000; // ms; while they are pointed at or focused, longer
+const shownFor = 10_000; // ms; longer while the pointer or the focus is on it
 const shownMost = 3;
 
 export class Undo {
@@ -15,7 +14,7 @@ export class Undo {
     for (const event of ["pointerleave", "focusout"]) this.node.addEventListener(event, () => this.steps.forEach((step) => this.wait(step)));
   }
 
-  // `take` takes back what `text` says was done; it answers false where nobody was there to do it.
+  // `take` undoes what `text` says was done; it returns false if the app did not answer.
   offer(text, take) {
     const step = { take };
     step.row = h("div", { class: "toast" }, h("span", {}, text),
@@ -27,7 +26,7 @@ export class Undo {
     this.wait(step);
   }
 
-  // Takes back what was done last; false where there is nothing.
+  // Undoes the last action. Returns false if there is none.
   last() {
     const step = this.steps.at(-1);
     if (step) this.take(step);
@@ -40,7 +39,7 @@ export class Undo {
     if (!(await step.take())) this.steps.push(step); // Ctrl+Z tries again
   }
 
-  // Nothing can be taken back any more.
+  // Forgets all actions.
   forget() {
     this.steps = [];
     this.node.replaceChildren();

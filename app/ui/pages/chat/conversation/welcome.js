@@ -1,4 +1,4 @@
-// What an empty chat shows: who answers, and what to ask it first.
+// The welcome of an empty chat: the model and what to ask it first.
 
 import { h } from "../../../shared/dom.js";
 import { words } from "../../../shared/words.js";
@@ -20,8 +20,8 @@ function pipPicture() {
   return node;
 }
 
-// `loading` shows how far a load is, while one goes on; `ask` is called with the text of a suggestion; `tour`
-// may be offered.
+// `loading` is the node with a load's progress, if there is one; `ask` is called with the text of a suggestion; `tour` may
+// be offered.
 export function welcome(loaded, loading, ask, tour) {
   if (!loaded && loading) return h("div", { class: "empty" }, pipPicture(), loading);
   if (!loaded) return h("div", { class: "empty" }, pipPicture(), h("h1", {}, words.noModel), h("p", {}, words.noModelBody));
@@ -31,7 +31,7 @@ export function welcome(loaded, loading, ask, tour) {
   return h("div", { class: "empty" }, pipPicture(), h("h1", {}, title(loaded)), h("p", {}, ...placed(body)), tour.invitation(), h("div", { class: "examples" }, ...suggestions));
 }
 
-// The styles show the one of both that is true.
+// Puts both texts in; the styles show the one that is true.
 function placed(body) {
   const [before, after] = body.split("{where}");
   return [before, ...Object.entries(where).map(([state, text]) => h("span", { class: `where-${state}` }, text)), after];

@@ -1,4 +1,4 @@
-// The drawer on the right: two tabs, Rounds and Settings. On a phone it lies over the chat, and one pane at a time does.
+// The drawer on the right with two tabs, Rounds and Settings. On a phone it covers the chat.
 
 import { h } from "../../../shared/dom.js";
 import { Tabs } from "../../../shared/form/tabs.js";
@@ -51,7 +51,7 @@ export class Drawer {
     this.chats.setAttribute("aria-expanded", String(open || !drawn.matches));
   }
 
-  // What lies over the conversation goes; true where something did.
+  // Closes what covers the conversation. Returns whether anything did.
   uncover() {
     const covered = this.root.classList.contains("side-open") || (this.shown && narrow.matches);
     this.openChats(false);

@@ -1,5 +1,5 @@
-// The rounds of a reply: one thin row each, whose length is what was accepted; a click shows the words. Rounds in
-// which nothing was drafted fold into one row. Above them the reply can be replayed.
+// The rounds of a reply: a thin row each, as long as what was accepted; a click shows the tokens. Consecutive rounds
+// without a draft share one row. Above them the reply can be replayed.
 
 import { Follow, fixed, h, percent, saveFile } from "../../../shared/dom.js";
 import { chips } from "../../../shared/replay/chips.js";
@@ -13,10 +13,10 @@ import { words } from "../../../shared/words.js";
 const CLOSED = 20; // px; as in rounds.css
 const FILE_TYPES = { html: "text/html", jsonl: "application/jsonl" };
 const OPEN = 52; // a guess
-// What the legend tells of a row, by the names of its words.
+// The signs of the legend, by the names of their words.
 const signs = { accepted: "cell-kept", rejected: "cell-cap", unseen: "cell-left", correction: "cell-own correction", bonus: "cell-own bonus" };
 
-// What stands for a round before its words are asked for.
+// Draws a closed row: signs in place of the tokens.
 function cells(round) {
   const accepted = acceptedOf(round);
   const judged = round.n[1] === "c";
@@ -33,11 +33,11 @@ function cells(round) {
     h("i", { class: judged ? "cell-own correction" : "cell-own bonus" }));
 }
 
-// Where a chain broke: the token that was rejected.
+// Returns the rejected token that ended a chain.
 const brokeAt = (round) => (round.n[1] === "c" ? round.d.find(([, fate]) => fate === "r")?.[0] ?? null : null);
 
 export class RoundsView {
-  // `ask(name, data)` asks Python for what is to be saved.
+  // `ask(name, data)` calls an endpoint.
   constructor(root, ask = async () => null) {
     this.ask = ask;
     this.title = h("h2", {}, words.rounds);
@@ -69,13 +69,13 @@ export class RoundsView {
 
   clear(title = words.rounds, empty = words.roundsEmpty) {
     this.waiting = [];
-    this.ended = false; // before all its rounds were drawn
+    this.ended = false; // whether the reply ended before all its rounds were drawn
     this.timeline = new Timeline();
-    this.rows = []; // {from, to, folded}: rounds of each row, `to` behind the last
-    this.rowOf = []; // of each round
-    this.opened = new Set(); // rows that differ from the others
+    this.rows = []; // {from, to, folded}: the rounds of each row, without `to`
+    this.rowOf = []; // the row of each round
+    this.opened = new Set(); // rows whose state differs from that of the button for all
     this.drafter = null;
-    this.changes = new Set(); // rounds from which on another proposer drafts
+    this.changes = new Set(); // rounds at which the proposer changed
     this.lit = null;
     this.of(null);
     this.title.textContent = title;
@@ -91,7 +91,7 @@ export class RoundsView {
     this.follow.toEnd();
   }
 
-  // Whose rounds these are: its words and its rounds light each other.
+  // Sets the message of these rounds: its words and its rounds highlight each other.
   of(message) {
     if (this.reply) {
       this.reply.onToken = null;
@@ -102,7 +102,7 @@ export class RoundsView {
     if (this.reply) this.reply.onToken = (token) => this.light(token === null ? null : this.timeline.ofToken(token), true);
   }
 
-  // Draws with the next frame, however many packets came before it.
+  // Draws all packets that arrive before the next frame at once.
   add(rounds) {
     if (!rounds.length) return;
     this.waiting.push(...rounds);
@@ -115,7 +115,7 @@ export class RoundsView {
     if (!this.waiting.length) return;
     this.empty.hidden = true;
     this.legend.hidden &&= this.waiting.every((round) => !round.d.length);
-    let grown = null; // a row that more rounds fold into
+    let grown = null; // an earlier row that got more rounds
     const before = this.rows.length;
     for (const round of this.waiting) {
       this.timeline.add([round]);
@@ -146,7 +146,7 @@ export class RoundsView {
     this.latest.replaceChildren(chips(round));
   }
 
-  // The reply is over: it can be replayed.
+  // Offers the replay of a reply that is complete.
   finish() {
     this.ended = this.waiting.length > 0; // then `draw` calls this again
     if (this.ended) return;
@@ -156,9 +156,9 @@ export class RoundsView {
     this.replay.show(this.timeline);
   }
 
-  // Called with every packet: what stands there already is only written over.
+  // Shows the totals; called with every packet, so it only updates texts.
   total(stats) {
-    if (!stats?.rounds) { // none yet, or an engine elsewhere tells none
+    if (!stats?.rounds) { // none yet, or a server that reports none
       this.cells = {};
       return this.totals.replaceChildren();
     }
@@ -223,7 +223,7 @@ export class RoundsView {
 
   // ---- words and rounds light each other
 
-  // Lights a round, null none; `seen`: and brings it into view.
+  // Highlights a round (null: none); `seen` also scrolls it into view.
   light(round, seen = false) {
     const index = round === null || round < 0 ? null : round;
     if (index === this.lit) return;
@@ -239,7 +239,7 @@ export class RoundsView {
     this.reply.light(this.timeline.tokensOf(row.from)[0], this.timeline.tokensOf(row.to - 1)[1]);
   }
 
-  // The replay stands elsewhere: so do the lights.
+  // Highlights the round at the replay's time.
   atReplay() {
     if (!this.drawer.open || !this.timeline?.length) return;
     const ended = this.timeline.at(this.replay.clock.time);
@@ -247,7 +247,7 @@ export class RoundsView {
     this.reply?.light(...(ended ? this.timeline.tokensOf(ended - 1) : [0, 0]));
   }
 
-  // Up and down go from row to row, right and left into a row's words and out; the rows are one stop for Tab.
+  // Up and down go from row to row, right and left into a row's tokens and out; Tab stops at the rows once.
   walk(event) {
     const current = document.activeElement;
     const lane = current.closest?.(".lane");

@@ -10,7 +10,7 @@ const tool = (label, sign, title, f) => h("button", { class: "tool", type: "butt
 const DAY = 86_400_000;
 const months = new Intl.DateTimeFormat("en", { month: "long", year: "numeric" });
 
-// [name, chats] for each day or span that has some; `chats` are newest first, and `updated` is in seconds.
+// Returns [name, chats] for each day or span; `chats` are newest first, and `updated` is in seconds.
 function byDay(chats, now) {
   const midnight = new Date(now.getFullYear(), now.getMonth(), now.getDate()).getTime();
   const name = (updated) => {
@@ -51,7 +51,7 @@ export class ChatList {
     this.chats = chats;
     this.folders.all = folders;
     this.current = current;
-    if (!this.list.querySelector(".rename")) this.draw(); // a name is being written: it would go
+    if (!this.list.querySelector(".rename")) this.draw(); // not while a name is being written
   }
 
   draw() {
@@ -118,7 +118,7 @@ export class ChatList {
     ];
   }
 
-  // A new folder, for this chat where one is given.
+  // Makes a folder, and moves this chat into it if one is given.
   newFolder(chat = null) {
     const input = nameInput(say.folderName, "", async (name) => {
       input.remove();

@@ -6,7 +6,7 @@ import { say } from "../words.js";
 
 const kind = "application/x-foretoken-chat";
 
-// An input in the place of what is renamed: `done(name)` is called with what is to be kept, or null.
+// Makes an input for a new name; `done(name)` is called with it, or with null if nothing changed.
 export function nameInput(label, name, done) {
   const input = h("input", { class: "rename", type: "text", "aria-label": label, placeholder: label, maxlength: "120", dir: "auto" });
   input.value = name;
@@ -34,7 +34,7 @@ export class Folders {
     this.all = [];
   }
 
-  // A section for each; while something is searched for, those that hold some of what was found, unfolded.
+  // Draws a section for each folder; during a search only those with results, unfolded.
   draw(chats, searching) {
     const holding = this.all.map((folder) => [folder, chats.filter((chat) => chat.folder === folder.id)]);
     return holding.filter(([, own]) => own.length || !searching).map(([folder, own]) => this.section(folder, own, folder.folded && !searching));
@@ -66,7 +66,7 @@ export class Folders {
     input.select();
   }
 
-  // Where a chat is to be, for its menu.
+  // Makes the menu's choice of a folder for a chat.
   picker(chat, asNew) {
     const select = h("select", { "aria-label": say.moveTo, on: {
       change: () => (select.value === "new" ? asNew() : this.page.change("move_chat", { chat: chat.id, folder: select.value ? Number(select.value) : null })),
@@ -104,7 +104,7 @@ export class Folders {
     });
   }
 
-  // Beside the folders a chat is in none.
+  // A chat dropped beside the folders leaves its folder.
   takesBack(node) {
     this.takes(node, null);
   }

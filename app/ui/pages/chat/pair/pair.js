@@ -1,5 +1,5 @@
-// The chip above the chat: which pair answers, and how it drafts. Behind it: all pairs that can be loaded, and every
-// way to draft with its speed where that is known, or the reason why it cannot.
+// The chip above the chat: the loaded pair and how it drafts. Behind it: all pairs that can be loaded, and every
+// proposer with its speed if known, or the reason why it is unavailable.
 
 import { pageLink } from "../../../shared/addresses.js";
 import { h, percent } from "../../../shared/dom.js";
@@ -10,12 +10,12 @@ import { words } from "../../../shared/words.js";
 import { say } from "../words.js";
 
 export class PairChip {
-  // `choose(proposer)` takes another way to draft.
+  // `choose(proposer)` selects another proposer.
   constructor(ask, choose) {
     this.ask = ask;
     this.choose = choose;
     this.label = h("span", { class: "badge-label" });
-    // Until the first answer comes, nothing is known to be loaded.
+    // Nothing is known until the first answer.
     this.chip = h("button", { class: "badge opening", type: "button", "aria-haspopup": "dialog", "aria-expanded": "false", "aria-controls": "pair-popover", on: { click: () => this.turn(this.popover.hidden) } },
       this.label, h("span", { class: "caret", "aria-hidden": true }, "▾"));
     this.detail = h("p", { class: "hint detail" });
@@ -50,7 +50,7 @@ export class PairChip {
 
   // ---- which pair
 
-  // As it is loaded, or being loaded.
+  // Shows the pair that is loaded or being loaded.
   refresh() {
     this.draftless = false;
     return this.offer({});
@@ -81,18 +81,18 @@ export class PairChip {
     return made;
   }
 
-  // Without a draft until one is chosen: for another target the app knows which suits it best, once it has compared them.
+  // Leaves the draft out until one is chosen: the app chooses the best draft for another target.
   wanted() {
     const { draft, ...rest } = this.values ?? {};
     return this.draftless ? rest : { ...rest, draft };
   }
 
-  // A list that is open would close if what it offers were drawn anew.
+  // True while a list may be open, which would close if it were drawn again.
   get choosing() {
     return this.form.contains(document.activeElement);
   }
 
-  // More can be chosen than before: what was chosen stays so.
+  // Updates the choices and keeps what was chosen.
   again() {
     if (this.popover.hidden || !this.values) return;
     if (this.choosing) this.stale = true;
@@ -141,7 +141,7 @@ export class PairChip {
     this.chip.setAttribute("aria-label", say.chip(text));
   }
 
-  // How it drafts: `view` is what the settings were told.
+  // Shows the proposers, from the answer that the settings got.
   showMethods({ method, methods, settings, changes }) {
     this.method = method;
     if (this.latest) this.name();
@@ -162,7 +162,7 @@ export class PairChip {
   }
 }
 
-// What on the chat page depends on the pair that is loaded or being opened: chip, settings, bar and meter.
+// Updates what depends on the loaded pair: chip, settings, progress and context meter.
 export class Loaded {
   constructor(page) {
     this.page = page;
@@ -175,7 +175,7 @@ export class Loaded {
     const ended = this.opening && !opening;
     if (ended) notices.loadingEnded();
     this.opening = opening;
-    this.waits = waits; // a message would be answered by what is being opened
+    this.waits = waits; // messages wait for what is being loaded
     const first = this.pair === undefined;
     const other = first || (loaded && pairKey(loaded) !== pairKey(this.pair));
     const changed = settings.version !== latest.settings && !settings.keeping;
@@ -190,7 +190,7 @@ export class Loaded {
     if (failed && !opening) notices.notice(failed, true);
   }
 
-  // The settings for what is loaded now; what could not be taken over is said.
+  // Fetches the settings of the loaded pair; `tell` says what could not be kept of the choices.
   async renewSettings(tell) {
     const { settings, notices } = this.page;
     await settings.refresh(tell);

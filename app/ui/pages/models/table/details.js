@@ -1,4 +1,4 @@
-// One model's card: what it is, what it takes of memory, and what can draft for it.
+// A model's card: its facts, the memory it takes, and what can draft for it.
 
 import { h } from "../../../shared/dom.js";
 import { say } from "../words.js";
@@ -15,7 +15,7 @@ export class Details {
     this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.bar.node, this.drafts.node);
   }
 
-  // People see it again: what was asked for may have been left unfinished, and memory and speeds be others since.
+  // Refreshes a card that is shown again: memory and speeds may have changed.
   opened() {
     this.drafts.refresh();
     this.bar.again();
@@ -44,10 +44,10 @@ export class Details {
   }
 }
 
-// What can draft for a model, by kind, and why the rest cannot.
+// The drafts and heads for a model, and why others do not fit.
 class Drafts {
-  // `page` has ask(name, data), open(data), download(data), mark() and transfers; `reckon` is called with a
-  // pair whose memory people want to see; `context` tells the one that they chose.
+  // `page` has ask(name, data), open(data), download(data), mark() and transfers; `reckon` shows the memory of a pair;
+  // `context` returns the chosen context.
   constructor(page, target, reckon, context) {
     this.page = page;
     this.target = target;
@@ -55,7 +55,7 @@ class Drafts {
     this.context = context;
     this.list = h("div", { class: "drafts" });
     this.node = h("section", { class: "why", "aria-label": say.draftersOf }, h("h3", {}, say.draftersOf), this.list);
-    this.others = false; // whether people opened those that do not fit
+    this.others = false; // whether the list of those that do not fit is open
     this.draw({ drafts: [], pending: true, here: false, error: null });
   }
 
@@ -91,13 +91,13 @@ class Drafts {
     return h("li", { class: "yes" }, h("span", {}, say.noneBody), here ? this.load("plain", { target: this.target, draft: "" }, say.loadWithout) : null);
   }
 
-  // A button that loads `pair`, which rests while that is loaded.
+  // Makes a button that loads `pair`.
   load(id, pair, label) {
     const own = pair.heads ? "" : JSON.stringify([pair.target, pair.draft]);
     return h("button", { class: "ft-button small", type: "button", dataset: { open: id, pair: own }, on: { click: () => this.page.open({ ...pair, context: this.context() }) } }, label);
   }
 
-  // One of them and whether it fits, with a button where both can be opened at once.
+  // Makes the line of one draft, with a button if it fits.
   line(draft) {
     const how = draft.kind === "draft" ? say.fitsDraft(draft.across) : say.fitsHead(draft.kind, draft.name);
     if (draft.reason) return h("li", { class: "no" }, h("span", {}, h("b", {}, "✕ ", draft.name), " ", draft.reason));
@@ -113,7 +113,7 @@ class Drafts {
   }
 }
 
-// What a pair takes of memory, as a bar of its parts, with a slider for the context. Python computes it.
+// The memory of a pair as a bar of its parts, with a slider for the context. Python computes it.
 class FitBar {
   constructor(page) {
     this.page = page;
@@ -126,10 +126,10 @@ class FitBar {
     this.control = h("label", { class: "fit-context" }, h("span", {}, say.contextLabel), this.slider, this.tokens);
     this.sentence = h("p", { class: "fit" });
     this.node = h("section", { class: "memory", "aria-label": say.memory }, h("div", { class: "memory-head" }, h("h3", {}, say.memory), this.sum), this.bar, this.legend, this.control, this.sentence);
-    this.asked = 0; // questions, of which the last one's answer counts
+    this.asked = 0; // number of the last request; only its answer counts
   }
 
-  // `pair` as for `fit` in backend.py; `context` is what people chose, and what is loaded.
+  // Shows the memory of `pair` (as for `fit` in backend.py) with the chosen `context`.
   async reckon(pair, context = this.context ?? null) {
     [this.pair, this.context] = [pair, context];
     const asked = (this.asked += 1);
@@ -161,7 +161,7 @@ class FitBar {
   }
 
   slid() {
-    const context = (this.context = Number(this.slider.value)); // at once: Load may be pressed before it is reckoned
+    const context = (this.context = Number(this.slider.value)); // at once: Load may be pressed before the answer comes
     this.tokens.textContent = say.tokens(context);
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.reckon(this.pair, context), 60);

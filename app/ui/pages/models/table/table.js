@@ -1,4 +1,4 @@
-// All models in a table that can be filtered and sorted; under a row its downloads and, when asked, its card.
+// The table of all models, with filters and sorting; under a row its downloads and, once opened, its card.
 
 import { pageLink } from "../../../shared/addresses.js";
 import { h, times } from "../../../shared/dom.js";
@@ -9,7 +9,7 @@ import { say } from "../words.js";
 const FIT_ORDER = { yes: 0, part: 1, no: 2 };
 const NONE = { text: "", where: "", size: "", licence: "", fits: false, draft: false };
 
-// What rows are sorted by; null stands last in either direction.
+// The sort keys; null sorts last in either direction.
 const KEYS = {
   name: (row) => row.name.toLowerCase(),
   parameters: (row) => row.parameters || null,
@@ -26,9 +26,9 @@ export class Table {
     this.rows = [];
     this.filter = { ...NONE };
     this.order = null; // [column, 1 or -1]; without one as the rows come: what is here first
-    this.open = new Set(); // ids of rows whose card people opened: drawn anew, it stays open
+    this.open = new Set(); // ids of rows whose card is open
     this.cards = new Map(); // id -> Details
-    this.moving = new Map(); // id -> the element with its downloads: what people type in there stays
+    this.moving = new Map(); // id -> the element with its downloads, reused so that typed text stays
     this.count = h("p", { class: "hint", role: "status" });
     this.head = h("tr");
     this.body = h("tbody");
@@ -45,7 +45,7 @@ export class Table {
     this.text = h("input", { type: "search", placeholder: say.searchHint, "aria-label": say.search, name: "search", on: { input: (e) => ((this.filter.text = e.target.value.trim().toLowerCase()), changed()) } });
     const pick = (name, label, options) => h("select", { name, "aria-label": label, on: { change: (e) => ((this.filter[name] = e.target.value), changed()) } },
       ...Object.entries(options).map(([value, text]) => h("option", { value }, text)));
-    // Numbers go before other keys in an object, so the one for "all" is put first by hand.
+    // Objects list number keys first, so move the option for "all" to the front.
     const first = (select) => (select.prepend(select.querySelector("option[value='']")), (select.value = ""), select);
     this.where = pick("where", say.where, say.wheres);
     this.size = first(pick("size", say.size, say.sizes));
@@ -111,7 +111,7 @@ export class Table {
     this.body.replaceChildren(...rows.flatMap((row) => this.pair(row)),
       rows.length ? "" : h("tr", {}, h("td", { class: "nothing", colspan: "7" }, say.nothing)));
     if (focused) this.node.querySelector(`[data-focus="${CSS.escape(focused)}"]`)?.focus();
-    else if (this.body.contains(active)) active.focus({ preventScroll: true }); // cards move into the new rows
+    else if (this.body.contains(active)) active.focus({ preventScroll: true }); // cards moved into the new rows
     this.page.mark();
   }
 
@@ -126,7 +126,7 @@ export class Table {
     }));
   }
 
-  // A model's row, and the one under it for what is more than a line.
+  // Draws a model's row and the one under it, for its downloads and card.
   pair(row) {
     const opened = this.open.has(row.id);
     const under = h("tr", { class: "under", dataset: { target: row.id } }, h("td", { colspan: "7" }, this.transfersOf(row), opened ? this.card(row).node : null));
@@ -173,7 +173,7 @@ export class Table {
     return [pageLink("chat", say.chatWith, "ft-button small chat-with"), h("button", { class: "ft-button small primary", type: "button", "aria-label": `${say.load} ${row.pair_name ?? row.name}`, dataset: { focus: `act ${row.id}`, open: row.id }, on: { click: load } }, say.load)];
   }
 
-  // The page came into sight.
+  // Refreshes the open cards when the page becomes visible.
   seen() {
     for (const id of this.open) this.cards.get(id)?.opened();
   }
