@@ -19,7 +19,7 @@ from starlette.responses import Response
 
 from app.server.answer import Answer
 from app.server.dialects import chat_logprobs
-from app.server.errors import READING
+from app.server.errors import READING, translate
 from app.server.fields.schemas import ChatBody
 from app.server.fields.unsupported import unsupported
 from app.server.models import Described
@@ -199,7 +199,7 @@ async def _answer(
         return Stream(
             lines,
             close,
-            lambda error: _line({"error": error.message}),
+            lambda failure: _line({"error": translate(failure).message}),
             media_type="application/x-ndjson",
         )
 

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Any
 
 from app.server.answer import Answer
-from app.server.errors import ApiError
+from app.server.errors import ApiError, translate
 from app.server.monitoring.counter import Ticket
 from app.server.responses.job import Job
 from app.server.responses.response_store import Json
@@ -53,8 +53,9 @@ async def stream(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
     yield encode(f"response.{response['status']}", {"response": response})
 
 
-def error_event(error: ApiError) -> bytes:
+def error_event(failure: Exception) -> bytes:
     """Return the event that ends a stream which failed."""
+    error = translate(failure)
     event = {"type": "error", "code": error.code, "message": error.message, "param": error.param}
     return named("error", {**event, "sequence_number": -1})
 

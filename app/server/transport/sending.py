@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
-
-if TYPE_CHECKING:
-    from app.server.errors import ApiError
 
 Result = TypeVar("Result")
 CLIENT_LEFT = 499
@@ -79,7 +76,7 @@ class Stream(StreamingResponse):
         self,
         chunks: AsyncGenerator[bytes, None],
         close: Callable[[], None],
-        error: Callable[[ApiError], bytes],
+        error: Callable[[Exception], bytes],
         *,
         end: bytes = b"",
         media_type: str = "text/event-stream",
@@ -99,15 +96,13 @@ class Stream(StreamingResponse):
 
 
 async def _ended(
-    chunks: AsyncGenerator[bytes, None], error: Callable[[ApiError], bytes], end: bytes
+    chunks: AsyncGenerator[bytes, None], error: Callable[[Exception], bytes], end: bytes
 ) -> AsyncGenerator[bytes, None]:
-    from app.server.errors import translate  # which uses ``JsonReply``
-
     try:
         async for chunk in chunks:
             yield chunk
     except Exception as failure:
-        yield error(translate(failure))
+        yield error(failure)
     if end:
         yield end
 
