@@ -110,17 +110,17 @@ def _medusa(target: ModelFacts, depth: int) -> Network:
 
 
 def _mlp(target: ModelFacts, depth: int) -> Network:
-    """One product and one table, tied over all positions, as wide as the target."""
+    """Return one projection and one table, tied over all positions, as wide as the target."""
     return _speculator(target, 2)
 
 
 def _lstm(target: ModelFacts, depth: int) -> Network:
-    """The same with four gates."""
+    """Return the same with four gates."""
     return _speculator(target, 8)
 
 
 def _speculator(target: ModelFacts, products: int) -> Network:
-    """A network without attention or cache; its input table is stored but hardly read."""
+    """Return a network without attention or cache; its input table is stored but hardly read."""
     inner = products * target.hidden**2 + _table(target)
     network = _head(target, inner, 1)
     held = network.held + _table(target) * SIXTEEN_BITS
@@ -134,7 +134,7 @@ def _dflash(target: ModelFacts, depth: int) -> Network:
 
 
 def _mtp(target: ModelFacts, depth: int) -> Network:
-    """One layer of the target's own kind, in its format; embedding and head are the target's."""
+    """Return one layer of the target's kind and format; embedding and head are the target's."""
     counts, width = target.counts, FORMATS[target.format].width
     join = 2 * target.hidden**2
     fixed = counts.attention + counts.beside + join

@@ -118,11 +118,11 @@ def method_named(name: str) -> Method:
 VLLM, SGLANG, TRTLLM, DYNAMO = "vllm", "sglang", "trtllm", "dynamo"
 
 NAMES = MappingProxyType({VLLM: "vLLM", SGLANG: "SGLang", TRTLLM: "TensorRT-LLM", DYNAMO: "Dynamo"})
-"""What people call them, in the order in which they are offered."""
+"""Their display names, in the order of the page's list."""
 
 ENGINES = tuple(NAMES)
 BACKENDS = (VLLM, SGLANG, TRTLLM)
-"""What computes for Dynamo."""
+"""Engines that can run behind Dynamo."""
 
 CAN = MappingProxyType(
     {

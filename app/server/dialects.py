@@ -64,7 +64,7 @@ class ChatDialect:
         }
 
     def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
-        """As in ``Dialect``; the first part gets all tokens."""
+        """Yield choices as ``Dialect`` says; the first part gets all tokens."""
         deltas = [_delta(answer, part) for part in answer.parts]
         for delta in deltas or ([{"content": ""}] if tokens and self._wanted else []):
             yield self._delta(delta) | {"logprobs": self._logprobs(tokens)}
@@ -85,7 +85,7 @@ class TextDialect:
     prefix, whole, part = "cmpl", "text_completion", "text_completion"
 
     def __init__(self, logprobs: int | None) -> None:
-        """``logprobs``: how many of the likeliest tokens are told for each; None: not even its own."""
+        """``logprobs``: how many top tokens come with each token's log probability; None: neither."""
         self._wanted, self._top = logprobs is not None, bool(logprobs)
 
     def opening(self) -> dict[str, Any] | None:
@@ -159,9 +159,9 @@ def _entry(text: str, p: float | None) -> dict[str, Any]:
 
 
 def _top_logprobs(token: Token) -> dict[str, float | None]:
-    """The likeliest tokens in a place, and the one that stands there, by their texts.
+    """Return the log probabilities of a position's top tokens and its own token, by their texts.
 
-    Of several with the same text, as bytes of unfinished characters have, the likeliest.
+    Of tokens with the same text, such as parts of a character, the likeliest counts.
     """
     logprobs: dict[str, float | None] = {}
     for other in token.top_logprobs:

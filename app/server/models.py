@@ -146,7 +146,7 @@ class Models:
         return self.find(name) if loaded is None else loaded
 
     def _is_loaded(self, name: str | None) -> bool:
-        """True if ``name`` means the loaded model."""
+        """Return whether ``name`` means the loaded model."""
         loaded = self._runtime.engine.loaded
         if loaded is None:
             return False
@@ -262,5 +262,5 @@ class Models:
 
 
 def _is(one: Available, loaded: Loaded | None) -> bool:
-    """True if ``one`` is the loaded model."""
+    """Return whether ``one`` is the loaded model."""
     return loaded is not None and loaded.target_id == one.spec.id

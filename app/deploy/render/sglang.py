@@ -107,7 +107,7 @@ def _speculation(plan: Plan) -> Options:
 
 
 def _in_16_bits(plan: Plan) -> bool:
-    """True for heads; a draft model may have the target's format."""
+    """Return True for heads; a draft model may have the target's format."""
     return plan.draft_model is None or plan.draft_model.format == BF16
 
 

@@ -16,12 +16,12 @@ Refused = Mapping[str, tuple[str, Harmless]]
 
 
 def is_nothing(value: Any) -> bool:
-    """True for a value that has no effect."""
+    """Return True for a value that has no effect."""
     return not value
 
 
 def is_absent(value: Any) -> bool:
-    """The same for a schema or grammar: an empty schema means any JSON."""
+    """Return the same for a schema or grammar: an empty schema means any JSON."""
     return value in (None, "", [])
 
 

@@ -1,1 +1,1 @@
-"""What the API counts and logs of its requests."""
+"""Metrics and logs of the API's requests."""
