@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 import torch
@@ -83,14 +83,14 @@ class NativeDecoder:
         last = tensor(names.norm)
         assert isinstance(last, Tensor)
         norm = make_norm(architecture, last)
-        turns = {
+        rotations = {
             rope: cosines(rope, architecture.head_dim, info.context)
             for rope in {spec.attention.rope for spec in architecture.layers}
             if rope is not None
         }
         parts = [
-            _layer(layer, spec, turns)
-            for layer, spec in zip(layers, architecture.layers, strict=True)
+            _layer(layer, spec, rotations, slot)
+            for slot, (layer, spec) in enumerate(zip(layers, architecture.layers, strict=True))
         ]
         shape = structures.Shape(
             embedding=embedding.pointer,
@@ -111,7 +111,7 @@ class NativeDecoder:
         )
         # What the structures point to lives as long as the decoder.
         self._embedding, self._head = embedding, head
-        self._layers, self._kept = layers, (norm, turns)
+        self._layers, self._kept = layers, (norm, rotations)
         self._narrowed: TrimmedHead | None = None
         self._begin(shape, parts)
 
@@ -317,34 +317,32 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
     return found.float() if isinstance(found, Tensor) and name.endswith(_QUERIES) else found
 
 
-def _layer(layer: Layer, spec: LayerSpec, turns: dict[Rope, Tensor]) -> structures.Layer:
-    for linear in _linears(layer):
-        if isinstance(linear, Biased):
-            assert isinstance(linear.linear, Matrix)
-            linear.linear.set_bias(linear.bias)
-    qkv, output, gate_up, down = (matrix.pointer for matrix in _matrices(layer))
+def _layer(
+    layer: Layer, spec: LayerSpec, rotations: dict[Rope, Tensor], slot: int
+) -> structures.Layer:
+    """Return ``layer`` for the step. ``slot``: where a cache has its keys and values."""
     attention, rope = layer.attention, spec.attention.rope
     return structures.Layer(
-        qkv=qkv,
-        output=output,
-        gate_up=gate_up,
-        down=down,
-        attention_norm=layer.mixer_norm.weight.data_ptr(),
-        attention_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
+        mixer_norm=layer.mixer_norm.weight.data_ptr(),
+        mixer_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
         mlp_norm=layer.mlp_norm.weight.data_ptr(),
         mlp_after=layer.mlp_after and layer.mlp_after.weight.data_ptr(),
-        qk_norm=None if attention.qk_norm is None else attention.qk_norm.data_ptr(),
-        rotation=None if rope is None else turns[rope].data_ptr(),
-        window=spec.attention.window or 0,
+        attention=structures.Attention(
+            qkv=_matrix(attention.qkv),
+            output=_matrix(attention.output),
+            qk_norm=None if attention.qk_norm is None else attention.qk_norm.data_ptr(),
+            rotation=None if rope is None else rotations[rope].data_ptr(),
+            window=spec.attention.window or 0,
+            slot=slot,
+        ),
+        mlp=structures.GatedMlp(gate_up=_matrix(layer.gate_up), down=_matrix(layer.down)),
     )
 
 
-def _linears(layer: Layer) -> tuple[Linear, Linear, Linear, Linear]:
-    return layer.attention.qkv, layer.attention.output, layer.gate_up, layer.down
-
-
-def _matrices(layer: Layer) -> Iterator[Matrix]:
-    for linear in _linears(layer):
-        inner = linear.linear if isinstance(linear, Biased) else linear
-        assert isinstance(inner, Matrix)
-        yield inner
+def _matrix(linear: Linear) -> int:
+    """Return the step's matrix of a linear layer, which adds the bias from now on."""
+    matrix = linear.linear if isinstance(linear, Biased) else linear
+    assert isinstance(matrix, Matrix)
+    if isinstance(linear, Biased):
+        matrix.set_bias(linear.bias)
+    return matrix.pointer

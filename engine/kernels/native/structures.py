@@ -5,14 +5,29 @@ from __future__ import annotations
 import ctypes as c
 
 
+class Attention(c.Structure):
+    """See structures.h."""
+
+    _fields_ = [
+        *((name, c.c_void_p) for name in ("qkv", "output", "qk_norm", "rotation")),
+        *((name, c.c_int32) for name in ("window", "slot")),
+    ]
+
+
+class GatedMlp(c.Structure):
+    """See structures.h."""
+
+    _fields_ = [("gate_up", c.c_void_p), ("down", c.c_void_p)]
+
+
 class Layer(c.Structure):
     """See structures.h."""
 
     _fields_ = [
-        *((name, c.c_void_p) for name in ("qkv", "output", "gate_up", "down")),
-        *((name, c.c_void_p) for name in ("attention_norm", "attention_after")),
-        *((name, c.c_void_p) for name in ("mlp_norm", "mlp_after", "qk_norm", "rotation")),
-        ("window", c.c_int32),
+        *((name, c.c_void_p) for name in ("mixer_norm", "mixer_after", "mlp_norm", "mlp_after")),
+        *((name, c.c_int32) for name in ("mixer", "feed_forward")),
+        ("attention", Attention),
+        ("mlp", GatedMlp),
     ]
 
 

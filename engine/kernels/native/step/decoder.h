@@ -1,6 +1,6 @@
 // A decoder's step for some rows of one sequence or of several, done by all threads of a pool together.
 //
-// Products see all rows alike; what looks back looks into the cache of the row's own sequence. A row's bits are
+// Linear layers see all rows alike; what looks back looks into the cache of the row's own sequence. A row's bits are
 // those it has alone, whoever the others belong to.
 //
 // Every thread keeps the residual stream for itself and adds what was computed together to it: that costs
@@ -82,7 +82,7 @@ public:
         attended_.resize(size_t(MOST_ROWS) * attended);
         mixed_.resize(size_t(MOST_ROWS) * shape.hidden);
         active_.resize(size_t(MOST_ROWS) * shape.intermediate);
-        dealt_ = std::vector<Dealt>(size_t(shape.count) * PRODUCTS + 1);
+        dealt_ = std::vector<Dealt>(size_t(shape.count) * LINEARS + 1);
     }
 
     // Logits of a row.
@@ -104,7 +104,7 @@ public:
     }
 
 private:
-    enum Product { QKV, OUTPUT, GATE_UP, DOWN, PRODUCTS };  // of a layer
+    enum Linear { QKV, OUTPUT, GATE_UP, DOWN, LINEARS };  // of a layer
 
     void work(int thread) {
         Scratch& own = *scratch_[thread];
@@ -112,8 +112,14 @@ private:
         for (int index = 0; index < shape_.count; ++index) {
             const Layer& layer = shape_.layers[index];
             write_aux(index, own, thread);
-            attention(index, layer, own, thread);
-            feed_forward(index, layer, own);
+            switch (layer.mixer) {
+                case Mixer::ATTENTION: attention(index, layer, own, thread); break;
+            }
+            add(own, layer.mixer_after);
+            switch (layer.feed_forward) {
+                case FeedForward::GATED_MLP: gated_mlp(index, layer, own); break;
+            }
+            add(own, layer.mlp_after);
         }
         write_aux(shape_.count, own, thread);
         if (step_.last > 0) logits(own);
@@ -151,28 +157,28 @@ private:
         }
     }
 
+    // Mixers and feed-forwards leave their result in `mixed_`, and end with a barrier.
     void attention(int index, const Layer& layer, Scratch& own, int thread) {
-        product(*layer.qkv, normed(own, layer.attention_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
+        const Attention& weights = layer.attention;
+        linear(*weights.qkv, normed(own, layer.mixer_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
         pool_.barrier();
-        if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(index, layer, own, thread);
-        else attend_all<float>(index, layer, own, thread);
+        if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(weights, own, thread);
+        else attend_all<float>(weights, own, thread);
         pool_.barrier();
-        product(*layer.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
+        linear(*weights.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
         pool_.barrier();
-        add(own, layer.attention_after);
     }
 
-    void feed_forward(int index, const Layer& layer, Scratch& own) {
-        const Matrix& gate_up = *layer.gate_up;
+    void gated_mlp(int index, const Layer& layer, Scratch& own) {
+        const Matrix& gate_up = *layer.mlp.gate_up;
         const int width = shape_.intermediate, panels = width / LANES;
         const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), rows_, shape_.hidden);
         pool_.deal(dealt(index, GATE_UP), panels, [&](int first, int end) {
             for (; first < end; first += GATES) activate(gate_up, rows, first, std::min(first + GATES, end), own);
         });
         pool_.barrier();
-        product(*layer.down, active_.data(), width, own, dealt(index, DOWN), mixed_);
+        linear(*layer.mlp.down, active_.data(), width, own, dealt(index, DOWN), mixed_);
         pool_.barrier();
-        add(own, layer.mlp_after);
     }
 
     // Panels first .. end - 1, at most GATES, of what the gates let through.
@@ -219,7 +225,7 @@ private:
     }
 
     // Outputs of `matrix` for `from` [rows][width], as many as come to this thread.
-    void product(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
+    void linear(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
         const Arranged& rows = own.arranged.arrange(matrix.kinds, from, rows_, width);
         pool_.deal(dealt, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
@@ -249,15 +255,15 @@ private:
     // Stores keys and values, then attends. Heads that share a memory stay on one thread where they can,
     // which saves the barrier.
     template <class T>
-    void attend_all(int index, const Layer& layer, Scratch& own, int thread) {
+    void attend_all(const Attention& layer, Scratch& own, int thread) {
         const bool split = shape_.kv_heads % pool_.count() != 0;
         each_sequence([&](const Sequence& sequence, int before) {
-            if (!sequence.parents) store_all<T>(index, layer, sequence, before, own, thread);
+            if (!sequence.parents) store_all<T>(layer, sequence, before, own, thread);
         });
         if (split) pool_.barrier();
         each_sequence([&](const Sequence& sequence, int before) {
-            if (sequence.parents) attend_tree<T>(index, layer, sequence, before, own, thread);
-            else attend_chain<T>(index, layer, sequence, before, split, own, thread);
+            if (sequence.parents) attend_tree<T>(layer, sequence, before, own, thread);
+            else attend_chain<T>(layer, sequence, before, split, own, thread);
         });
     }
 
@@ -272,16 +278,16 @@ private:
     }
 
     template <class T>
-    void store_all(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+    void store_all(const Attention& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
         const auto [first, end] = part(shape_.kv_heads, thread);
         for (int head = first; head < end; ++head) {
-            const auto memory = memory_of<T>(sequence, index, head);
+            const auto memory = memory_of<T>(sequence, layer.slot, head);
             for (int r = before; r < before + sequence.rows; ++r) store_row(memory, layer, head, r, positions_[r], own);
         }
     }
 
     template <class T>
-    void attend_chain(int index, const Layer& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
+    void attend_chain(const Attention& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
         const int kv_heads = shape_.kv_heads;
         const auto [first_kv, end_kv] = part(kv_heads, thread);
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
@@ -291,19 +297,19 @@ private:
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
             const int head = tile / tiles, from = tile % tiles * most, to = std::min(from + most, together);
-            attend_queries(memory_of<T>(sequence, index, head), layer, head, before, sequence.rows, from, to, own);
+            attend_queries(memory_of<T>(sequence, layer.slot, head), layer, head, before, sequence.rows, from, to, own);
         }
     }
 
     // Rows of a tree take turns: where a row's ancestors would stand if they were all there is, there they
     // stand while it looks, so its bits are those it has in a text. All are kept in the spare positions.
     template <class T>
-    void attend_tree(int index, const Layer& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
+    void attend_tree(const Attention& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
         const int group = shape_.heads / shape_.kv_heads, spare = sequence.cache.context - ROWS;
         const int* positions = positions_ + before;
         const auto [first, end] = part(shape_.kv_heads, thread);
         for (int head = first; head < end; ++head) {
-            const auto memory = memory_of<T>(sequence, index, head);
+            const auto memory = memory_of<T>(sequence, layer.slot, head);
             for (int r = 0; r < sequence.rows; ++r) store_row(memory, layer, head, before + r, spare + r, own);
             int there[ROWS];  // the row that stands at each position from `start` on
             std::fill_n(there, ROWS, -1);
@@ -321,7 +327,7 @@ private:
 
     // Writes the key and value of one row and head to a place in the memory.
     template <class T>
-    void store_row(const Memory<T>& memory, const Layer& layer, int head, int r, int place, Scratch& own) const {
+    void store_row(const Memory<T>& memory, const Attention& layer, int head, int r, int place, Scratch& own) const {
         const int heads = shape_.heads, width = shape_.head_dim;
         const float* row = row_of(r);
         rotate(layer, row + size_t(heads + head) * width, heads + head, positions_[r], own.head.data());
@@ -330,7 +336,7 @@ private:
 
     // Queries from .. to - 1 of those of `rows` rows from `row` on that share the memory of `kv_head`.
     template <class T>
-    void attend_queries(const Memory<T>& memory, const Layer& layer, int kv_head, int row, int rows, int from, int to,
+    void attend_queries(const Memory<T>& memory, const Attention& layer, int kv_head, int row, int rows, int from, int to,
                  Scratch& own) {
         const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
         Query queries[QUERIES];
@@ -351,15 +357,15 @@ private:
     }
 
     template <class T>
-    Memory<T> memory_of(const Sequence& sequence, int index, int head) const {
+    Memory<T> memory_of(const Sequence& sequence, int slot, int head) const {
         const size_t size = size_t(sequence.cache.context) * shape_.head_dim;
-        const size_t start = (size_t(index) * shape_.kv_heads + head) * size;
+        const size_t start = (size_t(slot) * shape_.kv_heads + head) * size;
         return {static_cast<T*>(sequence.cache.keys) + start, static_cast<T*>(sequence.cache.values) + start,
                 shape_.head_dim};
     }
 
     // A head of queries or keys: normalised if the model does, then rotated to its position.
-    void rotate(const Layer& layer, const float* from, int head, int position, float* to) const {
+    void rotate(const Attention& layer, const float* from, int head, int position, float* to) const {
         const int width = shape_.head_dim;
         if (layer.qk_norm)
             normalise(from, layer.qk_norm + size_t(head) * width, width, shape_.epsilon, to);
@@ -374,7 +380,7 @@ private:
     }
 
     Range part(int count, int thread) const { return share(count, thread, pool_.count()); }
-    Dealt& dealt(int layer, Product product) { return dealt_[size_t(layer) * PRODUCTS + product]; }
+    Dealt& dealt(int layer, Linear linear) { return dealt_[size_t(layer) * LINEARS + linear]; }
 
     const Shape shape_;
     Pool& pool_;
@@ -383,7 +389,7 @@ private:
     int positions_[MOST_ROWS];  // of each row in its text
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, mixed_, active_;
-    std::vector<Dealt> dealt_;  // of each product in a step, the head's last
+    std::vector<Dealt> dealt_;  // of each linear layer in a step, the head's last
 };
 
 }  // namespace foretoken

@@ -10,13 +10,29 @@ namespace foretoken {
 
 enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
 
-// Null where a model has no such thing.
-struct Layer {
-    const Matrix *qkv, *output, *gate_up, *down;
-    const float *attention_norm, *attention_after, *mlp_norm, *mlp_after;
+enum class Mixer : int32_t { ATTENTION = 0 };
+enum class FeedForward : int32_t { GATED_MLP = 0 };
+
+// Grouped-query attention. Null where a model has no such thing.
+struct Attention {
+    const Matrix *qkv, *output;
     const float* qk_norm;   // [heads + kv_heads][head_dim]
     const float* rotation;  // [context][head_dim / 2][cosine, sine]
     int32_t window;         // positions that a row sees; 0: all
+    int32_t slot;           // of the layer's keys and values in a cache
+};
+
+struct GatedMlp {
+    const Matrix *gate_up, *down;
+};
+
+// A mixer and a feed-forward, each of a kind, whose weights are filled in. Norms after them are null where there are none.
+struct Layer {
+    const float *mixer_norm, *mixer_after, *mlp_norm, *mlp_after;
+    Mixer mixer;
+    FeedForward feed_forward;
+    Attention attention;
+    GatedMlp mlp;
 };
 
 struct Shape {
@@ -34,7 +50,7 @@ struct AuxLayer {
     int32_t layer;  // whose input it is; the number of layers: what leaves the last; -1: that, normed
 };
 
-// One sequence's keys [layers][kv_heads][context / 16][head_dim][16], values [layers][kv_heads][context][head_dim].
+// One sequence's keys [slots][kv_heads][context / 16][head_dim][16], values [slots][kv_heads][context][head_dim].
 struct Cache {
     void *keys, *values;
     const AuxLayer* aux_layers;
