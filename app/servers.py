@@ -25,7 +25,7 @@ SECTION = "servers"
 def look(address: Address, key: str = "") -> Server:
     """Who answers there, asked with ``key``, else with the one that is kept. Blocks.
 
-    Raises ServerTrouble where nobody does, or who does is no such server.
+    Raises ServerError where nobody does, or who does is no such server.
     """
     from engine.remote.engine import look_at
 
@@ -34,7 +34,7 @@ def look(address: Address, key: str = "") -> Server:
 
 def try_out(address: Address, key: str = "", watcher: Watcher | None = None) -> None:
     """Connects to a model with ``key``, else with the one that is kept, as a load does, and lets it go.
-    Blocks. Raises ServerTrouble, ModelError."""
+    Blocks. Raises ServerError, ModelError."""
     from engine.remote.engine import RemoteEngine
 
     engine = RemoteEngine(key_of=lambda place: key.strip() or server_key(place).get()[0])

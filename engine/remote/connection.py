@@ -21,7 +21,7 @@ import openai
 
 from engine import wire
 from engine.files import parse_json
-from engine.remote.trouble import CONNECT_S, SILENCE_S
+from engine.remote.errors import CONNECT_S, SILENCE_S
 from engine.values.address import Address
 
 T = TypeVar("T")

@@ -17,11 +17,11 @@ from engine.errors import InvalidRequest
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started
 from engine.remote.body import body_of
 from engine.remote.connection import Client
-from engine.remote.counters import counters_of
-from engine.remote.counting import counted
+from engine.remote.errors import ended_early, protocol_error, retry_delay
 from engine.remote.kinds import Kind
 from engine.remote.reading import Reading
-from engine.remote.trouble import broke_off, speaks_otherwise, wait_for
+from engine.remote.reply_usage import counted
+from engine.remote.server_metrics import metrics_of
 from engine.request import Request
 
 log = logging.getLogger(__name__)
@@ -47,10 +47,10 @@ class Completions:
             self._openai = client.speaking(f"{client.address.root}/api/v0")
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        counters = counters_of(self._client, self._kind, self._model)
+        counters = metrics_of(self._client, self._kind, self._model)
         await _read(counters.before())
         began = time.perf_counter()
-        stream = await opened(self._openai, self._model, body_of(request, self._kind))
+        stream = await open_stream(self._openai, self._model, body_of(request, self._kind))
         yield started(self._model, request)
         reading = Reading()
         async with aclosing(_objects(stream)) as chunks:
@@ -60,7 +60,7 @@ class Completions:
                     yield Emitted(text=text, at=time.perf_counter() - began)
         if reading.reason is None:
             _refuse_other_types(self._client, stream)
-            raise broke_off(self._client.address)
+            raise ended_early(self._client.address)
         found = counted(reading)
         more = await _read(counters.behind(found))
         yield Finished(reading.reason, "", reading.text, None, more or found)
@@ -73,7 +73,9 @@ class ForetokenEvents:
         self._client, self._model = client, model
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        stream = await opened(self._client.openai, self._model, body_of(request, Kind.FORETOKEN))
+        stream = await open_stream(
+            self._client.openai, self._model, body_of(request, Kind.FORETOKEN)
+        )
         ended = False
         async with aclosing(_objects(stream)) as chunks:
             async for chunk in chunks:
@@ -84,15 +86,15 @@ class ForetokenEvents:
                     yield event
         if not ended:
             _refuse_other_types(self._client, stream)
-            raise broke_off(self._client.address)
+            raise ended_early(self._client.address)
 
     def _read(self, value: Any) -> Event:
         try:
             event = trace.from_json(value, f"What {self._client.address.place} sent")
         except InvalidRequest as error:
-            raise speaks_otherwise(self._client.address, str(error), begun=True) from error
+            raise protocol_error(self._client.address, str(error), begun=True) from error
         if isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:
-            raise broke_off(self._client.address)  # nobody here did that
+            raise ended_early(self._client.address)  # nobody here did that
         return event
 
 
@@ -111,30 +113,32 @@ async def _read(reading: Awaitable[T]) -> T | None:
         return None
 
 
-async def opened(client: openai.AsyncOpenAI, model: str, body: Json) -> openai.AsyncStream[Any]:
+async def open_stream(
+    client: openai.AsyncOpenAI, model: str, body: Json
+) -> openai.AsyncStream[Any]:
     """The stream of a reply, asked for again where that may help."""
     rest = dict(body)
     if "messages" in rest:
         messages = rest.pop("messages")
-        return await patiently(
+        return await with_retries(
             lambda: client.chat.completions.create(
                 model=model, messages=messages, stream=True, extra_body=rest
             )
         )
     prompt = rest.pop("prompt")
-    return await patiently(
+    return await with_retries(
         lambda: client.completions.create(model=model, prompt=prompt, stream=True, extra_body=rest)
     )
 
 
-async def patiently(ask: Callable[[], Awaitable[T]]) -> T:
+async def with_retries(ask: Callable[[], Awaitable[T]]) -> T:
     """The answer; raises what the last try raised, and at once what waiting cannot mend."""
     attempt = 0
     while True:
         try:
             return await ask()
         except openai.OpenAIError as error:
-            seconds = wait_for(error, attempt)
+            seconds = retry_delay(error, attempt)
             if seconds is None:
                 raise
         await asyncio.sleep(seconds)
@@ -149,7 +153,7 @@ async def _objects(stream: openai.AsyncStream[Any]) -> AsyncGenerator[Json, None
 
 
 def _refuse_other_types(client: Client, stream: openai.AsyncStream[Any]) -> None:
-    """Raises ServerTrouble for what was no stream of events at all, as a page is none."""
+    """Raises ServerError for what was no stream of events at all, as a page is none."""
     kind = stream.response.headers.get("content-type", "")
     if "text/event-stream" not in kind:
-        raise speaks_otherwise(client.address, kind or "no content type")
+        raise protocol_error(client.address, kind or "no content type")

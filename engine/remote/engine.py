@@ -28,14 +28,14 @@ from engine.loading.catalog import Catalog
 from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import server_key
 from engine.remote.body import check
+from engine.remote.capabilities import loaded_of
 from engine.remote.connection import Client, Loop
-from engine.remote.dialects import Completions, Dialect, ForetokenEvents, patiently
+from engine.remote.dialects import Completions, Dialect, ForetokenEvents, with_retries
+from engine.remote.errors import explain
 from engine.remote.kinds import Kind
-from engine.remote.offered import loaded_of
 from engine.remote.ollama import OllamaChat
 from engine.remote.reply import Reply
-from engine.remote.server import ServedModel, Server, brought, look
-from engine.remote.trouble import explain
+from engine.remote.server import ServedModel, Server, ensure_loaded, look
 from engine.request import Request
 from engine.values.address import Address
 
@@ -89,7 +89,7 @@ class RemoteEngine:
             return bool(self._loading) or any(not reply.ending for reply in self._replies)
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Connects to the server that is named. Raises as ``Engine.load``, and ServerTrouble."""
+        """Connects to the server that is named. Raises as ``Engine.load``, and ServerError."""
         spec = self.catalog().named(request).target
         if not spec.address:
             raise ModelError(f"{spec.name} is no server: this engine runs nothing itself.")
@@ -168,9 +168,9 @@ class RemoteEngine:
     def _ask(
         self, address: Address, key: str | None, watcher: Watcher | None
     ) -> tuple[Client, Server, ServedModel]:
-        """Raises ServerTrouble, ModelError for a model that is not there, and LoadCancelled where the
+        """Raises ServerError, ModelError for a model that is not there, and LoadCancelled where the
         watcher ended it."""
-        asking = self._loop.start(_brought(address, key))
+        asking = self._loop.start(_connect(address, key))
         while True:
             try:
                 return asking.result(_LOOK_S)
@@ -195,14 +195,14 @@ class RemoteEngine:
             given_up = watcher is not None and watcher.cancelled
             if self._closed or given_up:
                 if connected is not None:
-                    self._let_go(connected)
+                    self._close_client(connected)
                 self._check_open()
                 raise LoadCancelled("Connecting was cancelled.")
             before, self._connected = self._connected, connected
         if before is not None:
-            self._let_go(before)
+            self._close_client(before)
 
-    def _let_go(self, connected: _Connected) -> None:
+    def _close_client(self, connected: _Connected) -> None:
         closing: Future[None] = self._loop.start(connected.client.close(), to_its_end=True)
         closing.add_done_callback(_logged)
 
@@ -217,12 +217,12 @@ class RemoteEngine:
 
 
 def look_at(address: Address, key: str | None) -> Server:
-    """Who answers at an address, without connecting to it. Blocks. Raises ServerTrouble."""
+    """Who answers at an address, without connecting to it. Blocks. Raises ServerError."""
     loop = Loop()
 
     async def looked() -> Server:
         async with _asking(address, key) as client:
-            server = await patiently(lambda: look(client))
+            server = await with_retries(lambda: look(client))
         await client.close()
         return server
 
@@ -232,10 +232,10 @@ def look_at(address: Address, key: str | None) -> Server:
         loop.close()
 
 
-async def _brought(address: Address, key: str | None) -> tuple[Client, Server, ServedModel]:
+async def _connect(address: Address, key: str | None) -> tuple[Client, Server, ServedModel]:
     async with _asking(address, key) as client:
-        server = await patiently(lambda: look(client))
-        return client, *await brought(client, server, address.model)
+        server = await with_retries(lambda: look(client))
+        return client, *await ensure_loaded(client, server, address.model)
 
 
 @asynccontextmanager

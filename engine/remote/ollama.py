@@ -19,11 +19,11 @@ from engine.events import Counted, Emitted, Event, Finished, FinishReason
 from engine.files import parse_json
 from engine.remote.body import message_of, sampling_of
 from engine.remote.connection import Client
-from engine.remote.counting import seconds, whole
-from engine.remote.dialects import patiently, started
+from engine.remote.dialects import started, with_retries
+from engine.remote.errors import ended_early, stream_error
 from engine.remote.kinds import TRAITS, Kind
 from engine.remote.reading import Json, Reading
-from engine.remote.trouble import broke_off, broken_off
+from engine.remote.reply_usage import seconds, whole
 from engine.request import Request
 from engine.values.grammar import GrammarKind
 from engine.values.messages import Message
@@ -39,7 +39,7 @@ class OllamaChat:
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         began = time.perf_counter()
-        answer = await patiently(lambda: self._opened(request))
+        answer = await with_retries(lambda: self._opened(request))
         try:
             yield started(self._model, request)
             reading, last = Reading(), None
@@ -53,7 +53,7 @@ class OllamaChat:
                         last = line
                         break
             if last is None:
-                raise broke_off(self._client.address)
+                raise ended_early(self._client.address)
             cut = last.get("done_reason") == "length"
             reason = FinishReason.LENGTH if cut else FinishReason.STOP
             yield Finished(reason, "", reading.text, None, _counted(last))
@@ -85,13 +85,13 @@ class OllamaChat:
         return answer
 
     async def _lines(self, answer: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
-        """Raises ServerTrouble for an error among them, ValueError for what is no JSON."""
+        """Raises ServerError for an error among them, ValueError for what is no JSON."""
         async for line in answer.aiter_lines():
             if not line.strip():
                 continue
             told = parse_json(line)
             if "error" in told:
-                raise broken_off(self._client.address, str(told["error"]))
+                raise stream_error(self._client.address, str(told["error"]))
             yield told
 
 

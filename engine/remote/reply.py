@@ -12,7 +12,7 @@ from contextlib import aclosing
 from engine.api import Generation
 from engine.errors import ForetokenError
 from engine.events import Emitted, Event, Failed, Finished, FinishReason
-from engine.remote import trouble
+from engine.remote import errors
 from engine.remote.connection import Client, Loop
 from engine.request import Request
 
@@ -60,8 +60,8 @@ class Reply:
                 length = 0
                 async for event in events:
                     length += len(event.text) if isinstance(event, Emitted) else 0
-                    if length > trouble.LONGEST_REPLY:
-                        raise trouble.too_long(self._client.address)
+                    if length > errors.LONGEST_REPLY:
+                        raise errors.too_long(self._client.address)
                     begun = True
                     ended = ended or isinstance(event, Finished | Failed)
                     self._inbox.put(event)
@@ -69,12 +69,12 @@ class Reply:
             if ended:
                 log.debug("behind the end of a reply: %r", error)
                 return
-            known = trouble.explain(
+            known = errors.explain(
                 error, self._client.address, key=self._client.has_key, begun=begun
             )
             if not isinstance(error, ForetokenError):
                 log.debug("a reply failed", exc_info=error)
-            told = known.event if isinstance(known, trouble.ServerTrouble) else Failed(str(known))
+            told = known.event if isinstance(known, errors.ServerError) else Failed(str(known))
             self._inbox.put(told)
 
     def _tell(self) -> None:

@@ -26,9 +26,9 @@ import httpx2
 from engine.errors import ModelError
 from engine.files import parse_json
 from engine.remote.connection import QUESTION_S, Client
-from engine.remote.counting import whole
+from engine.remote.errors import protocol_error
 from engine.remote.kinds import SGLANG_INFO, Kind
-from engine.remote.trouble import speaks_otherwise
+from engine.remote.reply_usage import whole
 from engine.values.address import Address
 
 Json = Mapping[str, Any]
@@ -100,7 +100,7 @@ class Server:
 
 
 async def look(client: Client) -> Server:
-    """Asks who is there. Raises what httpx2 and openai raise, and ServerTrouble for what is no API."""
+    """Asks who is there. Raises what httpx2 and openai raise, and ServerError for what is no API."""
     listed = await _listed(client)
     kind, version = await _identify(client, listed)
     if kind is Kind.LM_STUDIO:
@@ -112,7 +112,7 @@ async def look(client: Client) -> Server:
     return Server(client.address, kind, version, tuple(models))
 
 
-async def brought(client: Client, server: Server, wanted: str) -> tuple[Server, ServedModel]:
+async def ensure_loaded(client: Client, server: Server, wanted: str) -> tuple[Server, ServedModel]:
     """The model that ``wanted`` means, which the server is asked to load first where it ``loads`` it.
 
     Raises as ``look`` and ``Server.model``."""
@@ -150,7 +150,7 @@ async def _listed(client: Client) -> list[Json]:
         entries = [each for each in told.get("data") or () if isinstance(each["id"], str)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         kind = answer.headers.get("content-type", "no content type")
-        raise speaks_otherwise(client.address, kind) from error
+        raise protocol_error(client.address, kind) from error
     return entries
 
 

@@ -1,6 +1,6 @@
 """Servers that are down, slow, busy, broken or something else, as the command line and clients of our own
 API are told of them; the pages' side is in ``tests/app/ui/test_servers_in_browser.py``, all that can be
-said in ``tests/engine/remote/test_trouble.py``."""
+said in ``tests/engine/remote/test_errors.py``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.cli import cli
 from app.runtime import Runtime
 from engine.api import LoadRequest
 from engine.errors import ForetokenError
-from engine.remote import trouble
+from engine.remote import errors
 from engine.remote.engine import RemoteEngine
 from tests.support.model_server import Part, Played, playing, said, sse
 from tests.support.processes import free_port
@@ -50,7 +50,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
     monkeypatch.setenv("FORETOKEN_SERVER_KEYS", str(tmp_path / "keys"))
     monkeypatch.delenv("FORETOKEN_SERVER_KEY", raising=False)
-    monkeypatch.setattr(trouble, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(errors, "BACKOFF_S", 0.001)
     monkeypatch.setattr("engine.remote.connection.SILENCE_S", 0.5)
     return tmp_path
 
@@ -88,7 +88,7 @@ REPLIES: dict[str, Reply] = {
     "an end without an end": (lambda: HALF, [], "ended the reply in the middle", 500, None),
     "cut off": (lambda: [*HALF, None], [], "broke in the middle", 500, None),
     "429": (list, [(429, {"Retry-After": "3600"}, BUSY)], "in 3600 s, as it asks", 503, "3600"),
-    "503": (list, [(503, {}, BUSY)] * trouble.ATTEMPTS, "cannot answer just now", 503, "1"),
+    "503": (list, [(503, {}, BUSY)] * errors.ATTEMPTS, "cannot answer just now", 503, "1"),
     "400": (list, [(400, {}, BUSY)], "refused the request (400): Too many requests", 400, None),
     "its key is another now": (list, [(401, {}, BUSY)], "asks for a key (401", 500, None),
 }

@@ -226,7 +226,7 @@ def test_a_circle_of_two_is_refused_and_one_that_came_about_ends_with_one_error(
                 engine.load(LoadRequest(target=second))
 
             # Had both connected at the same time, neither would have seen it.
-            monkeypatch.setattr("engine.remote.offered.INSTANCE", "")
+            monkeypatch.setattr("engine.remote.capabilities.INSTANCE", "")
             engine.load(LoadRequest(target=second))
             body = {"messages": [{"role": "user", "content": "Hi"}]}
             for stream in (False, True):

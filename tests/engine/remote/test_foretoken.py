@@ -27,7 +27,7 @@ from engine.events import (
     Timing,
 )
 from engine.remote.engine import RemoteEngine
-from engine.remote.trouble import ServerTrouble
+from engine.remote.errors import ServerError
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.values.grammar import Grammar, GrammarKind
@@ -168,7 +168,7 @@ def test_a_model_that_is_not_in_its_memory_is_loaded_there(tmp_path: Path) -> No
         assert isinstance(last, Finished) and there.loaded.target_id == "pip-draft"
         there.load(LoadRequest(target="pip"))
         there.load_error = OutOfMemory("No room.")
-        with pytest.raises(ServerTrouble, match="No room"):
+        with pytest.raises(ServerError, match="No room"):
             engine.load(LoadRequest(target=f"{found.url}#pip-draft"))
 
 

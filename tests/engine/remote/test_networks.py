@@ -14,9 +14,9 @@ import pytest
 
 from engine.api import LoadRequest
 from engine.events import Finished
-from engine.remote import connection, trouble
+from engine.remote import connection, errors
 from engine.remote.engine import RemoteEngine
-from engine.remote.trouble import ServerTrouble
+from engine.remote.errors import ServerError
 from engine.request import Request, Speculation
 from engine.values.messages import Message
 from tests.support.model_server import Played, playing, said, sse
@@ -32,7 +32,7 @@ def own_network(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-    monkeypatch.setattr(trouble, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(errors, "BACKOFF_S", 0.001)
     connection._certificates.cache_clear()
     yield
     connection._certificates.cache_clear()
@@ -79,7 +79,7 @@ def test_tls_is_checked_by_the_authorities_that_the_environment_names(
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
     with playing(Played(stream=sse(*said("Yes"))), context) as played:
-        with pytest.raises(ServerTrouble, match="is not one that this machine trusts") as told:
+        with pytest.raises(ServerError, match="is not one that this machine trusts") as told:
             said_by(played.url)
         assert "SSL_CERT_FILE" in str(told.value)
         assert not played.asked  # no key was sent
@@ -92,7 +92,7 @@ def test_tls_is_checked_by_the_authorities_that_the_environment_names(
 def test_https_where_there_is_none_is_told() -> None:
     with playing(Played()) as played:
         url = played.url.replace("http:", "https:")
-        with pytest.raises(ServerTrouble, match="Is it http:// instead of https://"):
+        with pytest.raises(ServerError, match="Is it http:// instead of https://"):
             said_by(url)
 
 
@@ -107,9 +107,9 @@ def test_a_proxy_is_used_for_other_machines_alone(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")  # nobody is there
     with playing(Played(stream=sse(*said("Here")))) as here:
         assert said_by(here.url) == "Here"
-    with pytest.raises(ServerTrouble, match="through the proxy"):
+    with pytest.raises(ServerError, match="through the proxy"):
         said_by(far)
     monkeypatch.setenv("NO_PROXY", "gpu.invalid")
-    with pytest.raises(ServerTrouble, match="are host and port right") as told:
+    with pytest.raises(ServerError, match="are host and port right") as told:
         said_by(far)
     assert "proxy" not in str(told.value)

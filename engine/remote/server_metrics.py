@@ -21,14 +21,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.events import Counted
 from engine.remote.connection import Client
-from engine.remote.counting import whole
 from engine.remote.kinds import SGLANG_INFO, Kind
+from engine.remote.reply_usage import whole
 
 _LOOKS, _LOOK_S = 10, 0.05
 """How often vLLM's counters are read behind a reply: they may be a step late."""
 
 
-class Counters(Protocol):
+class ServerMetrics(Protocol):
     """A server's own, around one reply."""
 
     async def before(self) -> None:
@@ -38,7 +38,7 @@ class Counters(Protocol):
         """``found`` with what the counters add, once the reply is whole."""
 
 
-class NoCounters:
+class NoMetrics:
     """Of a server that has none, or tells all within the reply."""
 
     async def before(self) -> None: ...
@@ -47,17 +47,17 @@ class NoCounters:
         return found
 
 
-def counters_of(client: Client, kind: Kind, model: str) -> Counters:
+def metrics_of(client: Client, kind: Kind, model: str) -> ServerMetrics:
     """For one reply of a server."""
     match kind:
         case Kind.VLLM:
-            return VllmCounters(client, model)
+            return VllmMetrics(client, model)
         case Kind.SGLANG:
-            return SglangMean(client)
+            return SglangMetrics(client)
         case Kind.TENSORRT_LLM:
-            return TensorrtIterations(client)
+            return TensorrtMetrics(client)
         case _:
-            return NoCounters()
+            return NoMetrics()
 
 
 _DRAFTS, _DRAFTED = "vllm:spec_decode_num_drafts", "vllm:spec_decode_num_draft_tokens"
@@ -68,7 +68,7 @@ _READ = ("vllm:spec_decode_num_", _GENERATED)
 Counts = Mapping[str, float]
 
 
-class VllmCounters:
+class VllmMetrics:
     """Prometheus counters, summed over the engines behind one address."""
 
     def __init__(self, client: Client, model: str) -> None:
@@ -128,7 +128,7 @@ def vllm_counts(page: str, model: str) -> Counts:
     return found
 
 
-class SglangMean:
+class SglangMetrics:
     """A mean over everyone, and over all time: better than nothing, and said to be that."""
 
     def __init__(self, client: Client) -> None:
@@ -150,7 +150,7 @@ class SglangMean:
         return replace(found, acceptance_length=sum(means) / len(means), shared=True)
 
 
-class TensorrtIterations:
+class TensorrtMetrics:
     """The iterations since somebody last asked: what is older is asked for and forgotten first."""
 
     def __init__(self, client: Client) -> None:

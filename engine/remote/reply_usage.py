@@ -5,7 +5,7 @@ server-common.cpp); vLLM's ``metrics.speculative_decoding`` where it was started
 ``--per-request-spec-decode-metrics`` (0.32); LM Studio's ``stats`` and draft counts (REST API v0,
 0.3.10); TensorRT-LLM's ``avg_decoded_tokens_per_iter`` (1.3, serve/openai_protocol.py).
 
-Beside it, and then of everyone whom the server answers: ``engine.remote.counters``.
+Beside it, and then of everyone whom the server answers: ``engine.remote.server_metrics``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ _UNREADABLE = (
 )
 
 
-class ServerTrouble(ForetokenError):
+class ServerError(ForetokenError):
     """A server could not be reached, refused, or broke off. ``refused`` and ``wait_s`` as in
     ``Failed``."""
 
@@ -51,7 +51,7 @@ class ServerTrouble(ForetokenError):
         return Failed(str(self), self.refused, self.wait_s)
 
 
-def wait_for(error: Exception, attempt: int) -> float | None:
+def retry_delay(error: Exception, attempt: int) -> float | None:
     """Seconds to wait behind number ``attempt`` (from 0), before anything of a reply came.
 
     None where it would not help, or has not.
@@ -87,11 +87,11 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
         case openai.APIConnectionError() | httpx2.TransportError():
             return _unreached(error, address, begun)
         case openai.APIError():
-            return broken_off(address, _message(error))
+            return stream_error(address, _message(error))
         case _ if isinstance(error, _UNREADABLE):
-            return speaks_otherwise(address, f"{type(error).__name__}: {error}", begun=begun)
+            return protocol_error(address, f"{type(error).__name__}: {error}", begun=begun)
         case _:
-            return ServerTrouble(f"{address.place} could not be asked: {error!r}.")
+            return ServerError(f"{address.place} could not be asked: {error!r}.")
 
 
 LONGEST_REPLY = 2**24
@@ -101,66 +101,66 @@ _KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {
 _KEPT = "What had arrived is kept; retry to have it written anew."
 
 
-def broke_off(address: Address) -> ServerTrouble:
+def ended_early(address: Address) -> ServerError:
     """For a stream that ends without an end."""
-    return ServerTrouble(
+    return ServerError(
         f"{address.place} ended the reply in the middle, without saying why. {_KEPT} If it comes "
         "back, look at the server's log."
     )
 
 
-def broken_off(address: Address, said: str) -> ServerTrouble:
+def stream_error(address: Address, said: str) -> ServerError:
     """For a stream that ends with an error."""
-    return ServerTrouble(f"{address.place} broke the reply off: {said}. {_KEPT}")
+    return ServerError(f"{address.place} broke the reply off: {said}. {_KEPT}")
 
 
-def too_long(address: Address) -> ServerTrouble:
+def too_long(address: Address) -> ServerError:
     """For a reply without an end."""
-    return ServerTrouble(
+    return ServerError(
         f"{address.place} sent more than {LONGEST_REPLY:,} characters, so the reply was ended. {_KEPT}"
     )
 
 
-def speaks_otherwise(address: Address, what: str, *, begun: bool = False) -> ServerTrouble:
+def protocol_error(address: Address, what: str, *, begun: bool = False) -> ServerError:
     """For an answer in another language."""
     kept = f" {_KEPT}" if begun else ""
-    return ServerTrouble(
+    return ServerError(
         f"What {address.api} answers is not OpenAI's protocol ({what[:200]}). Check the address: it "
         f"is that of the API, often with /v1 behind it, and not that of a page.{kept}"
     )
 
 
-def leads_back(address: Address) -> ServerTrouble:
+def request_loop(address: Address) -> ServerError:
     """Return the error for a server that hands its requests to this process, or is this process."""
-    return ServerTrouble(
+    return ServerError(
         f"{address.place} leads back to this Foretoken: it is this app itself, or is connected to it, so "
         "a request would go round without end. Connect to another server."
     )
 
 
-def _refused(error: openai.APIStatusError, address: Address, key: bool) -> ServerTrouble:
+def _refused(error: openai.APIStatusError, address: Address, key: bool) -> ServerError:
     status, said = error.status_code, _message(error)
     asked = wanted(error.response)
     match status:
         case 401:
             what = "does not accept the key" if key else "asks for a key"
-            return ServerTrouble(
+            return ServerError(
                 f"{address.place} {what} ({status}: {said}). Give its key {_KEY_GOES}"
             )
         case 403:
             which = "another key" if key else "a key"
-            return ServerTrouble(
+            return ServerError(
                 f"{address.place} refused what was asked (403: {said}). If it wants {which}, give it "
                 f"{_KEY_GOES}"
             )
         case _ if status in range(300, 400):
             there = error.response.headers.get("Location", "elsewhere")
-            return ServerTrouble(
+            return ServerError(
                 f"{address.place} sends to {there[:200]} ({status}). A key is not sent on to where a "
                 "server points: if that is right, give that address."
             )
         case 404:
-            return ServerTrouble(
+            return ServerError(
                 f"{address.place} has not what was asked of it (404: {said}). See which "
                 "models it has now on the Models page, or with `foretoken models connect`."
             )
@@ -168,53 +168,53 @@ def _refused(error: openai.APIStatusError, address: Address, key: bool) -> Serve
             when = "in a while" if asked is None else f"in {max(1, round(asked))} s, as it asks"
             wait_s = BACKOFF_S * 2.0**ATTEMPTS if asked is None else asked
             busy = "has too much to do" if status == 429 else "cannot answer just now"
-            return ServerTrouble(
+            return ServerError(
                 f"{address.place} {busy} ({status}: {said}). Try again {when}.", wait_s=wait_s
             )
         case 508:
-            return leads_back(address)
+            return request_loop(address)
         case _ if status >= 500:
-            return ServerTrouble(f"{address.place} failed ({status}: {said}). Look at its log.")
+            return ServerError(f"{address.place} failed ({status}: {said}). Look at its log.")
         case _:
-            return ServerTrouble(
+            return ServerError(
                 f"{address.place} refused the request ({status}): {said}", refused=True
             )
 
 
 def _late(
     error: openai.APITimeoutError | httpx2.TimeoutException, address: Address, begun: bool
-) -> ServerTrouble:
+) -> ServerError:
     cause = error.__cause__ or error
     if isinstance(cause, httpx2.ConnectTimeout | httpx2.PoolTimeout):
-        return ServerTrouble(
+        return ServerError(
             f"{address.place} let nobody in within {CONNECT_S:.0f} seconds. Is the machine on, and "
             "reachable from here?"
         )
     kept = f" {_KEPT}" if begun else " It may have too much to do: try again, or ask for less."
     seconds = error.request.extensions["timeout"]["read"]  # questions are given less than replies
     silence = f"{seconds:.0f} seconds" if seconds < 60 else f"{seconds / 60:.0f} minutes"
-    return ServerTrouble(f"{address.place} sent nothing for {silence}.{kept}")
+    return ServerError(f"{address.place} sent nothing for {silence}.{kept}")
 
 
-def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble:
+def _unreached(error: Exception, address: Address, begun: bool) -> ServerError:
     found = _causes(error)
     why = next(
         (each.strerror for each in found if isinstance(each, OSError) and each.strerror), None
     )
     if begun:
         told = f": {why}" if why else ""
-        return ServerTrouble(
+        return ServerError(
             f"The connection to {address.place} broke in the middle of the reply{told}. {_KEPT} Is the "
             "server still running?"
         )
     if any(isinstance(each, ssl.SSLCertVerificationError) for each in found):
-        return ServerTrouble(
+        return ServerError(
             f"The certificate of {address.place} is not one that this machine trusts: {found[-1]}. "
             "Name the file with your own authority's certificate in SSL_CERT_FILE, and start "
             "Foretoken anew."
         )
     if any(isinstance(each, ssl.SSLError) for each in found):
-        return ServerTrouble(
+        return ServerError(
             f"{address.place} does not speak TLS as asked: {found[-1]}. Is it http:// instead of https://?"
         )
     proxy = (
@@ -223,7 +223,7 @@ def _unreached(error: Exception, address: Address, begun: bool) -> ServerTrouble
         if _through_proxy(address)
         else ""
     )
-    return ServerTrouble(
+    return ServerError(
         f"Nothing answers at {address.root}: {why or found[-1] or type(error).__name__}. Is the "
         f"server running, and are host and port right?{proxy}"
     )

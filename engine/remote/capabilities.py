@@ -5,10 +5,10 @@ from __future__ import annotations
 from engine.api import Capabilities, Loaded, LoadRequest, ProposerInfo
 from engine.errors import ModelError
 from engine.loading.specs import ModelSpec
+from engine.remote.errors import request_loop
 from engine.remote.kinds import TRAITS, Kind
 from engine.remote.reading import CALLS
 from engine.remote.server import ServedModel, Server
-from engine.remote.trouble import leads_back
 from engine.request import SERVER, Control
 from engine.wire import INSTANCE, capabilities_from_json, instances_in
 
@@ -46,10 +46,10 @@ def loaded_of(
     request: LoadRequest, spec: ModelSpec, server: Server, model: ServedModel, key: bool
 ) -> Loaded:
     """What pages, API and command line see of it. ``key``: whether one is sent. Raises as
-    ``capabilities_of``, and ServerTrouble for a server that is connected to this process."""
+    ``capabilities_of``, and ServerError for a server that is connected to this process."""
     via = instances_in(model.entry.get("via"))
     if INSTANCE in via:
-        raise leads_back(server.address)
+        raise request_loop(server.address)
     entry, foretoken = model.entry, server.kind is Kind.FORETOKEN
     target = str(entry.get("target") or model.id) if foretoken else model.id
     draft = entry.get("draft") if foretoken else None

@@ -14,9 +14,9 @@ from engine.api import LoadRequest
 from engine.errors import InvalidRequest, LoadCancelled, ModelError
 from engine.events import Counted, Emitted, Failed, Finished, FinishReason
 from engine.machine.secrets import SERVER_KEY_FOLDER, server_key
-from engine.remote import trouble
+from engine.remote import errors
 from engine.remote.engine import RemoteEngine, look_at
-from engine.remote.trouble import ServerTrouble
+from engine.remote.errors import ServerError
 from engine.request import Request, Speculation
 from engine.values.address import Address
 from engine.values.messages import Message
@@ -29,7 +29,7 @@ BUSY = {"error": {"message": "Too many requests"}}
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trouble, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(errors, "BACKOFF_S", 0.001)
 
 
 def failed(engine: RemoteEngine) -> tuple[str, str]:
@@ -39,8 +39,8 @@ def failed(engine: RemoteEngine) -> tuple[str, str]:
     return "".join(each.text for each in events if isinstance(each, Emitted)), last.message
 
 
-def trouble_at(url: str) -> str:
-    with closing(RemoteEngine()) as engine, pytest.raises((ServerTrouble, ModelError)) as caught:
+def error_at(url: str) -> str:
+    with closing(RemoteEngine()) as engine, pytest.raises((ServerError, ModelError)) as caught:
         engine.load(LoadRequest(target=url))
     return str(caught.value)
 
@@ -48,7 +48,7 @@ def trouble_at(url: str) -> str:
 def test_nobody_there() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and nobody listens
-        said_of_it = trouble_at(f"http://127.0.0.1:{taken.getsockname()[1]}")
+        said_of_it = error_at(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert (
         "Nothing answers at http://127.0.0.1" in said_of_it
         and "Is the server running" in said_of_it
@@ -59,7 +59,7 @@ def test_it_lets_in_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of some seconds it was said that they were five minutes, which only a reply is given."""
     monkeypatch.setattr("engine.remote.server.QUESTION_S", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        told = trouble_at(f"http://127.0.0.1:{silent.getsockname()[1]}")
+        told = error_at(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert "sent nothing for 2 seconds" in told
 
 
@@ -73,23 +73,23 @@ def test_it_lets_in_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_something_else_answers(found: dict[str, Any]) -> None:
     with playing(Played(found=found)) as played:
-        assert "is not OpenAI's protocol" in trouble_at(played.url)
+        assert "is not OpenAI's protocol" in error_at(played.url)
 
 
 def test_it_has_no_models_or_not_that_one() -> None:
     with playing(Played(models=())) as played:
-        assert "lists no models" in trouble_at(played.url)
+        assert "lists no models" in error_at(played.url)
     with playing(Played()) as played:
-        assert "has no model 'large'. It has: small." in trouble_at(f"{played.url}#large")
+        assert "has no model 'large'. It has: small." in error_at(f"{played.url}#large")
 
 
 def test_keys_are_asked_for_kept_and_sent(connect: Connect) -> None:
     with playing(Played(key="right", stream=sse(*said("Yes")))) as played:
-        assert "asks for a key" in trouble_at(played.url)
+        assert "asks for a key" in error_at(played.url)
         address = Address.parse(played.url)
         server_key(address).store(" wrong\n")
         assert server_key(address).file.stat().st_mode & 0o777 == 0o600
-        assert "does not accept the key" in trouble_at(played.url)
+        assert "does not accept the key" in error_at(played.url)
         server_key(address).store("right")
         assert list(connect(played).generate(ASKED))[-1] == Finished(
             FinishReason.STOP, "", "Yes", None, Counted()
@@ -156,7 +156,7 @@ def test_who_is_busy_is_asked_again(connect: Connect, status: int, wait: str | N
     ("status", "headers", "body", "told", "tries"),
     [
         (429, {"Retry-After": "3600"}, BUSY, "Try again in 3600 s, as it asks", 1),
-        (429, {}, BUSY, "has too much to do (429: Too many requests)", trouble.ATTEMPTS),
+        (429, {}, BUSY, "has too much to do (429: Too many requests)", errors.ATTEMPTS),
         (400, {}, {"error": {"message": "context is 10 tokens"}}, "context is 10 tokens", 1),
         (404, {}, {"detail": "no such model"}, "no such model", 1),
         (403, {}, {"detail": "Not by this name."}, "(403: Not by this name). If it wants a key", 1),
@@ -174,7 +174,7 @@ def test_who_refuses_is_quoted(
 
 
 def test_a_reply_without_end_is_ended(connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trouble, "LONGEST_REPLY", 100)
+    monkeypatch.setattr(errors, "LONGEST_REPLY", 100)
     came, message = failed(connect(Played(stream=sse(*said(*["ten chars."] * 50)))))
     assert len(came) == 100 and "more than 100 characters" in message
 
