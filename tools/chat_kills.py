@@ -126,7 +126,7 @@ def write_on(folder: Path, told: int) -> None:
             data |= {"action": "retry", "message": shown[-1].id}
         begun = backend.reply(data, Settings(proposer="ngram"))
         chat, message = begun["chat"], begun["reply"]["id"]
-        writing = backend.writings.find(begun["run"])
+        writing = backend.live_replies.find(begun["run"])
         assert writing is not None
         while not writing.done.wait(0.02):
             events = writing.feed.packet(0)["events"]

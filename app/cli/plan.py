@@ -60,7 +60,7 @@ def plan(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plan a launch on vLLM, SGLang, TensorRT-LLM or Dynamo. Starts nothing; speeds are estimates."""
-    from app.cli.text.plan import told, told_loads
+    from app.cli.text.plan import loads_text, plan_text
     from app.deploy.launch_plan import Asked, plan_for, write_folder
     from app.deploy.render import render
     from app.deploy.report import facts
@@ -82,10 +82,10 @@ def plan(
     made = plan_for(asked, paths.data_folder(data_dir))
     rendered = render(made)
     known = facts(made, rendered)
-    text = told(made, rendered, known["notes"])
+    text = plan_text(made, rendered, known["notes"])
     print(text)
     if loads:
-        print("\n" + told_loads(made))
+        print("\n" + loads_text(made))
     if out is not None:
         write_folder(out, rendered, text, known)
         print(f"\nWritten to {out}: {', '.join(rendered.folder)}, README.md and plan.json.")

@@ -39,7 +39,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         logger.warning("%s", store.notice)
     chat = ChatBackend(runtime, store)
     runtime.ending.callback(store.close)
-    runtime.ending.callback(chat.writings.close)  # before it
+    runtime.ending.callback(chat.live_replies.close)  # before it
     trainings = Trainings(runtime.data_dir, runtime.models)
     runtime.ending.callback(trainings.close)
     pickers, measurements = Pickers(runtime), Measurements()

@@ -41,7 +41,7 @@ KEPT = 32
 """Ended replies whose feeds are still there for pages that come late."""
 
 
-class Writing:
+class LiveReply:
     """One reply being written. ``feed`` is what pages follow; once all is stored, ``done`` is set."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Writing:
             "statistics": {
                 **view.numbers(self._reply.statistics),
                 "predicted": self._predicted.counts,
-                "thought": view.kept_thought(self._reply),
+                "thought": view.stored_thought(self._reply),
                 "full": self._full,
                 "pair": self._pair,
             },
@@ -186,15 +186,15 @@ class Writing:
         self.feed.close()
 
 
-class Writings:
+class LiveReplies:
     """All replies being written, and the last ones that ended."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
         self._numbers = itertools.count(1)
-        self._all: dict[int, Writing] = {}
-        self._inbox: queue.SimpleQueue[tuple[Writing, Event]] = queue.SimpleQueue()
+        self._all: dict[int, LiveReply] = {}
+        self._inbox: queue.SimpleQueue[tuple[LiveReply, Event]] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
 
     def start(
@@ -204,11 +204,11 @@ class Writings:
         message: int,
         pair: view.View | None = None,
         before: Sequence[Event] = (),
-    ) -> Writing:
-        """Start to write a reply. ``pair`` and ``before``: see ``Writing``."""
+    ) -> LiveReply:
+        """Start to write a reply. ``pair`` and ``before``: see ``LiveReply``."""
         with self._lock:
             number = next(self._numbers)
-            writing = Writing(number, generation, self._store, chat, message, pair, before)
+            writing = LiveReply(number, generation, self._store, chat, message, pair, before)
             self._all[writing.run] = writing
             ended = [old for old in self._all.values() if old.done.is_set()]
             for old in ended[:-KEPT]:
@@ -228,7 +228,7 @@ class Writings:
         for writing in self._all.values():
             writing.store_again()
 
-    def stop_all(self) -> list[Writing]:
+    def stop_all(self) -> list[LiveReply]:
         """Stop all replies and wait for their ends. Return those that did not stop."""
         with self._lock:
             growing = self._growing()
@@ -237,11 +237,11 @@ class Writings:
         end = time.monotonic() + CLOSING_S
         return [each for each in growing if not each.done.wait(max(0.0, end - time.monotonic()))]
 
-    def find(self, run: int) -> Writing | None:
+    def find(self, run: int) -> LiveReply | None:
         with self._lock:
             return self._all.get(run)
 
-    def of_chat(self, chat: int) -> Writing | None:
+    def of_chat(self, chat: int) -> LiveReply | None:
         """Return the reply being written in this chat."""
         with self._lock:
             return next((each for each in self._growing() if each.chat == chat), None)
@@ -258,7 +258,7 @@ class Writings:
         lost = message.status == "running" and self._store.alone
         return replace(message, status="interrupted") if lost else message
 
-    def _growing(self) -> list[Writing]:
+    def _growing(self) -> list[LiveReply]:
         return [each for each in self._all.values() if not each.done.is_set()]
 
     def _write(self) -> None:

@@ -59,7 +59,7 @@ def test_the_chat_page_shows_and_keeps_it(engine: FakeEngine, tokens: bool, tmp_
     runtime = Runtime(engine, open_catalog(catalog_file()), tmp_path, tmp_path / "models")
     backend = ChatBackend(runtime, store)
     first = backend.reply({"action": "send", "text": "Hi", "chat": None}, Settings())
-    writing = backend.writings.find(first["run"])
+    writing = backend.live_replies.find(first["run"])
     assert writing is not None
     assert writing.done.wait(20)
     packet = writing.feed.packet(0)

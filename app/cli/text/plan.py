@@ -15,7 +15,7 @@ REPLY_SHARE = 4
 """Of a context, the reply is one part of so many in the simulation; the rest is prompt."""
 
 
-def told(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
+def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
     """Return the whole plan as text."""
     parts = [_heading(plan), _layout(plan), _memory(plan), _speed(plan)]
     if notes:
@@ -24,7 +24,7 @@ def told(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def told_loads(plan: Plan, loads: tuple[int, ...] = LOADS) -> str:
+def loads_text(plan: Plan, loads: tuple[int, ...] = LOADS) -> str:
     """Return the table of the simulation."""
     reply = max(1, plan.request.context // REPLY_SHARE)
     prompt = plan.request.context - reply

@@ -79,7 +79,7 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
     return Resolved(settings, tuple(changes))
 
 
-def for_another(asked: Settings, own: Settings, pair: Pair) -> Resolved:
+def resolve_for_pair(asked: Settings, own: Settings, pair: Pair) -> Resolved:
     """Resolve the settings of a page that believes another pair to be loaded: ``own`` settings of this
     pair say how to draft."""
     served = resolve(asked.drafting_like(own), pair)
@@ -87,7 +87,7 @@ def for_another(asked: Settings, own: Settings, pair: Pair) -> Resolved:
     return replace(served, changes=(*changes, *served.changes))
 
 
-def kept_for(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
+def resolve_stored(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
     """Resolve the stored settings for a page that opens or a pair that was loaded."""
     if pair is None:
         return Resolved(Settings.from_json({**kept, **_last(kept)}))
@@ -103,7 +103,7 @@ def kept_for(pair: Pair | None, kept: Mapping[str, Any]) -> Resolved:
     return replace(found, changes=(*left, *found.changes), news=news)
 
 
-def keeping(
+def with_choice(
     kept: Mapping[str, Any], settings: Settings, pair: Pair | None, *, chosen: bool
 ) -> dict[str, Any]:
     """Return what to store. How to draft is stored only if it was ``chosen``, for this pair; choosing

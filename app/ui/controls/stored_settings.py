@@ -9,7 +9,15 @@ from typing import Any
 
 from app.settings.defaults import Defaults
 from app.settings.settings_file import SettingsFile
-from app.ui.controls.resolver import SAID, Pair, Resolved, for_another, keeping, kept_for, resolve
+from app.ui.controls.resolver import (
+    SAID,
+    Pair,
+    Resolved,
+    resolve,
+    resolve_for_pair,
+    resolve_stored,
+    with_choice,
+)
 from app.ui.controls.settings import Settings
 from engine.api import Engine, Loaded
 from engine.errors import ForetokenError
@@ -47,14 +55,14 @@ class StoredSettings:
 
     def now(self) -> Resolved:
         """Return the settings for the loaded pair, with what is said of choices for another pair."""
-        return kept_for(self.pair(), _settings_in(self._file.read()))
+        return resolve_stored(self.pair(), _settings_in(self._file.read()))
 
     def asked(self, settings: Settings, pair: str | None) -> Resolved:
         """Resolve the settings of a page that believes the pair with this key to be loaded. If another
         one is, its own settings say how to draft."""
         loaded = self.pair()
         if loaded is not None and pair is not None and pair != loaded.key:
-            return for_another(settings, self.now().settings, loaded)
+            return resolve_for_pair(settings, self.now().settings, loaded)
         return resolve(settings, loaded)
 
     def keep(self, settings: Settings, pair: str | None, *, chosen: bool) -> None:
@@ -62,7 +70,7 @@ class StoredSettings:
         loaded = self.pair()
         chosen = chosen and loaded is not None and loaded.key == pair
         with self._file.change() as values:
-            values[SETTINGS] = keeping(_settings_in(values), settings, loaded, chosen=chosen)
+            values[SETTINGS] = with_choice(_settings_in(values), settings, loaded, chosen=chosen)
         self._before = {}
         self.version += 1
 
@@ -77,7 +85,7 @@ class StoredSettings:
         """Return what to say of a newly loaded pair. That the last choice is not taken over is said once,
         and not for each pair without a choice of its own."""
         settings = _settings_in(self._file.read())
-        news = kept_for(self.pair(), settings).news
+        news = resolve_stored(self.pair(), settings).news
         if news and not settings.get(SAID):
             with suppress(ForetokenError), self._file.change() as values:
                 values[SETTINGS] = {**_settings_in(values), SAID: True}

@@ -8,7 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.ui.replies import Writing
+from app.ui.replies import LiveReply
 from engine.files import parse_json
 
 DRAFT = "draft"
@@ -34,11 +34,11 @@ class Speeds:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._writings: dict[tuple[str, str], deque[Writing]] = defaultdict(
+        self._writings: dict[tuple[str, str], deque[LiveReply]] = defaultdict(
             lambda: deque(maxlen=2 * LATEST)
         )
 
-    def add(self, pair: str, proposer: str, writing: Writing) -> None:
+    def add(self, pair: str, proposer: str, writing: LiveReply) -> None:
         """Add a reply that was begun; it counts once it is complete."""
         with self._lock:
             self._writings[pair, proposer].append(writing)
@@ -68,7 +68,7 @@ class Speeds:
         return _speed(found)
 
 
-def _speed(writings: Iterable[Writing]) -> Speed | None:
+def _speed(writings: Iterable[LiveReply]) -> Speed | None:
     measured = [
         each
         for each in (writing.statistics for writing in writings)

@@ -213,7 +213,7 @@ def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
     return {"from": begin, "to": end, "answer": answer, "seconds": shorten(seconds)}
 
 
-def kept_thought(reply: ReplyState) -> View | None:
+def stored_thought(reply: ReplyState) -> View | None:
     """Return what is stored of a thought beside the text that holds it; None without one."""
     if reply.thought_s is None:
         return None
@@ -229,10 +229,10 @@ def totals(statistics: Statistics, predicted: View | None = None) -> View:
     named = {name: getattr(statistics, name) for name in TOTALS}
     said = statistics.decision
     decision = None if said is None else {"needed": said.needed, "expected": said.expected}
-    return kept_totals({**named, "decision": decision, "predicted": predicted})
+    return stored_totals({**named, "decision": decision, "predicted": predicted})
 
 
-def kept_totals(statistics: View) -> View:
+def stored_totals(statistics: View) -> View:
     """Return the same of stored ``numbers``."""
     shown = {
         name: shorten(value) if isinstance(value := statistics.get(name), float) else value

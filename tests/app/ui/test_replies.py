@@ -12,7 +12,7 @@ import pytest
 
 from app.storage.store import Store
 from app.ui import replies
-from app.ui.replies import Writing, Writings
+from app.ui.replies import LiveReplies, LiveReply
 from engine import trace
 from engine.api import Generation
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Started
@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
     found.close()
 
 
-def begun(store: Store, writings: Writings) -> tuple[Generation, Writing]:
+def begun(store: Store, writings: LiveReplies) -> tuple[Generation, LiveReply]:
     """A reply that is told by hand."""
     chat = store.new_chat()
     _, message = store.begin_turn(chat, "Hi", keep=None)
@@ -41,12 +41,12 @@ def ended(text: str) -> Finished:
     return Finished(FinishReason.STOP, "", text, None)
 
 
-def kinds(writing: Writing) -> list[str]:
+def kinds(writing: LiveReply) -> list[str]:
     return [event["t"] for event in writing.feed.packet(0)["events"]]
 
 
 def test_many_replies_are_written_by_one_thread_that_ends_with_the_last(store: Store) -> None:
-    writings = Writings(store)
+    writings = LiveReplies(store)
     growing = [begun(store, writings) for _ in range(5)]
     threads = [thread for thread in threading.enumerate() if thread.name == "replies"]
     assert len(threads) == 1
@@ -81,7 +81,7 @@ def test_text_is_stored_though_the_next_event_is_long_in_coming(
 
     monkeypatch.setattr(store, "save_reply", observed)
     monkeypatch.setattr(replies, "SAVE_PERIOD", 0.05)
-    generation, writing = begun(store, Writings(store))
+    generation, writing = begun(store, LiveReplies(store))
     generation.publish(START)
     generation.publish(Emitted(text="Once"))
     assert saved.wait(20)
@@ -94,7 +94,7 @@ def test_a_reply_that_cannot_be_stored_ends_in_words_and_others_go_on(
     store: Store, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    writings = Writings(store)
+    writings = LiveReplies(store)
     lost, writing = begun(store, writings)
     other, beside = begun(store, writings)
     save = store.save_reply
@@ -127,7 +127,7 @@ def test_the_first_words_are_stored_at_once(store: Store, monkeypatch: pytest.Mo
         saved.put(str(values["text"]))
 
     monkeypatch.setattr(store, "save_reply", observed)
-    generation, writing = begun(store, Writings(store))
+    generation, writing = begun(store, LiveReplies(store))
     generation.publish(START)
     generation.publish(Emitted(text="First"))
     assert saved.get(timeout=20) == "First"
@@ -143,7 +143,7 @@ def test_a_disk_that_is_full_in_mid_reply_ends_it_in_words_and_the_chat_goes_on(
 ) -> None:
     """The chat once took no message until the app was started again."""
     caplog.set_level(logging.CRITICAL)
-    writings = Writings(store)
+    writings = LiveReplies(store)
     generation, writing = begun(store, writings)
     generation.publish(START)
     fill(store)
@@ -174,7 +174,7 @@ def test_what_a_full_disk_did_not_take_is_stored_when_the_app_ends(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.CRITICAL)
-    writings = Writings(store)
+    writings = LiveReplies(store)
     generation, writing = begun(store, writings)
     fill(store)
     generation.publish(Emitted(text="word " * 40_000))
@@ -186,7 +186,7 @@ def test_what_a_full_disk_did_not_take_is_stored_when_the_app_ends(
 
 
 def test_a_reply_that_nobody_writes_any_more_is_shown_as_interrupted(store: Store) -> None:
-    writings = Writings(store)
+    writings = LiveReplies(store)
     _, reply = store.begin_turn(store.new_chat("Hi"), "Hello?", keep=None)
     left = store.messages(1)[-1]
     assert (left.id, left.status, writings.now(left).status) == (reply, "running", "interrupted")
@@ -199,7 +199,7 @@ def test_what_replies_have_is_stored_when_the_app_ends(
 ) -> None:
     monkeypatch.setattr(replies, "SAVE_PERIOD", 3600.0)
     monkeypatch.setattr(replies, "CLOSING_S", 0.2)
-    writings = Writings(store)
+    writings = LiveReplies(store)
     generation, writing = begun(store, writings)
     generation.publish(Emitted(text="Half"))
     generation.publish(Emitted(text=" a reply"))
@@ -224,7 +224,7 @@ def test_a_save_that_fails_leaves_no_gap_in_the_trace(
 
     monkeypatch.setattr(store, "save_reply", failing_once)
     monkeypatch.setattr(replies, "SAVE_PERIOD", 0.0)
-    generation, writing = begun(store, Writings(store))
+    generation, writing = begun(store, LiveReplies(store))
     generation.publish(START)
     assert writing.done.wait(20)
     first, last = trace.read(store.trace(writing.message))
@@ -238,6 +238,6 @@ def test_a_reply_that_had_begun_before_is_written_from_its_first_event_on(store:
         generation.publish(event)
     chat = store.new_chat()
     _, message = store.begin_turn(chat, "Hi", keep=None)
-    writing = Writings(store).start(generation, chat, message)
+    writing = LiveReplies(store).start(generation, chat, message)
     assert writing.done.wait(20)
     assert kinds(writing) == ["started", "text", "finished"]

@@ -111,7 +111,7 @@ def test_a_round_tells_the_target_s_likeliest_and_a_decision_with_its_depth():
     reply.add(told)
     totals = view.totals(reply.statistics)
     assert (totals["needed"], totals["expected"]) == (0.5, 0.7)
-    assert totals == view.kept_totals(json.loads(json.dumps(view.numbers(reply.statistics))))
+    assert totals == view.stored_totals(json.loads(json.dumps(view.numbers(reply.statistics))))
 
 
 def test_marks_count_as_javascript_does_and_leave_out_tokens_without_text():

@@ -20,11 +20,10 @@ from app.ui.controls.panel import settings_of
 from app.ui.controls.settings import Settings
 from app.ui.controls.stored_settings import FILE, StoredSettings, key_of
 from app.ui.endpoints import endpoint
-from app.ui.pages.chat import fitting
 from app.ui.pages.chat.library import Library
 from app.ui.pages.chat.pair import pair_of
-from app.ui.pages.chat.turn import turn_of
-from app.ui.replies import Writings
+from app.ui.pages.chat.turn import turn_of, turns
+from app.ui.replies import LiveReplies
 from app.ui.rounds import view
 from app.ui.rounds.feed import since
 from app.ui.rounds.speeds import Speeds
@@ -50,7 +49,7 @@ class ChatBackend:
         self.defaults = Defaults(runtime.data_dir)
         file = SettingsFile(runtime.data_dir / FILE)
         self.kept = StoredSettings(file, self.defaults, runtime.engine)
-        self.writings = Writings(store)
+        self.live_replies = LiveReplies(store)
         self.speeds = Speeds()
         self.library = Library(store, file)
         self._turns = threading.Lock()
@@ -118,7 +117,7 @@ class ChatBackend:
         if chat is None:
             return None
         chat = int(chat)
-        writing = self.writings.of_chat(chat)
+        writing = self.live_replies.of_chat(chat)
         messages = [show_message(message) for message in self._messages(chat)]
         running = None
         # A reply may outlive its message: one that does not stop is deleted with the rest of the chat.
@@ -133,7 +132,7 @@ class ChatBackend:
         }
 
     def _messages(self, chat: int) -> tuple[StoredMessage, ...]:
-        return tuple(map(self.writings.now, self.store.messages(chat)))
+        return tuple(map(self.live_replies.now, self.store.messages(chat)))
 
     @endpoint
     def open_chat(self, data: View) -> View:
@@ -214,12 +213,12 @@ class ChatBackend:
         return {**self.library.listing(), "chat": self.chat(chat)}
 
     def _refuse_running(self, chat: int) -> None:
-        if self.writings.of_chat(chat) is not None:
+        if self.live_replies.of_chat(chat) is not None:
             raise InvalidRequest("messages", Words.BUSY)
 
     @endpoint
     def stop(self, data: View) -> bool:
-        writing = self.writings.find(int(data["run"]))
+        writing = self.live_replies.find(int(data["run"]))
         if writing is not None:
             writing.stop()
         return writing is not None
@@ -227,7 +226,7 @@ class ChatBackend:
     @endpoint
     async def follow(self, data: View) -> View | None:
         """Return the reply's events since the page asked last; None if the reply is no longer known."""
-        writing = self.writings.find(int(data["run"]))
+        writing = self.live_replies.find(int(data["run"]))
         return await since(writing.feed, int(data["from"])) if writing else None
 
     @endpoint
@@ -247,7 +246,7 @@ class ChatBackend:
         return {"name": f"reply-{message}.html", "text": replay_file.page(lines)}
 
     def _stop_chat(self, chat: int) -> None:
-        writing = self.writings.of_chat(chat)
+        writing = self.live_replies.of_chat(chat)
         if writing is not None:
             writing.stop()
             writing.done.wait(timeout=5)
@@ -305,7 +304,7 @@ class ChatBackend:
                 oldest=data.get("drop") == "oldest",
             )
         except ContextExceeded as error:
-            if not fitting.turns(kept[:-1] if turn.text is None else kept):
+            if not turns(kept[:-1] if turn.text is None else kept):
                 raise  # the message alone is too long
             return {"full": str(error)}
         request = generation.request
@@ -328,7 +327,7 @@ class ChatBackend:
                     method=pair_words.method(settings, False),
                 )
             pair = pair_of(loaded)
-            writing = self.writings.start(generation, chat, reply, pair, before)
+            writing = self.live_replies.start(generation, chat, reply, pair, before)
             self.speeds.add(key_of(loaded), request.speculation.proposer, writing)
         except BaseException:  # nobody would read it, and others would wait behind it
             generation.cancel()
@@ -373,7 +372,7 @@ def show_message(message: StoredMessage) -> View:
         "marks": message.marks,
         "status": message.status,
         "error": message.error,
-        "stats": view.kept_totals(message.statistics) if message.statistics else None,
+        "stats": view.stored_totals(message.statistics) if message.statistics else None,
         "thought": view.thought(message.text, message.parts, _thought_s(message)),
         "beside": message.beside,
         "left_out": message.left_out,

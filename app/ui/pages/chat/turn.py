@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from app.storage.history import TextFile, history, with_files
 from app.storage.rows import StoredMessage
 from app.ui.controls.settings import Settings
-from app.ui.pages.chat import fitting
-from app.ui.pages.chat.files import files_of
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from engine.api import Engine, Generation
@@ -17,6 +16,14 @@ from engine.errors import ContextExceeded, InvalidRequest
 from engine.reply import ReplyState
 from engine.request import Request
 from engine.values.messages import Message
+
+LARGEST = 512 * 1024
+"""Characters of all files of a message together."""
+MOST = 20
+"""Files of one message."""
+ROOM = 0.75
+"""The share of the context that is filled at most once turns were left out: the reply takes the rest, and
+not every message after it has to leave out another turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +51,12 @@ class Turn:
         if self.text is not None:
             asked.append(Message("user", with_files(self.text, self.files)))
         last = [kept[-1]] if self.text is None else []  # the question of a retry is never left out
-        given = fitting.turns(kept[: len(kept) - len(last)])
+        given = turns(kept[: len(kept) - len(last)])
         left_out: list[int] = []
         while True:
             messages = [*(each for some in given for each in some), *last]
-            turns = [*(each.turn for each in messages), *asked]
-            request = settings.request(history(turns, settings.system))
+            given_turns = [*(each.turn for each in messages), *asked]
+            request = settings.request(history(given_turns, settings.system))
             if self.begun is not None:
                 request = self._going_on(request, self.begun)
             if self.instead and request.speculation.deepest:
@@ -62,7 +69,7 @@ class Turn:
                 new = sum(len(each.content) for each in (*asked, *(each.turn for each in last)))
                 new += len(self.begun.text) if self.begun else 0
                 tokens = error.over + context
-                count = fitting.oldest(given, new + len(settings.system), tokens, context)
+                count = oldest_turns(given, new + len(settings.system), tokens, context)
                 left_out += [each.id for some in given[:count] for each in some]
                 given = given[count:]
 
@@ -106,3 +113,51 @@ def _new(data: View) -> Turn:
     if not text.strip() and not files:
         raise InvalidRequest("messages", Words.EMPTY)
     return Turn(text, files)
+
+
+def turns(messages: Sequence[StoredMessage]) -> list[list[StoredMessage]]:
+    """Return the messages a model gets, as questions with their replies."""
+    found: list[list[StoredMessage]] = []
+    for message in messages:
+        if message.left_out:
+            continue
+        if message.role == "user" or not found:
+            found.append([])
+        found[-1].append(message)
+    return found
+
+
+def oldest_turns(
+    given: Sequence[Sequence[StoredMessage]], new: int, tokens: int, context: int
+) -> int:
+    """Return how many of the oldest turns to leave out, at least one of those ``given``.
+
+    ``new``: characters sent beside them. ``tokens``: the length of everything, by which the rest is
+    estimated.
+    """
+    lengths = [sum(len(message.turn.content) for message in turn) for turn in given]
+    total = sum(lengths) + new
+    share = ROOM * context / max(tokens, 1)
+    rest, count = total, 0
+    while count < len(lengths) and (count == 0 or rest > share * total):
+        rest -= lengths[count]
+        count += 1
+    return count
+
+
+def files_of(sent: Any) -> tuple[TextFile, ...]:
+    """Return the files of a message. Raises InvalidRequest if one is no text or all are too large."""
+    found = []
+    for each in sent if isinstance(sent, list) else []:
+        name = each.get("name") if isinstance(each, dict) else None
+        text = each.get("text") if isinstance(each, dict) else None
+        if not isinstance(name, str) or not isinstance(text, str) or "\0" in text:
+            raise InvalidRequest("files", Words.NO_TEXT_FILE)
+        found.append(TextFile(_one_line(name), text))
+    if len(found) > MOST or sum(len(file.text) for file in found) > LARGEST:
+        raise InvalidRequest("files", Words.files_too_large(MOST, LARGEST // 1024))
+    return tuple(found)
+
+
+def _one_line(name: str) -> str:
+    return " ".join(name.split())[:200] or "file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from app.ui.pages.race.session import OpeningWatcher, RaceSession
+from app.ui.pages.race.session import LoadWatcher, RaceSession
 from app.ui.rounds import view
 from app.ui.rounds.feed import Feed
 from app.ui.rounds.view import View
@@ -37,12 +37,12 @@ class RaceRun:
     def __init__(self, session: RaceSession, count: int) -> None:
         self.feed = Feed()
         self._session, self._count = session, count
-        self._opening = OpeningWatcher(self.feed.append)
+        self._watcher = LoadWatcher(self.feed.append)
         self._runs = self._total = 0
         self._replies: dict[Side, ReplyState] = {}
 
     def stop(self) -> None:
-        self._opening.cancelled = True
+        self._watcher.cancelled = True
         if self._session.race is not None:
             self._session.race.cancel()
 
@@ -53,7 +53,7 @@ class RaceRun:
             self._introduce(before)
             self._stand(before)
         try:
-            with self._session.opened(self._opening) as race:
+            with self._session.opened(self._watcher) as race:
                 self._measure(race)
         except (LoadCancelled, DownloadCancelled):
             self.feed.append({"t": "rest", "complete": False})
@@ -61,7 +61,7 @@ class RaceRun:
             self._check_still_there()  # else it failed for want of what another pair lacks
             raise
         else:
-            self._words(race)
+            self._compare_texts(race)
 
     def _measure(self, race: Race) -> None:
         self._total = 2 * self._count + (0 if race.warm else 2)
@@ -70,9 +70,9 @@ class RaceRun:
         try:
             complete = race.run(
                 self._count,
-                on_run=lambda run: self._began(run, of),
-                on_event=self._told,
-                on_pair=lambda pair: self._measured(race, pair),
+                on_run=lambda run: self._on_run(run, of),
+                on_event=self._on_event,
+                on_pair=lambda pair: self._on_pair(race, pair),
             )
         finally:
             self._stand(race)
@@ -98,7 +98,7 @@ class RaceRun:
         if session.runtime.engine.loaded is not session.loaded:
             raise ForetokenError(Words.MEASURED_PAIR_GONE)
 
-    def _began(self, run: Run, of: int) -> None:
+    def _on_run(self, run: Run, of: int) -> None:
         self._check_still_there()
         done, total = self._runs, self._total
         told = {"pair": run.pair, "of": of, "prompt": run.prompt, "done": done, "total": total}
@@ -106,7 +106,7 @@ class RaceRun:
         self._replies[run.side] = ReplyState()
         self._tell(run.side, {"t": "run", **told})
 
-    def _told(self, run: Run, event: Event) -> None:
+    def _on_event(self, run: Run, event: Event) -> None:
         if isinstance(event, Finished):
             self._check_still_there()  # what replaced it may have written this
         reply = self._replies[run.side]
@@ -118,14 +118,14 @@ class RaceRun:
         totals = {str(one): view.totals(reply.statistics) for one, reply in self._replies.items()}
         self.feed.append({**shown, "side": side}, totals)
 
-    def _measured(self, race: Race, pair: Pair) -> None:
+    def _on_pair(self, race: Race, pair: Pair) -> None:
         self.feed.append({"t": "pair", **race_report.pair_json(pair)})
         self._stand(race)
 
     def _stand(self, race: Race) -> None:
         self.feed.append(standing(race))
 
-    def _words(self, race: Race) -> None:
+    def _compare_texts(self, race: Race) -> None:
         """Compare the texts of both sides. If they differ and must not, find where and why."""
         if not race.pairs:
             return

@@ -52,26 +52,26 @@ class RaceSession:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        way(self.rival)
-        way(replace(self.base, proposer=self.base.proposer or PLAIN))
+        configuration(self.rival)
+        configuration(replace(self.base, proposer=self.base.proposer or PLAIN))
 
     @contextmanager
-    def opened(self, opening: OpeningWatcher) -> Iterator[Race]:
+    def opened(self, watcher: LoadWatcher) -> Iterator[Race]:
         """Yield the race with both sides loaded. Raises as ``Engine.load``."""
         if self.place is None:
             if self.race is None:
                 self.notes = race_report.unknown(self.loaded)
-                contest = self._contest(way(self.base), keeps_words(self.loaded))
+                contest = self._contest(configuration(self.base), keeps_words(self.loaded))
                 self.race = Race(self.runtime.engine, contest)
             yield self.race
             return
         with closing(self.runtime.another_engine()) as engine:
-            elsewhere = engine.load(self.place, opening)
+            elsewhere = engine.load(self.place, watcher)
             if self.race is None:
                 self.race = self._race_with(engine, elsewhere)
             else:
                 self.race.base_on(engine)
-            if opening.cancelled:  # just now
+            if watcher.cancelled:  # just now
                 raise LoadCancelled("The race was stopped.")
             yield self.race
 
@@ -87,17 +87,17 @@ class RaceSession:
         )
         kept = keeps_words(self.loaded) and keeps_words(elsewhere)
         contest = replace(
-            self._contest(way(base.settings), kept),
+            self._contest(configuration(base.settings), kept),
             places=(names[0], names[1]),
             one_target=one_target(elsewhere, self.loaded),
         )
         return Race(self.runtime.engine, contest, engine)
 
     def _contest(self, base: Configuration, keeps_words: bool) -> Contest:
-        return Contest(base, way(self.rival), self.prompts, keeps_words=keeps_words)
+        return Contest(base, configuration(self.rival), self.prompts, keeps_words=keeps_words)
 
 
-class OpeningWatcher:
+class LoadWatcher:
     """Looks on while the base's place is opened, and may end it; see ``engine.api.Watcher``."""
 
     def __init__(self, tell: Callable[[View], None]) -> None:
@@ -112,6 +112,6 @@ class OpeningWatcher:
         self._tell({"t": "opening", "said": STAGES[progress.stage], "done": progress.fraction})
 
 
-def way(settings: Settings) -> Configuration:
+def configuration(settings: Settings) -> Configuration:
     """Return a side's configuration. Raises InvalidRequest."""
     return Configuration(settings.speculation(), settings.sampling(), settings.max_tokens)

@@ -165,7 +165,7 @@ class SettingsBackend:
     @endpoint
     def forget(self, data: View | None = None) -> View:
         """Delete everything that was asked, for good. Raises ForetokenError."""
-        if self.chat.writings.stop_all():
+        if self.chat.live_replies.stop_all():
             raise InvalidRequest("chat", Words.STILL_WRITING)
         try:
             self.data.forget()

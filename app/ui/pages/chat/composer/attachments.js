@@ -3,7 +3,7 @@
 import { h } from "../../../shared/dom.js";
 import { say } from "../words.js";
 
-export const LARGEST = 512 * 1024; // characters of all files of a message; see files.py
+const LARGEST = 512 * 1024; // characters of all files of a message; see turn.py
 const MOST = 20;
 
 const size = (text) => (text.length < 1024 ? `${text.length} B` : `${Math.round(text.length / 1024)} KB`);

@@ -38,7 +38,7 @@ def backend(tmp_path: Path) -> ChatBackend:
 
 def act(backend: ChatBackend, **data) -> dict:
     first = backend.reply(data, Settings())
-    writing = backend.writings.find(first["run"])
+    writing = backend.live_replies.find(first["run"])
     assert writing.done.wait(20)
     return first
 
@@ -192,7 +192,7 @@ def test_nothing_is_stored_of_a_refused_message(backend):
 def test_a_chat_answers_one_message_at_a_time(backend):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
-    writing = backend.writings.find(first["run"])
+    writing = backend.live_replies.find(first["run"])
     with pytest.raises(InvalidRequest, match="still being answered"):
         backend.reply({"action": "send", "text": "Hi", "chat": first["chat"]}, Settings())
     assert backend.boot({"chat": first["chat"]})["chat"]["running"]["run"] == writing.run
@@ -238,7 +238,7 @@ def test_a_reply_that_cannot_be_stored_is_not_written_for_nobody(backend, monkey
 def test_clearing_stops_the_reply_first(backend):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
-    writing = backend.writings.find(first["run"])
+    writing = backend.live_replies.find(first["run"])
     cleared = backend.clear_chat({"chat": first["chat"]})
     assert writing.done.is_set()
     assert cleared["chat"]["messages"] == []
@@ -251,7 +251,7 @@ def test_clearing_stops_the_reply_first(backend):
 def test_a_reply_that_does_not_stop_is_not_shown_in_the_chat_that_was_cleared(backend, monkeypatch):
     backend.runtime.engine.seconds_a_round = 0.05
     first = backend.reply({"action": "send", "text": "1000 tokens", "chat": None}, Settings())
-    writing = backend.writings.find(first["run"])
+    writing = backend.live_replies.find(first["run"])
     monkeypatch.setattr(backend, "_stop_chat", lambda chat: None)
     cleared = backend.clear_chat({"chat": first["chat"]})
     assert not writing.done.is_set()

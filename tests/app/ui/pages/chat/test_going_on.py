@@ -36,7 +36,7 @@ def backend(tmp_path: Path) -> ChatBackend:
 
 def act(backend: ChatBackend, settings: Settings, **data) -> dict:
     told = backend.reply(data, settings)
-    assert backend.writings.find(told["run"]).done.wait(20)
+    assert backend.live_replies.find(told["run"]).done.wait(20)
     return told
 
 
@@ -78,7 +78,7 @@ def test_a_reply_goes_on_in_its_place_with_its_rounds_and_figures(backend: ChatB
 def test_a_page_that_follows_is_told_the_reply_from_its_beginning(backend: ChatBackend) -> None:
     chat, reply = cut(backend)
     told = act(backend, LONG, action="continue", message=reply, chat=chat)
-    packet = backend.writings.find(told["run"]).feed.packet(0)
+    packet = backend.live_replies.find(told["run"]).feed.packet(0)
     assert "".join(each.get("s", "") for each in packet["events"]) == REPLIES["plain"]
 
 

@@ -42,7 +42,7 @@ USUAL = Settings()
 
 def act(backend: ChatBackend, settings: Settings = USUAL, **data) -> dict:
     told = backend.reply(data, settings)
-    assert backend.writings.find(told["run"]).done.wait(20)
+    assert backend.live_replies.find(told["run"]).done.wait(20)
     return told
 
 
@@ -61,7 +61,7 @@ def test_its_place_is_told_in_what_javascript_counts(backend: ChatBackend) -> No
 
 def test_a_page_that_follows_learns_of_it_while_it_is_written(backend: ChatBackend) -> None:
     told = act(backend, Settings(max_tokens=4), action="send", text="Hi", chat=None)
-    stats = backend.writings.find(told["run"]).feed.packet(0)["stats"]
+    stats = backend.live_replies.find(told["run"]).feed.packet(0)["stats"]
     assert (stats["thought"]["from"], stats["thought"]["to"]) == (8, None)
     kept = backend.chat(told["chat"])["messages"][1]["thought"]
     assert (kept["from"], kept["to"], kept["answer"]) == (8, None, None)

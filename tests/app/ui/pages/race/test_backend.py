@@ -14,7 +14,7 @@ import pytest
 from app.storage.store import Store
 from app.ui.controls.settings import Settings
 from app.ui.pages.race.backend import RaceBackend, settings_of, side_of
-from app.ui.pages.race.session import way
+from app.ui.pages.race.session import configuration
 from app.ui.rounds.measurements import Measurements
 from engine.api import LoadRequest
 from engine.bench.race import Side
@@ -87,14 +87,14 @@ def test_the_chats_own_settings_against_plain_are_offered(made: Made) -> None:
 
 def test_a_side_is_what_was_chosen_and_else_as_the_chat_answers() -> None:
     side = {"method": "ngram", "depth": "7", "rule": "block", "temperature": "0.8"}
-    made = way(settings_of(replace(OWN, seed=3, max_tokens=20), side))
+    made = configuration(settings_of(replace(OWN, seed=3, max_tokens=20), side))
     assert (made.speculation.proposer, made.speculation.depth) == ("ngram", 7)
     assert made.speculation.control is Control.FIXED
     assert made.speculation.acceptance is AcceptanceRule.BLOCK
     assert made.speculation.options == {"remember": True}
     assert (made.sampling.temperature, made.sampling.top_p, made.sampling.seed) == (0.8, 0.9, 3)
     assert made.max_tokens == 20
-    plain = way(settings_of(OWN, PLAIN_SIDE)).speculation
+    plain = configuration(settings_of(OWN, PLAIN_SIDE)).speculation
     assert (plain.proposer, plain.control) == (PLAIN, Control.OFF)
 
 
