@@ -23,7 +23,7 @@ from engine.api import LoadRequest
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
 from engine.loading.inventory import Inventory, Pairing
-from engine.train.output.run_directory import RunFolder
+from engine.train.output.run_directory import RunDirectory
 from engine.train.progress import Phase, ProgressFile, report
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
     """
     from engine.train.run import distil
 
-    recipe, progress = wanted.recipe, ProgressFile(RunFolder(wanted.out).progress)
+    recipe, progress = wanted.recipe, ProgressFile(RunDirectory(wanted.out).progress)
     with _end_written(progress, wanted.out):
         inventory = open_inventory(data_dir)
         pair = inventory.resolve(LoadRequest.parse(wanted.target or recipe.target))

@@ -26,7 +26,7 @@ from app.training.process import Process
 from engine.api import LoadRequest
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.files import read_json, write_private
-from engine.train.output.run_directory import RunFolder
+from engine.train.output.run_directory import RunDirectory
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import RepliesStage
 from engine.train.schema import read
@@ -206,8 +206,8 @@ class Trainings:
             folder, kind = self._folder_of(run), run.order.kind
             # In this order: what a process wrote at its end is not missed.
             running = self._process(run) is not None
-            progress = ProgressFile(RunFolder(folder).progress).read()
-            log = RunFolder(folder).journal(kind).read()
+            progress = ProgressFile(RunDirectory(folder).progress).read()
+            log = RunDirectory(folder).journal(kind).read()
             phase = Phase(progress["phase"]) if progress else None
             state, error = self._state(run, running, phase, progress)
             return Status(
@@ -295,7 +295,10 @@ class Trainings:
         return run
 
     def _need_not_done(self, run: Run) -> None:
-        if ProgressFile(RunFolder(self._folder_of(run)).progress).read().get("phase") == Phase.DONE:
+        if (
+            ProgressFile(RunDirectory(self._folder_of(run)).progress).read().get("phase")
+            == Phase.DONE
+        ):
             raise InvalidRequest(
                 "training", "This training is done, and its drafter in the catalog. Put it away."
             )
@@ -323,7 +326,7 @@ class Trainings:
         words += ["--out", folder, "--data-dir", self._data_dir]
         self._stopping, self._own = False, None
         try:
-            RunFolder(folder).progress.unlink(missing_ok=True)
+            RunDirectory(folder).progress.unlink(missing_ok=True)
             self._save(run)
             with (folder / LOG).open("ab") as log:
                 self._own = training_process.start(map(str, words), log)

@@ -1,4 +1,4 @@
-"""What a run computes with: the device, its threads, its memory, and the dtype it is fastest in."""
+"""The device of a run, its threads, its memory, and its fastest dtype."""
 
 from __future__ import annotations
 
@@ -8,45 +8,33 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Protocol
 
 import torch
 
 from engine.machine import devices, threads
 from engine.models.base import Model
-from engine.train.schema import RecipeError
-from engine.train.settings import Device
+from engine.train.schema import Device, RecipeError
 
 MASKED = -30000.0
-"""Added to the scores of what is not seen: finite, since a row of padding must not become NaN."""
+"""Added to masked scores: finite, since a row of padding must not become NaN."""
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD = -1, -2, -3  # glibc malloc.h
 
 
-class DeviceChoice(Protocol):
-    """What a recipe says about the machine."""
+def choose_device(device: Device, count: int | None) -> torch.device:
+    """Return the device that a recipe names, or CUDA if there is one. Set ``count`` threads.
 
-    @property
-    def device(self) -> Device: ...
-
-    @property
-    def threads(self) -> int | None: ...
-
-
-def choose_device(recipe: DeviceChoice) -> torch.device:
-    """The device that the recipe names, or CUDA where there is one. Sets the number of threads.
-
-    Raises RecipeError, and InvalidRequest for what no machine or not this one has.
+    Raises RecipeError, and InvalidRequest for a device or thread count that this machine lacks.
     """
-    devices.check(recipe.device)
-    threads.check(recipe.threads)
+    devices.check(device)
+    threads.check(count)
     has_cuda = torch.cuda.is_available()
-    if recipe.device == "cuda" and not has_cuda:
+    if device == "cuda" and not has_cuda:
         raise RecipeError(
             "recipe key device: cuda was asked for, but torch finds none; use auto or cpu."
         )
-    if recipe.threads:
-        torch.set_num_threads(recipe.threads)
-    if recipe.device == "cuda" or (recipe.device == "auto" and has_cuda):
+    if count:
+        torch.set_num_threads(count)
+    if device != "cpu" and has_cuda:
         return torch.device("cuda")
     threads.use(min(torch.get_num_threads(), threads.physical_cores()))
     keep_freed_memory()
@@ -54,8 +42,8 @@ def choose_device(recipe: DeviceChoice) -> torch.device:
 
 
 @contextmanager
-def answering(model: Model) -> Iterator[None]:
-    """While the model answers by the compiled step: torch's threads would spin beside the step's own."""
+def torch_yields(model: Model) -> Iterator[None]:
+    """Give torch one thread while a compiled model answers: torch's would spin beside the step's."""
     before = torch.get_num_threads()
     torch.set_num_threads(1 if model.info.compiled else before)
     try:
@@ -65,8 +53,8 @@ def answering(model: Model) -> Iterator[None]:
 
 
 @cache
-def pass_dtype(device: torch.device) -> torch.dtype:
-    """bf16 where the device multiplies it faster than fp32, else fp32.
+def compute_dtype(device: torch.device) -> torch.dtype:
+    """Return bf16 where the device multiplies it faster than fp32, else fp32.
 
     Timed, since no flag tells it for every processor: without bf16 instructions (Ice Lake) bf16 products
     take 2 to 4 times as long as fp32 ones, with them (Zen 4) half as long.
@@ -77,7 +65,7 @@ def pass_dtype(device: torch.device) -> torch.dtype:
 
 
 def _product_seconds(dtype: torch.dtype) -> float:
-    """The fastest of a few products of the shape that training's are of."""
+    """Return the least time of a few products of a typical shape."""
     rows, weight = torch.ones(2048, 256, dtype=dtype), torch.ones(512, 256, dtype=dtype)
     times = []
     for _ in range(5):
@@ -88,7 +76,7 @@ def _product_seconds(dtype: torch.dtype) -> float:
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc reuse large buffers: handing them back costs a page fault per 4 KiB, 8 % of a step."""
+    """Let glibc reuse large buffers: handing them back costs a page fault per 4 KiB, 8 % of a step."""
     if not sys.platform.startswith("linux"):
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)

@@ -9,12 +9,11 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from engine.train.clock import Clock, Timer
 from engine.train.optim import Optimizers
 from engine.train.output.checkpoint import load_checkpoint, save_checkpoint, uninterrupted
-from engine.train.output.run_directory import RunFolder
-from engine.train.progress import Phase, Progress, ProgressFile
-from engine.train.settings import Budget, OptimizerStage
+from engine.train.output.run_directory import RunDirectory
+from engine.train.progress import Clock, Phase, Progress, ProgressFile, Timer
+from engine.train.schema import Budget, OptimizerStage
 
 _LOG_EVERY = 20  # steps
 
@@ -28,7 +27,7 @@ class Loss:
 
 
 class Stage(Protocol):
-    """What a recipe says about a run."""
+    """The part of a recipe that the loop reads."""
 
     @property
     def budget(self) -> Budget: ...
@@ -47,7 +46,7 @@ class Stage(Protocol):
 
 
 class Sized(Protocol):
-    """A batch, whatever is in it: ``positions`` it has, and how many of them are learned from."""
+    """A batch with ``positions``, of which ``learned`` count in the loss."""
 
     @property
     def positions(self) -> int: ...
@@ -60,7 +59,7 @@ B = TypeVar("B", bound=Sized)
 
 
 class Task(Protocol[B]):
-    """What a stage adds to the loop."""
+    """Batches, loss and evaluation of a stage."""
 
     def batches(self, clock: Clock) -> Iterator[B]:
         """Batches without end."""
@@ -71,17 +70,17 @@ class Task(Protocol[B]):
         """Figures for the log; called under no_grad."""
 
     def position(self) -> dict[str, Any]:
-        """Where the batches stand, as plain values for the checkpoint."""
+        """Return the state of the batches, as plain values for the checkpoint."""
 
     def restore(self, position: dict[str, Any]) -> None:
-        """Goes on from `position`; called before `batches`."""
+        """Continue from ``position``; called before ``batches``."""
 
 
 class Loop(Generic[B]):
-    """Trains a model on a task. Mutates the model; owns optimisers, clock, log and checkpoint."""
+    """Train a model on a task. Mutates the model; owns optimisers, clock, log and checkpoint."""
 
     def __init__(
-        self, name: str, model: Any, stage: Stage, task: Task[B], folder: RunFolder
+        self, name: str, model: Any, stage: Stage, task: Task[B], folder: RunDirectory
     ) -> None:
         self._name, self._model, self._stage, self._task = name, model, stage, task
         self._optimizers = Optimizers(model, stage.optimizer)
@@ -91,11 +90,11 @@ class Loop(Generic[B]):
         self._step = 0
 
     def begin_at(self, clock: Clock) -> None:
-        """Counts this run's tokens and time from there, where the weights come from an earlier one."""
+        """Continue an earlier run's token and time count, since its weights are continued."""
         self._clock = clock
 
     def restore(self) -> None:
-        """Goes on from the latest checkpoint, if there is one."""
+        """Continue from the latest checkpoint, if there is one."""
         state = load_checkpoint(self._checkpoint)
         if state is None:
             return
@@ -106,7 +105,7 @@ class Loop(Generic[B]):
         self._task.restore(state["feed"])
 
     def run(self) -> None:
-        """Trains until the budget is spent. Ctrl-C keeps what was learned, and is raised again."""
+        """Train until the budget is spent. On Ctrl-C, save a checkpoint and raise it again."""
         try:
             self._train()
             self._evaluate()
@@ -132,7 +131,7 @@ class Loop(Generic[B]):
                     self._evaluate()
 
     def update(self, stream: Iterator[B]) -> tuple[float, float]:
-        """One step; returns the mean loss per learned token and the gradient's norm."""
+        """Do one step. Return the mean loss per learned token and the gradient's norm."""
         made = [next(stream) for _ in range(self._stage.micro_batches)]
         learned = max(1, sum(entry.learned for entry in made))
         total = 0.0
@@ -146,7 +145,7 @@ class Loop(Generic[B]):
         return total / learned, norm
 
     def save(self) -> None:
-        """Replaces the checkpoint."""
+        """Replace the checkpoint."""
         state = {
             "model": self._model.state_dict(),
             "optimizers": self._optimizers.state_dict(),

@@ -17,7 +17,7 @@ class _HeadLoss(torch.autograd.Function):
     """Cross-entropy through the head with the gradient made in the forward pass, a slice at a time.
 
     The logits of all positions never exist together (the idea of Liger's fused linear cross-entropy).
-    `goal` gives, for a slice of positions, how probable each token should be, (count, vocabulary).
+    ``goal`` is the target distribution of a slice of positions, (count, vocabulary).
     """
 
     @staticmethod
@@ -46,7 +46,7 @@ class _HeadLoss(torch.autograd.Function):
 
 
 class Goal(Protocol):
-    """What the probabilities q of a slice of positions should be."""
+    """The target distribution of a slice of positions."""
 
     def loss(self, log_q: Tensor, rows: slice) -> Tensor:
         """Sum over the slice, in nats; `log_q` (count, vocabulary) is not to be changed."""
@@ -102,8 +102,8 @@ class Teacher:
 
 
 @dataclass(frozen=True, slots=True)
-class Known(Teacher):
-    """A teacher whose distributions are known: row i is ``log_p[at[i]]``, for several uses of each."""
+class CachedTeacher(Teacher):
+    """A teacher with cached distributions: row i is ``log_p[at[i]]``."""
 
     log_p: Tensor
     at: Tensor
@@ -124,6 +124,6 @@ def head_loss(hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:
 
 
 def slices(count: int) -> Iterator[slice]:
-    """Of `count` positions, HEAD_ROWS at a time."""
+    """Yield slices of ``count`` positions, HEAD_ROWS at a time."""
     for start in range(0, count, HEAD_ROWS):
         yield slice(start, start + HEAD_ROWS)

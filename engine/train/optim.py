@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.train.device import pass_dtype
-from engine.train.settings import OptimizerStage
+from engine.train.device import compute_dtype
+from engine.train.schema import OptimizerStage
 
 _MOMENTUM = 0.95
 _STEPS = 5
@@ -26,7 +26,7 @@ def orthogonalise(stack: Tensor, steps: int = _STEPS) -> Tensor:
     """(count, m, n) -> about U V^T of each matrix, singular values near one."""
     first, second, third = _QUINTIC
     wide = stack if stack.shape[1] <= stack.shape[2] else stack.transpose(1, 2)
-    value = wide.to(pass_dtype(stack.device))
+    value = wide.to(compute_dtype(stack.device))
     value = value / (value.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(steps):
         square = value @ value.transpose(1, 2)

@@ -1,4 +1,4 @@
-"""How far a run is: a bar for people, and one small file for programs that watch it."""
+"""The progress of a run: its clock, a bar for people, and a small file for programs that watch it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,53 @@ from rich.progress import Progress as Bar
 
 from engine.errors import DiskError
 from engine.files import read_json, write_private
-from engine.train.clock import Clock
+from engine.train.schema import Budget
 
 _PLAIN_EVERY_S = 30.0  # without a terminal: a line so often
 _WRITE_EVERY_S = 0.5
 
 
+class Clock:
+    """Tracks a run's progress: the fraction of its tokens or minutes, whichever is larger."""
+
+    def __init__(self, budget: Budget, tokens: int = 0, seconds: float = 0.0) -> None:
+        self._budget, self.tokens, self._before = budget, tokens, seconds
+        self._start = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self._before + time.monotonic() - self._start
+
+    @property
+    def progress(self) -> float:
+        parts = [0.0]
+        if self._budget.tokens is not None:
+            parts.append(self.tokens / max(1, self._budget.tokens))
+        if self._budget.minutes is not None:
+            parts.append(self.seconds / max(1e-9, self._budget.minutes * 60))
+        return min(1.0, max(parts))
+
+    @property
+    def seconds_left(self) -> float:
+        done = self.progress
+        return self.seconds * (1 - done) / done if done > 0 else 0.0
+
+
+class Timer:
+    """True once every so many minutes."""
+
+    def __init__(self, minutes: float) -> None:
+        self._every, self._last = minutes * 60, time.monotonic()
+
+    def due(self) -> bool:
+        if time.monotonic() - self._last < self._every:
+            return False
+        self._last = time.monotonic()
+        return True
+
+
 class Phase(StrEnum):
-    """What a run is at, or how it ended."""
+    """The phase of a run, or how it ended."""
 
     RECORDING = "recording"
     LEARNING = "learning"
@@ -45,9 +84,9 @@ class ProgressFile:
         self._last: tuple[Phase, float] | None = None
 
     def write(self, phase: Phase, **details: object) -> None:
-        """Replaces the file, but twice a second at most within a phase.
+        """Replace the file, at most twice a second within a phase.
 
-        A file that cannot be written is left out: who trains learns of a full disk from what needs it.
+        Ignore a full disk: the checkpoint reports it.
         """
         now = time.monotonic()
         if (
@@ -61,7 +100,7 @@ class ProgressFile:
             write_private(self._path, json.dumps({"phase": phase, **details}))
 
     def read(self) -> dict[str, Any]:
-        """What was written last; empty if nothing was."""
+        """Return what was written last; empty if nothing was."""
         try:
             found = read_json(self._path)
         except (OSError, ValueError):
@@ -95,7 +134,7 @@ class Progress:
             self._bar.stop()
 
     def update(self, clock: Clock, loss: float) -> None:
-        """Shows the state after a step; the loss is smoothed."""
+        """Show the state after a step, with a smoothed loss."""
         self._loss = loss if self._loss is None else 0.95 * self._loss + 0.05 * loss
         self._file.write(
             Phase.LEARNING,
@@ -115,5 +154,5 @@ class Progress:
 
 
 def report(line: str) -> None:
-    """A line for people, shown at once even in a file."""
+    """Print a line and flush it."""
     print(line, flush=True)

@@ -1,4 +1,4 @@
-"""The recipe of a drafter: frozen values read from YAML, every key checked."""
+"""The recipe of a drafter."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.train.heads import kinds
-from engine.train.schema import load, need, read
-from engine.train.settings import Budget, Device, OptimizerStage
+from engine.train.schema import Budget, Device, OptimizerStage, load, need, read
 
 
 @dataclass(frozen=True, slots=True)
 class RepliesStage:
-    """What the target is asked, and how it answers.
+    """The prompts for the target, and the sampling of its replies.
 
     ``prompts`` is ``general`` (code, chat, JSON, rewriting), ``pip`` (shipped prompts of the kinds that
     Pip knows), ``chats`` (the user's own), or a file of JSON lines, each with ``messages`` or ``prompt``.
@@ -43,26 +42,26 @@ class Recipe:
     replies: RepliesStage = field(default_factory=RepliesStage)
     optimizer: OptimizerStage = field(default_factory=OptimizerStage)
     hard_weight: float = 0.1  # share of plain cross-entropy in the loss; the rest is KL
-    learn_prompts: bool = False  # whether what the target was asked teaches too, beside its replies
+    learn_prompts: bool = False  # learn from the prompts too, beside the replies
     window: int = 320  # most tokens of one reply, prompt included, in a batch
     batch_tokens: int = 4096
     micro_batches: int = 1  # batches whose gradients make one step
     checkpoint_minutes: float = 5.0
     evaluate_minutes: float = 5.0
     device: Device = "auto"
-    native: bool = True  # whether the target may run in the step compiled for this processor
+    native: bool = True  # the target may run in the step compiled for this processor
     threads: int | None = None
 
 
 def load_recipe(path: Path) -> Recipe:
-    """The recipe in a YAML file. Raises RecipeError."""
+    """Read the recipe in a YAML file. Raises RecipeError."""
     recipe = read(Recipe, load(path))
     _check(recipe)
     return recipe
 
 
 def _check(recipe: Recipe) -> None:
-    """What types cannot say."""
+    """Raise RecipeError for what types cannot express."""
     need(recipe.kind in kinds.names(), "kind", f"must be one of {', '.join(kinds.names())}")
     read(kinds.trainer(recipe.kind).Shape, recipe.shape, "shape")
     replies, budget = recipe.replies, recipe.budget

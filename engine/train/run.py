@@ -1,4 +1,4 @@
-"""Runs the recipe of a drafter: record the target's replies, learn from them, measure, export."""
+"""Run the recipe of a drafter: record the target's replies, learn from them, measure, export."""
 
 from __future__ import annotations
 
@@ -21,20 +21,19 @@ from engine.machine.devices import Device
 from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering, joined
-from engine.train.data.answers import at_once, record
+from engine.train.data.generation import at_once, record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import Recording, with_normed
-from engine.train.device import answering, choose_device
+from engine.train.device import choose_device, torch_yields
+from engine.train.distillation import DistilTask, HeldOut, measure
 from engine.train.heads import kinds
 from engine.train.loop import Loop
-from engine.train.measure import Exam, measure
 from engine.train.output.model_card import write_card
-from engine.train.output.run_directory import RunFolder
+from engine.train.output.run_directory import RunDirectory
 from engine.train.progress import ProgressFile, report
 from engine.train.recipe import Recipe
 from engine.train.schema import read
-from engine.train.task import DistilTask
-from engine.train.trainer import Origin, Surveyor
+from engine.train.trainer import Surveyor, TargetView
 
 
 def distil(
@@ -46,15 +45,15 @@ def distil(
     resume: bool = True,
     draft: Path | None = None,
 ) -> Path:
-    """Trains the drafter of ``recipe`` for the model in ``target``; returns the folder it is in.
+    """Train the drafter of ``recipe`` for the model in ``target``; return its folder.
 
     ``target`` is a folder or a GGUF file. ``draft``: a model that drafts while it is recorded, if it
     cannot give several replies at once.
-    A run that stopped goes on from its last shard of replies and its last checkpoint. Raises ModelError
-    for a target that shows no hidden states, RecordingError when the disk is full.
+    A stopped run continues from its last shard of replies and its last checkpoint. Raises ModelError for
+    a target without hidden states, RecordingError when the disk is full.
     """
-    folder, kind = RunFolder(out), recipe.kind
-    device = choose_device(recipe)
+    folder, kind = RunDirectory(out), recipe.kind
+    device = choose_device(recipe.device, recipe.threads)
     if not resume:
         _forget(folder, kind)
     place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
@@ -69,16 +68,16 @@ def distil(
             "model of an architecture that this engine knows."
         )
     codec = TextCodec(target)
-    origin = Origin.of(model, device, recipe.hard_weight)
+    view = TargetView.of(model, device, recipe.hard_weight)
     torch.manual_seed(recipe.seed)
     trained = kinds.trainer(kind)
-    trainer = trained(read(trained.Shape, recipe.shape, "shape"), origin)
+    trainer = trained(read(trained.Shape, recipe.shape, "shape"), view)
     # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
     layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
     aux_layers = joined((*trainer.aux_layers, *entering(*layers)))
     recording = Recording(folder.recording, with_normed(aux_layers), model.info.name)
     progress = ProgressFile(folder.progress)
-    with answering(model):
+    with torch_yields(model):
         record(
             model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place,
             drafting=_drafting(draft, target, place) if draft and not at_once(model) else None,
@@ -86,15 +85,15 @@ def distil(
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
 
-    def examined() -> dict[str, object]:
-        """Exports the drafter, loads it as the app would, and lets it draft."""
+    def evaluate() -> dict[str, object]:
+        """Export the drafter, load it as the app does, and measure its acceptance."""
         trainer.export(folder.trial(kind))
         resources = _resources(kind, folder.trial(kind), target, place)
-        exam = Exam(prompts.held_out)
-        with answering(model):
-            return measure(model, codec, resources, kind, trainer.depth, exam, place)
+        held_out = HeldOut(prompts.held_out)
+        with torch_yields(model):
+            return measure(model, codec, resources, kind, trainer.depth, held_out, place)
 
-    task = DistilTask(trainer, recording, recipe, device, examined)
+    task = DistilTask(trainer, recording, recipe, device, evaluate)
     loop = Loop(kind, trainer.module, recipe, task, folder)
     if resume:
         loop.restore()
@@ -115,7 +114,7 @@ def _load(folder: Path, place: Device) -> Model:
 
 
 def _drafting(draft: Path, target: Path, place: Device) -> Resources:
-    """What writes replies sooner than the target alone."""
+    """Load the draft model that speeds up recording."""
     shared = vocabularies(inspect(target), inspect(draft))
     return Resources(draft=_load(draft, place), vocabularies=shared)
 
@@ -128,7 +127,7 @@ def _resources(kind: str, folder: Path, target: Path, place: Device) -> Resource
     return Resources(heads={kind: head})
 
 
-def _forget(folder: RunFolder, kind: str) -> None:
-    """Starts over; the replies are kept, since the target would say the same again."""
+def _forget(folder: RunDirectory, kind: str) -> None:
+    """Delete checkpoint and log; the replies stay, since the target would repeat them."""
     folder.checkpoint(kind).unlink(missing_ok=True)
     folder.journal(kind).path.unlink(missing_ok=True)

@@ -1,35 +1,65 @@
-"""Values from YAML, every key checked: dataclasses are the schema.
-
-A key that is missing, unknown or of the wrong type raises `RecipeError` with the key's full name and what
-is allowed there.
-"""
+"""The schema of recipes: dataclasses read from YAML, every key checked, and the stages that all share."""
 
 from __future__ import annotations
 
-import types
+import hashlib
+import json
 import typing
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast, get_args, get_origin
+from typing import Any, Literal, TypeVar
 
 import yaml
+from pydantic import TypeAdapter, ValidationError
 
 from engine.errors import ForetokenError, what_failed
 from engine.files import bounded
 from engine.yaml_text import YAML_LOADER, check_yaml
 
 T = TypeVar("T")
+Device = Literal["auto", "cpu", "cuda"]
 
 LARGEST = 1 << 20
 """Bytes of a recipe; the shipped ones have about a thousandth of it."""
+_TYPES = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "dict_type": "a mapping",
+    "dataclass_type": "a mapping",
+}
+"""What pydantic's errors say is allowed, in YAML's words."""
 
 
 class RecipeError(ForetokenError):
     """A recipe cannot be used; the message names the key and what is allowed."""
 
 
+@dataclass(frozen=True, slots=True)
+class OptimizerStage:
+    """Learning rates are peaks. `warmup` and `decay` are fractions of the run; decay ends at zero."""
+
+    method: Literal["adamw", "muon"] = "muon"
+    learning_rate: float = 0.003  # AdamW: embeddings and norms; every weight without Muon
+    matrix_learning_rate: float = 0.02  # Muon: the matrices of the layers
+    weight_decay: float = 0.05
+    warmup: float = 0.01
+    decay: float = 0.6
+    clip: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What ends the run, whichever comes first. `minutes` is time spent training, over resumes."""
+
+    tokens: int | None = None
+    minutes: float | None = None
+
+
 def load(path: Path) -> object:
-    """What a YAML file holds. Raises RecipeError."""
+    """Return the content of a YAML file. Raises RecipeError."""
     try:
         return yaml.load(check_yaml(bounded(path, LARGEST).decode("utf-8")), Loader=YAML_LOADER)
     except (OSError, UnicodeDecodeError) as error:
@@ -41,73 +71,61 @@ def load(path: Path) -> object:
 
 
 def read(kind: type[T], value: object, where: str = "") -> T:
-    """`value` as a `kind`; `where` is the full name of the key it stands under. Raises RecipeError."""
-    return cast(T, _read(kind, value, where))
+    """Return ``value``, which stands under the key ``where``, as the dataclass ``kind``.
+
+    Raises RecipeError for a key that is missing, unknown, of another type or negative.
+    """
+    _refuse_negative(value, where)
+    try:  # as JSON, whose arrays may be tuples in strict mode
+        text = json.dumps(value, default=str)
+        return TypeAdapter(kind).validate_json(text, strict=True, extra="forbid")
+    except ValidationError as error:
+        raise RecipeError(_message(kind, error, where)) from None
 
 
 def need(fact: bool, key: str, rule: str) -> None:
-    """What types cannot say. Raises RecipeError unless `fact`."""
+    """Raise RecipeError unless ``fact``: for rules that types cannot express."""
     if not fact:
         raise RecipeError(f"recipe key {key}: {rule}.")
 
 
-def _read(kind: Any, value: object, where: str) -> object:
-    """`value` as the annotated type `kind`; `where` is the key's full name."""
-    if kind is Any:
-        return value
-    if is_dataclass(kind):
-        return _read_fields(cast(type[object], kind), value, where)
-    origin, arguments = get_origin(kind), get_args(kind)
-    if origin is types.UnionType:
-        if value is None:
-            return None
-        return _read(next(part for part in arguments if part is not type(None)), value, where)
-    if origin is Literal:
-        if value not in arguments:
-            raise _wrong(where, value, "one of " + ", ".join(map(str, arguments)))
-        return value
-    if origin is tuple:
-        if not isinstance(value, list):
-            raise _wrong(where, value, "a list")
-        return tuple(_read(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
-    if origin is not None:
-        if not isinstance(value, dict):
-            raise _wrong(where, value, "a mapping")
-        return {
-            str(key): _read(arguments[1], item, f"{where}.{key}") for key, item in value.items()
-        }
-    return _read_scalar(kind, value, where)
+def subseed(*parts: object) -> int:
+    """Return a 62-bit seed made of any values; unlike hash(), the same in every process."""
+    text = "/".join(map(str, parts)).encode()
+    return int.from_bytes(hashlib.sha256(text).digest()[:8], "big") >> 2
 
 
-def _read_scalar(kind: type, value: object, where: str) -> object:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not kind:
-        names = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-        raise _wrong(where, value, names[kind])
-    if isinstance(value, (int, float)) and value < 0:
-        raise _wrong(where, value, "zero or more")
-    return value
+def _refuse_negative(value: object, where: str) -> None:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            _refuse_negative(item, f"{where}.{key}" if where else str(key))
+    elif isinstance(value, list):
+        for at, item in enumerate(value):
+            _refuse_negative(item, f"{where}[{at}]")
+    elif isinstance(value, int | float) and value < 0:
+        raise RecipeError(f"recipe key {where}: {value!r} is not allowed; it must be zero or more.")
 
 
-def _read_fields(kind: type[object], value: object, where: str) -> object:
-    if not isinstance(value, dict):
-        raise _wrong(where or "(top)", value, "a mapping")
-    known = {entry.name: entry for entry in fields(cast(Any, kind))}
-    hints = typing.get_type_hints(kind)
-    prefix = f"{where}." if where else ""
-    for key in value:
-        if key not in known:
-            raise RecipeError(f"recipe key {prefix}{key}: unknown; allowed: {', '.join(known)}.")
-    for name, entry in known.items():
-        if name not in value and _is_required(entry):
-            raise RecipeError(f"recipe key {prefix}{name}: missing; it must be given.")
-    return kind(**{name: _read(hints[name], item, prefix + name) for name, item in value.items()})
+def _message(kind: type, error: ValidationError, where: str) -> str:
+    first = error.errors()[0]
+    key, group = where, kind
+    for part in first["loc"]:
+        key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else part
+        if part != first["loc"][-1]:
+            group = _type_at(group, part)
+    reason, allowed = first["type"], _TYPES.get(first["type"], first["msg"])
+    if reason == "literal_error":
+        allowed = first["ctx"]["expected"].replace("'", "").replace(" or ", ", ")
+        allowed = f"one of {allowed}"
+    if reason == "unexpected_keyword_argument":
+        known = ", ".join(entry.name for entry in fields(group))
+        return f"recipe key {key}: unknown; allowed: {known}."
+    if reason == "missing":
+        return f"recipe key {key}: missing; it must be given."
+    return f"recipe key {key or '(top)'}: {first['input']!r} is not allowed; it must be {allowed}."
 
 
-def _is_required(entry: Field[Any]) -> bool:
-    return entry.default is MISSING and entry.default_factory is MISSING
-
-
-def _wrong(where: str, value: object, allowed: str) -> RecipeError:
-    return RecipeError(f"recipe key {where}: {value!r} is not allowed; it must be {allowed}.")
+def _type_at(kind: Any, part: int | str) -> Any:
+    """Return the dataclass of a field, or of the elements of a tuple."""
+    inner = typing.get_type_hints(kind)[str(part)] if is_dataclass(kind) else kind
+    return next((one for one in typing.get_args(inner) if is_dataclass(one)), inner)

@@ -1,19 +1,22 @@
-"""The protocol of what learns to draft for a target."""
+"""The protocol of trainers, and their view of the target."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import torch
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.models.base import HiddenStateModel, ModelInfo
 from engine.models.hidden_states import NORMED, AuxLayer
+from engine.train.data.batches import Batch, Pairs
 from engine.train.data.recording import Recording
-from engine.train.data.windows import Pairs, Window
 from engine.train.loop import Loss
 from engine.train.losses import Teacher
 from engine.values import MAX_ROWS
@@ -22,9 +25,9 @@ CPU = torch.device("cpu")
 
 
 class Tables(Protocol):
-    """Both ends of a target, in float32: what it computes with, quantised or not.
+    """The embedding and output head of a target, dequantised to float32.
 
-    Only rows that are asked for are made: 150,000 tokens 1,536 wide would take 0.9 GB each.
+    Rows are made on demand: 150,000 tokens 1,536 wide would take 0.9 GB each.
     """
 
     def embedded(self, tokens: Tensor) -> Tensor:
@@ -35,10 +38,10 @@ class Tables(Protocol):
 
 
 @dataclass(frozen=True)
-class Origin:
+class TargetView:
     """The target, as a trainer sees it.
 
-    ``scale``: how large the numbers are that its output head takes, as root of their mean square.
+    ``scale``: root mean square of the inputs of its output head.
     """
 
     info: ModelInfo
@@ -48,8 +51,8 @@ class Origin:
     scale: float = 1.0
 
     @classmethod
-    def of(cls, model: HiddenStateModel, device: torch.device, hard_weight: float) -> Origin:
-        """Of a model that is loaded; ``device`` is where is trained."""
+    def of(cls, model: HiddenStateModel, device: torch.device, hard_weight: float) -> TargetView:
+        """View a loaded model; ``device`` is the trainer's."""
         tables = _ModelTables(model, device)
         return cls(model.info, tables, hard_weight, device, _scale_of(model))
 
@@ -63,12 +66,12 @@ class Origin:
 
     @cached_property
     def head(self) -> Tensor:
-        """The whole output matrix (vocabulary, hidden), kept: for drafters that name every token."""
+        """The output matrix (vocabulary, hidden), cached: for drafters with the whole vocabulary."""
         return self.tables.head()
 
-    def teacher(self, window: Window, pairs: Pairs) -> Teacher:
-        """What the target says after each goal position of ``pairs``."""
-        normed = window.states[NORMED].flatten(0, 1)[pairs.goals]
+    def teacher(self, batch: Batch, pairs: Pairs) -> Teacher:
+        """Return the target's distributions after each goal position of ``pairs``."""
+        normed = batch.states[NORMED].flatten(0, 1)[pairs.goals]
         return Teacher(normed, self.head, pairs.labels, self.hard_weight)
 
 
@@ -81,34 +84,47 @@ class Trainer(Protocol):
     Shape: ClassVar[type]
     module: nn.Module
 
-    def __init__(self, shape: Any, origin: Origin) -> None: ...
+    def __init__(self, shape: Any, origin: TargetView) -> None: ...
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
-        """The hidden states it learns from, ``NORMED`` aside, which every window has."""
+        """The hidden states it learns from, ``NORMED`` aside, which every batch has."""
 
     @property
     def depth(self) -> int:
-        """How many tokens to draft when its acceptance is measured."""
+        """Tokens to draft a round when its acceptance is measured."""
 
-    def loss(self, window: Window) -> Loss:
-        """The sum in nats over what is learned, and how much that is."""
+    def loss(self, batch: Batch) -> Loss:
+        """Return the summed loss in nats, and its number of positions."""
 
     def export(self, folder: Path) -> None:
-        """Writes the drafter in its published layout. Raises OSError."""
+        """Write the drafter in its published layout. Raises OSError."""
 
 
 @runtime_checkable
 class Surveyor(Protocol):
-    """A trainer that looks through all replies before it learns from the first."""
+    """A trainer that reads statistics of all replies before it learns."""
 
     def survey(self, recording: Recording) -> None:
         """Called once for a run, before a checkpoint is restored."""
 
 
+def write_head(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
+    """Write config.json and model.safetensors, floats in bf16. Raises OSError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(config, indent=2, sort_keys=True) + "\n"
+    (folder / "config.json").write_text(text, encoding="utf-8")
+    stored = {
+        name: value.detach().to("cpu", torch.bfloat16 if value.is_floating_point() else None)
+        for name, value in tensors.items()
+    }
+    contiguous = {name: value.contiguous() for name, value in stored.items()}
+    save_file(contiguous, str(folder / "model.safetensors"), metadata={"format": "pt"})
+
+
 @dataclass(frozen=True, slots=True)
 class _ModelTables:
-    """Asks the model for each row."""
+    """Computed by the model, row by row."""
 
     model: HiddenStateModel
     device: torch.device
@@ -118,9 +134,9 @@ class _ModelTables:
         return found.to(self.device).view(*tokens.shape, -1)
 
     def head(self, tokens: Tensor | None = None) -> Tensor:
-        """Column by column: the head's product with the unit vectors.
+        """Compute it column by column, from unit vectors.
 
-        A soft cap on logits bends what is far larger than a weight; a weight itself it leaves alone.
+        A soft cap on logits does not change values as small as weights.
         """
         info = self.model.info
         named = slice(None) if tokens is None else tokens.to(info.device)
@@ -135,7 +151,7 @@ class _ModelTables:
 
 
 def _scale_of(model: HiddenStateModel) -> float:
-    """Hardly depends on the text: the final norm makes all states about equally large."""
+    """Return it from some tokens: after the final norm it hardly depends on the text."""
     tokens = range(min(MAX_ROWS, model.info.vocabulary))
     cache = model.new_state(len(tokens), (NORMED,))
     model.forward(tokens, cache, last=0)

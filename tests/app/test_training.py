@@ -25,7 +25,7 @@ from engine.errors import ForetokenError, InvalidRequest
 from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.train.heads import kinds
-from engine.train.output.run_directory import RunFolder
+from engine.train.output.run_directory import RunDirectory
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import load_recipe
 from engine.train.schema import read
@@ -145,7 +145,7 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     later.stop()
     stopped = awaited(later, ended)
     assert stopped.state is State.STOPPED
-    assert RunFolder(stopped.folder).checkpoint("medusa").is_file()
+    assert RunDirectory(stopped.folder).checkpoint("medusa").is_file()
 
     # What is left of the half hour is not waited for.
     recipe = yaml.safe_load((stopped.folder / "recipe.yaml").read_text())

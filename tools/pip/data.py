@@ -22,7 +22,7 @@ import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from engine.errors import ForetokenError
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from tools.pip.corpora import corpus, guide, mixture
 from tools.pip.corpora.example import Example
 from tools.pip.recipe import RowsStage

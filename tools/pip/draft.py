@@ -17,12 +17,11 @@ import torch
 import torch.nn.functional as F
 from transformers import LlamaForCausalLM
 
-from engine.train.clock import Clock
-from engine.train.device import pass_dtype
+from engine.train.device import compute_dtype
 from engine.train.loop import Loop, Loss
 from engine.train.losses import HEAD_ROWS, Teacher, head_loss
-from engine.train.progress import report
-from engine.train.seeds import subseed
+from engine.train.progress import Clock, report
+from engine.train.schema import subseed
 from tools.pip.data import (
     Batch,
     DataError,
@@ -32,7 +31,7 @@ from tools.pip.data import (
     Material,
     batches,
 )
-from tools.pip.folder import PairFolder
+from tools.pip.folder import PairDirectory
 from tools.pip.network import Network, place
 from tools.pip.recipe import DraftStage, Recipe
 from tools.pip.replies import TargetReply, collect
@@ -45,7 +44,7 @@ _TEXT_SHARE = 0.05  # of the mixture's blocks
 
 def train_draft(
     recipe: Recipe,
-    paths: PairFolder,
+    paths: PairDirectory,
     data: Path,
     device: torch.device,
     resume: bool,
@@ -84,11 +83,11 @@ def train_draft(
     return draft
 
 
-def load_target(paths: PairFolder, device: torch.device) -> Any:
+def load_target(paths: PairDirectory, device: torch.device) -> Any:
     """The exported target, its bf16 weights in what this processor is fastest in, and fixed."""
     if not (paths.target / "model.safetensors").exists():
         raise DataError(f"{paths.target}: no target there; train the stage target first.")
-    model: Any = LlamaForCausalLM.from_pretrained(paths.target, dtype=pass_dtype(device))
+    model: Any = LlamaForCausalLM.from_pretrained(paths.target, dtype=compute_dtype(device))
     return model.eval().requires_grad_(False)
 
 

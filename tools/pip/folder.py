@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.train.output.run_directory import RunFolder
+from engine.train.output.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, slots=True)
-class PairFolder(RunFolder):
+class PairDirectory(RunDirectory):
     """Tokenizer, target, draft, and what the target answered."""
 
     @property

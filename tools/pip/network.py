@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.train.device import MASKED, pass_dtype
+from engine.train.device import MASKED, compute_dtype
 from engine.train.losses import Labels, head_loss, slices
 from tools.pip.data import IGNORE, Batch
 from tools.pip.recipe import Shape
@@ -99,7 +99,7 @@ class Network:
         self, model: Any, dtype: torch.dtype | None = None, compiled: bool = False
     ) -> None:
         """`dtype` of the pass; None for the one that the model's device is fastest in."""
-        self.model, self.dtype = model, dtype or pass_dtype(model.device)
+        self.model, self.dtype = model, dtype or compute_dtype(model.device)
         config = model.config
         self._heads, self._kv_heads = config.num_attention_heads, config.num_key_value_heads
         self._head_dim, self._width = config.head_dim, config.intermediate_size

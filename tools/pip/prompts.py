@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from tools.pip.corpora import mixture
 from tools.pip.corpora.example import Example, Message
 

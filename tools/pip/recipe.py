@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from engine.train.schema import load, need, read
-from engine.train.settings import Budget, Device, OptimizerStage
+from engine.train.schema import Budget, Device, OptimizerStage, load, need, read
 
 
 @dataclass(frozen=True, slots=True)

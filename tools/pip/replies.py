@@ -21,7 +21,7 @@ from transformers import DynamicCache
 
 from engine.backends.transformers_adapter import cache_argument
 from engine.train.progress import report
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from tools.pip.corpora.example import Example
 from tools.pip.data import Material
 from tools.pip.recipe import DraftStage

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from engine.train.device import choose_device
 from engine.train.progress import report
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from tools.pip.data import DataError, Material
 from tools.pip.draft import train_draft
 from tools.pip.export import export_model, write_card
-from tools.pip.folder import PairFolder
+from tools.pip.folder import PairDirectory
 from tools.pip.recipe import Recipe, load_recipe
 from tools.pip.start import take_over
 from tools.pip.target import train_target
@@ -47,10 +47,10 @@ def run(
         raise DataError(
             f"{data}: no such folder; --data names the folder with tales, dialogues, gsm8k."
         )
-    paths = PairFolder(out)
+    paths = PairDirectory(out)
     if start is not None:
         take_over(start / "target", paths)
-    device = choose_device(recipe)
+    device = choose_device(recipe.device, recipe.threads)
 
     def wanted(stage: str, result: Path) -> bool:
         return stage in stages and not (resume and _is_done(stage, result))
@@ -77,7 +77,7 @@ def _is_done(stage: str, result: Path) -> bool:
     return done
 
 
-def make_tokenizer(recipe: Recipe, paths: PairFolder, data: Path) -> None:
+def make_tokenizer(recipe: Recipe, paths: PairDirectory, data: Path) -> None:
     """Trains and saves the tokenizer on a sample of the mixture and the plain texts."""
     stage = recipe.tokenizer
     material = Material(data, recipe.weights)
@@ -106,7 +106,7 @@ def tokenizer_sample(material: Material, recipe: Recipe) -> Iterator[str]:
         yield text
 
 
-def _card(paths: PairFolder, stage: str, recipe: Recipe) -> None:
+def _card(paths: PairDirectory, stage: str, recipe: Recipe) -> None:
     about = _ABOUT[stage]
     title = recipe.name if stage == "target" else f"{recipe.name} (draft)"
     evaluation = paths.out / f"{stage}-evaluation.json"

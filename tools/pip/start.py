@@ -13,19 +13,19 @@ from typing import Any
 from safetensors.torch import load_file
 
 from engine.errors import ForetokenError
-from engine.train.clock import Clock
 from engine.train.output.model_card import LOG_FILE
 from engine.train.output.run_directory import Journal
-from engine.train.settings import Budget
+from engine.train.progress import Clock
+from engine.train.schema import Budget
 from tools.pip.export import TOKENIZER_FILES
-from tools.pip.folder import PairFolder
+from tools.pip.folder import PairDirectory
 
 
 class StartError(ForetokenError):
     """A model cannot be gone on from."""
 
 
-def take_over(start: Path, paths: PairFolder) -> None:
+def take_over(start: Path, paths: PairDirectory) -> None:
     """Copies tokenizer and log of the target in `start` into a run that has none yet.
 
     Raises StartError where that is not a folder that training exported.

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from tokenizers import Tokenizer
 
-from engine.train.clock import Clock
 from engine.train.loop import Loop, Loss
+from engine.train.progress import Clock
 from tools.pip.data import Batch, DataSpec, Feed, FeedState, Material, batch, fill
-from tools.pip.folder import PairFolder
+from tools.pip.folder import PairDirectory
 from tools.pip.hard import Tally, hard
 from tools.pip.network import Network, config_of, new_model, place
 from tools.pip.recipe import Phase, Recipe, RowsStage, Shape, TargetStage
@@ -25,7 +25,7 @@ _HELD_OUT_EACH = 24  # examples of every kind
 
 def train_target(
     recipe: Recipe,
-    paths: PairFolder,
+    paths: PairDirectory,
     data: Path,
     device: torch.device,
     resume: bool,
@@ -104,7 +104,7 @@ class TargetTask:
         return round(total / max(1, count), 4)
 
 
-def load_tokenizer(paths: PairFolder) -> Tokenizer:
+def load_tokenizer(paths: PairDirectory) -> Tokenizer:
     """The tokenizer that the run's first stage made."""
     return Tokenizer.from_file(str(paths.tokenizer / "tokenizer.json"))
 

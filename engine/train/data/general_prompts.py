@@ -1,7 +1,7 @@
 """Prompts for a model of any kind: code to explain, rewrite and write, and everyday questions.
 
-The code is that of Python's own library as it lies on this machine, so nothing is fetched; what follows
-from it are some thousands of prompts, the same for the same Python and seed.
+The code is Python's own library on this machine, so nothing is downloaded. There are thousands of prompts,
+the same for the same Python and seed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import product
 from pathlib import Path
 
 from engine.train.data.prompts import Prompt
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from engine.values.messages import Message
 
 _SHORTEST, _LONGEST = 160, 1600
@@ -69,7 +69,7 @@ _TOPICS = (
 
 
 def general(seed: int) -> list[Prompt]:
-    """All of them in an order drawn with ``seed``: code and everyday in turns, then the rest."""
+    """Return all, shuffled with ``seed``: code and everyday alternate, then the rest."""
     rng = random.Random(subseed(seed, "general"))
     everyday = [task.format(topic=topic) for task, topic in product(_TASKS, _TOPICS)]
     code = [_about(number, function) for number, function in enumerate(_functions())]
@@ -81,7 +81,7 @@ def general(seed: int) -> list[Prompt]:
 
 
 def _about(number: int, function: tuple[str, str | None]) -> str:
-    """What is asked about a function; every third that says what it does is to be written anew."""
+    """Return a prompt about a function; every third with a docstring is to be written from that."""
     source, said = function
     if said is not None and number % 3 == 0:
         return _TO_WRITE.format(head=source.splitlines()[0].rstrip(":"), said=said)
@@ -89,7 +89,7 @@ def _about(number: int, function: tuple[str, str | None]) -> str:
 
 
 def _functions() -> Iterator[tuple[str, str | None]]:
-    """The source of each, its indentation removed, and its docstring's first paragraph."""
+    """Yield the source of each, dedented, and the first paragraph of its docstring."""
     library = Path(sysconfig.get_path("stdlib"))
     for package in _PACKAGES:
         for file in sorted((library / package).glob("*.py")):

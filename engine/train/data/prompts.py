@@ -1,4 +1,4 @@
-"""What the target is asked while its replies are recorded."""
+"""Prompts for the target whose replies are recorded."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.errors import ForetokenError, what_failed
 from engine.files import bounded, parse_json
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from engine.values.messages import Message
 
 Prompt = tuple[Message, ...]
@@ -20,7 +20,7 @@ LARGEST = 256 << 20
 
 
 class PromptsError(ForetokenError):
-    """There is nothing to ask the target."""
+    """There are no usable prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class Prompts:
 
 
 def read(path: Path) -> Prompts:
-    """All prompts of a file of JSON lines, each with ``messages`` or ``prompt``.
+    """Read a file of JSON lines, each with ``messages`` or ``prompt``.
 
-    Those of lines that say ``"held_out": true`` are set aside. Raises PromptsError.
+    Lines with ``"held_out": true`` are held out. Raises PromptsError.
     """
     try:
         lines = bounded(path, LARGEST).decode("utf-8").splitlines()
@@ -49,9 +49,9 @@ def read(path: Path) -> Prompts:
 
 
 def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
-    """``count`` and ``held_out`` prompts of a file, drawn with ``seed``. Raises PromptsError.
+    """Draw ``count`` and ``held_out`` prompts of a file with ``seed``. Raises PromptsError.
 
-    A file that sets none aside itself is split, see ``split``.
+    A file that holds out none, or all, is split by ``split``.
     """
     known = read(path)
     if not known.learned or not known.held_out:
@@ -63,7 +63,7 @@ def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
 
 
 def split(found: Iterable[Prompt], count: int, held_out: int, seed: int, where: str) -> Prompts:
-    """Sets ``held_out`` aside, but at most a fourth. Raises PromptsError for fewer than two prompts."""
+    """Hold out ``held_out``, at most a fourth. Raises PromptsError for fewer than two prompts."""
     prompts = list(dict.fromkeys(found))
     if len(prompts) < 2:
         raise PromptsError(
@@ -76,7 +76,7 @@ def split(found: Iterable[Prompt], count: int, held_out: int, seed: int, where: 
 
 
 def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
-    """The prompt, and whether it is set aside."""
+    """Return the prompt, and True if it is held out."""
     try:
         entry: Any = parse_json(line)
         aside = entry.get("held_out") is True
@@ -94,7 +94,7 @@ def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
 
 
 def _up_to_question(messages: Iterable[Message]) -> Iterator[Message]:
-    """The chat without the answer at its end, which the target is to give itself."""
+    """Yield the chat up to its last question, which the target answers."""
     kept = list(messages)
     while kept and kept[-1].role == "assistant":
         kept.pop()

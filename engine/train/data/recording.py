@@ -1,7 +1,7 @@
-"""Replies of a target and the hidden states behind them, kept in a folder.
+"""Replies of a target and their hidden states, stored in a folder.
 
-Each shard is one safetensors file, written whole or not at all, so that a recording stopped at any moment
-goes on behind its last shard. Hidden states are kept in bf16.
+Each shard is one safetensors file, written atomically, so that a stopped recording continues after the
+last. Hidden states are stored in bf16.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from engine.models.hidden_states import NORMED, AuxLayer
 
 
 class RecordingError(ForetokenError):
-    """Replies cannot be kept or read."""
+    """Replies cannot be stored or read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class RecordedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredReply:
     """A reply in a shard: its tokens are ``offset`` .. ``offset + length - 1`` there."""
 
     shard: int
@@ -72,30 +72,30 @@ class Recording:
                 "recording, or choose another --out."
             )
         self._shards: list[Any] = []
-        self.replies: list[Kept] = []
+        self.replies: list[StoredReply] = []
         self.seconds = 0.0
-        """What making all of it took, as far as it is known."""
+        """Seconds that the recording took, as far as known."""
         while self._path(len(self._shards)).exists():
             self._open(len(self._shards))
 
     @property
     def bytes(self) -> int:
-        """What all shards take on disk."""
+        """Bytes of all shards on disk."""
         return sum(self._path(number).stat().st_size for number in range(len(self._shards)))
 
     def add(self, replies: Sequence[tuple[RecordedReply, Tensor]], seconds: float = 0.0) -> None:
-        """One more shard, made in ``seconds``. A reply has features (aux layers, tokens - 1, hidden).
+        """Write one more shard, made in ``seconds``; states are (aux layers, tokens - 1, hidden).
 
-        Raises RecordingError when the disk is full; what was kept before stays.
+        Raises RecordingError when the disk is full; earlier shards stay.
         """
         kept, offset = [], 0
         for reply, _ in replies:
-            entry = Kept(
+            entry = StoredReply(
                 len(self._shards), offset, len(reply.tokens), reply.start, reply.temperature
             )
             kept.append(asdict(entry))
             offset += len(reply.tokens)
-        # The last token of a reply was never read by the target: a row of zeros stands for its state.
+        # The target never read the last token of a reply: its state is a row of zeros.
         rows = [torch.nn.functional.pad(states, (0, 0, 0, 1)) for _, states in replies]
         tokens = [token for reply, _ in replies for token in reply.tokens]
         tensors = {
@@ -121,12 +121,12 @@ class Recording:
             ) from error
         self._open(number)
 
-    def tokens(self, kept: Kept) -> Tensor:
+    def tokens(self, kept: StoredReply) -> Tensor:
         """int32 (length,)."""
         part: Tensor = self._shards[kept.shard].get_slice("tokens")[_rows(kept)]
         return part
 
-    def states(self, aux_layer: AuxLayer, kept: Kept) -> Tensor:
+    def states(self, aux_layer: AuxLayer, kept: StoredReply) -> Tensor:
         """bf16 (length, hidden); the last row is zeros."""
         at = self.aux_layers.index(aux_layer)
         part: Tensor = self._shards[kept.shard].get_slice("features")[at, _rows(kept)]
@@ -137,21 +137,21 @@ class Recording:
         about: Mapping[str, str] = shard.metadata()
         self._shards.append(shard)
         self.seconds += float(about.get("seconds", 0.0))
-        self.replies += [Kept(**entry) for entry in parse_json(about["replies"])]
+        self.replies += [StoredReply(**entry) for entry in parse_json(about["replies"])]
 
     def _path(self, number: int) -> Path:
         return self.folder / f"replies-{number:05}.safetensors"
 
 
 def with_normed(aux_layers: Sequence[AuxLayer]) -> tuple[AuxLayer, ...]:
-    """What is recorded for a trainer: its aux layers and what the output head takes."""
+    """Return a trainer's aux layers, then ``NORMED``."""
     return (*(aux_layer for aux_layer in aux_layers if aux_layer != NORMED), NORMED)
 
 
 def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Iterator[list[Any]]:
-    """Lists of ``size``, or of what there is when it is ``due``; the last one has what is left.
+    """Yield lists of ``size``, or shorter ones when ``due``; the last one has the rest.
 
-    So it has when Ctrl-C comes, which is raised again behind it.
+    On Ctrl-C, yield the rest before it is raised again.
     """
     held: list[Any] = []
     try:
@@ -168,12 +168,12 @@ def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Itera
         yield held
 
 
-def _rows(kept: Kept) -> slice:
+def _rows(kept: StoredReply) -> slice:
     return slice(kept.offset, kept.offset + kept.length)
 
 
 def _about(shard: Path) -> Mapping[str, str]:
-    """What a shard says of itself; nothing if it is not there."""
+    """Return a shard's metadata; empty if there is no shard."""
     if not shard.exists():
         return {}
     with safe_open(str(shard), framework="pt") as opened:
@@ -182,7 +182,7 @@ def _about(shard: Path) -> Mapping[str, str]:
 
 
 def _aux_layers_in(shard: Path) -> tuple[AuxLayer, ...]:
-    """The hidden states in a shard; none if it is not there."""
+    """Return the aux layers of a shard; none if there is no shard."""
     return tuple(AuxLayer(layer) for layer in parse_json(_about(shard).get("taps", "[]")))
 
 

@@ -1,1 +1,1 @@
-"""What is trained: one module for each kind of head."""
+"""Trainers: one module for each kind of head."""

@@ -1,55 +1,29 @@
-"""Trains block drafters in DFlash's or DSpark's form (see ``engine.drafting.heads.block``).
+"""Trainer of block drafters in DFlash's or DSpark's form (see ``engine.drafting.heads.block``).
 
-Blocks stand at random anchors of the target's replies, all at once: each sees the hidden states of the
-text before its anchor, and itself. Tokens further on count less in the loss, by exp(-1 / decay) each.
+Many blocks train at once, at random anchors in the target's replies: each attends to the hidden states of
+the text before its anchor, and to itself. Later tokens have less weight in the loss, by exp(-1 / decay) each.
 With a Markov head (``markov_rank``) the layout is DSpark's, without one it is DFlash's; a confidence
 head is not trained. Under the Markov head every token learns behind the one that the target said.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.train.data.windows import Pairs, Window
-from engine.train.heads.block_network import AnchoredBlocks, BlockNetwork
+from engine.train.data.batches import Batch, Pairs
+from engine.train.heads.block_network import AnchoredBlocks, BlockNetwork, BlockShape
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
 from engine.train.schema import need
-from engine.train.trainer import Origin
-
-
-@dataclass(frozen=True, slots=True)
-class BlockShape:
-    """Keys are those of the published config.json, but for the last two.
-
-    ``target_layer_ids``: layers of the target by what leaves them; none are those that EAGLE-3 reads, and
-    the last. ``mask_token_id``: none is the target's last token, which is seldom one that it says.
-    ``anchors``: blocks in a row of a batch, at most.
-    """
-
-    target_layer_ids: tuple[int, ...] = ()
-    mask_token_id: int | None = None
-    block_size: int = 7
-    num_hidden_layers: int = 1
-    num_attention_heads: int = 4
-    num_key_value_heads: int = 2
-    head_dim: int = 64
-    intermediate_size: int = 384
-    rope_theta: float = 10000.0
-    rms_norm_eps: float = 1e-6
-    markov_rank: int = 0
-    anchors: int = 24
-    decay: float = 4.0
+from engine.train.trainer import TargetView, write_head
 
 
 class BlockTrainer:
@@ -57,20 +31,20 @@ class BlockTrainer:
 
     Shape = BlockShape
 
-    def __init__(self, shape: BlockShape, origin: Origin) -> None:
+    def __init__(self, shape: BlockShape, target: TargetView) -> None:
         """Raises RecipeError for what does not fit the target."""
-        last = origin.info.layers
+        last = target.info.layers
         if not shape.target_layer_ids:
             entered = (min(2, last), last // 2, max(last - 3, 0), last)
             shape = replace(shape, target_layer_ids=tuple(n - 1 for n in dict.fromkeys(entered)))
         asked = shape.mask_token_id
-        self._mask = origin.vocabulary - 1 if asked is None else asked
-        _check(shape, self._mask, origin)
-        self._shape, self._origin = shape, origin
-        network = BlockNetwork(shape, origin.hidden, origin.vocabulary)
+        self._mask = target.vocabulary - 1 if asked is None else asked
+        _check(shape, self._mask, target)
+        self._shape, self._target = shape, target
+        network = BlockNetwork(shape, target.hidden, target.vocabulary)
         # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
-        nn.init.constant_(network.norm.weight, origin.scale)
-        self.module: nn.Module = network.to(origin.device)
+        nn.init.constant_(network.norm.weight, target.scale)
+        self.module: nn.Module = network.to(target.device)
 
     @property
     def network(self) -> BlockNetwork:
@@ -84,7 +58,7 @@ class BlockTrainer:
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
-        last = self._origin.info.layers
+        last = self._target.info.layers
         layers = (layer + 1 for layer in self._shape.target_layer_ids)
         return tuple(NORMED if layer == last else AuxLayer(layer) for layer in layers)
 
@@ -92,27 +66,27 @@ class BlockTrainer:
     def depth(self) -> int:
         return self._shape.block_size - self.first
 
-    def loss(self, window: Window) -> Loss:
-        blocks = self._blocks(window)
-        states = self.states(window, blocks)
+    def loss(self, batch: Batch) -> Loss:
+        blocks = self._blocks(batch)
+        states = self.states(batch, blocks)
         head = self._head()
         total, count = states.new_zeros(()), 0
         for ahead in range(self.depth):
-            pairs = _pairs(window, blocks, ahead)
+            pairs = _pairs(batch, blocks, ahead)
             rows = states[:, :, self.first + ahead].flatten(0, 1)[pairs.sources]
-            rows = self._with_markov(rows, window.tokens.flatten()[pairs.goals])
-            goal = self._origin.teacher(window, pairs)
+            rows = self._with_markov(rows, batch.tokens.flatten()[pairs.goals])
+            goal = self._target.teacher(batch, pairs)
             total = total + math.exp(-ahead / self._shape.decay) * head_loss(rows, head, goal)
             count += len(pairs.labels)
         return Loss(total, count)
 
-    def states(self, window: Window, blocks: AnchoredBlocks) -> Tensor:
+    def states(self, batch: Batch, blocks: AnchoredBlocks) -> Tensor:
         """(rows, anchors, block, hidden) behind the last norm."""
-        ids = window.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
+        ids = batch.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
         ids += self._mask
-        ids[:, :, 0] = window.tokens.gather(1, blocks.anchors)
-        read = torch.cat([window.states[aux_layer] for aux_layer in self.aux_layers], dim=2)
-        states: Tensor = self.network(read, blocks.anchors, self._origin.tables.embedded(ids))
+        ids[:, :, 0] = batch.tokens.gather(1, blocks.anchors)
+        read = torch.cat([batch.states[aux_layer] for aux_layer in self.aux_layers], dim=2)
+        states: Tensor = self.network(read, blocks.anchors, self._target.tables.embedded(ids))
         return states
 
     def logits(self, states: Tensor, before: Tensor) -> Tensor:
@@ -120,23 +94,16 @@ class BlockTrainer:
         return self._with_markov(states, before) @ self._head().T
 
     def export(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self._config(), indent=2, sort_keys=True) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
-        tensors = {
-            name: value.detach().to("cpu", torch.bfloat16).contiguous()
-            for name, value in self.module.state_dict().items()
-        }
-        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        write_head(folder, self._config(), self.module.state_dict())
 
-    def _blocks(self, window: Window) -> AnchoredBlocks:
-        """Anchors whose next token the target chose. The window decides them, run or resumed."""
-        rows, length = window.tokens.shape
-        generator = torch.Generator().manual_seed(int(window.tokens.sum()) * length + rows)
-        chance = torch.rand(rows, length, generator=generator).to(window.tokens.device)
-        fits = torch.zeros_like(window.known)
-        # The first token of a window has nothing before it to see.
-        fits[:, 1:-1] = window.known[:, 1:-1] & window.spoken[:, 2:]
+    def _blocks(self, batch: Batch) -> AnchoredBlocks:
+        """Anchors whose next token the target chose. The batch decides them, run or resumed."""
+        rows, length = batch.tokens.shape
+        generator = torch.Generator().manual_seed(int(batch.tokens.sum()) * length + rows)
+        chance = torch.rand(rows, length, generator=generator).to(batch.tokens.device)
+        fits = torch.zeros_like(batch.state_mask)
+        # The first token of a batch has nothing before it to see.
+        fits[:, 1:-1] = batch.state_mask[:, 1:-1] & batch.loss_mask[:, 2:]
         taken = min(self._shape.anchors, length)
         ranked = chance.masked_fill(~fits, -1.0).topk(taken, dim=1)
         return AnchoredBlocks(ranked.indices, ranked.values >= 0)
@@ -145,8 +112,8 @@ class BlockTrainer:
         """(vocabulary, hidden + rank): one product with it is logits and the Markov head's bias."""
         markov = self.network.markov_head
         if markov is None:
-            return self._origin.head
-        return torch.cat([self._origin.head, markov["markov_w2"].get_parameter("weight")], dim=1)
+            return self._target.head
+        return torch.cat([self._target.head, markov["markov_w2"].get_parameter("weight")], dim=1)
 
     def _with_markov(self, states: Tensor, before: Tensor) -> Tensor:
         """(count, hidden + rank): what ``_head`` takes, ``before`` (count,) being the tokens before."""
@@ -166,17 +133,17 @@ class BlockTrainer:
             "dtype": "bfloat16",
             "head_dim": shape.head_dim,
             "hidden_act": "silu",
-            "hidden_size": self._origin.hidden,
+            "hidden_size": self._target.hidden,
             "intermediate_size": shape.intermediate_size,
             "layer_types": ["full_attention"] * shape.num_hidden_layers,
-            "max_position_embeddings": self._origin.info.context,
+            "max_position_embeddings": self._target.info.context,
             "num_attention_heads": shape.num_attention_heads,
             "num_hidden_layers": shape.num_hidden_layers,
             "num_key_value_heads": shape.num_key_value_heads,
-            "num_target_layers": self._origin.info.layers,
+            "num_target_layers": self._target.info.layers,
             "rms_norm_eps": shape.rms_norm_eps,
             "rope_theta": shape.rope_theta,
-            "vocab_size": self._origin.vocabulary,
+            "vocab_size": self._target.vocabulary,
         }
         if not shape.markov_rank:
             return {**config, "architectures": ["DFlashDraftModel"], "dflash_config": own}
@@ -185,21 +152,23 @@ class BlockTrainer:
         return {**config, **own, **markov}
 
 
-def _pairs(window: Window, blocks: AnchoredBlocks, ahead: int) -> Pairs:
+def _pairs(batch: Batch, blocks: AnchoredBlocks, ahead: int) -> Pairs:
     """Blocks (flattened) with the position ``ahead`` of their anchor, and the token behind that."""
-    length = window.tokens.shape[1]
+    length = batch.tokens.shape[1]
     goal = blocks.anchors + ahead
     inside = goal + 1 < length
     label = (goal + 1).clamp(max=length - 1)
     goal = goal.clamp(max=length - 1)
-    fits = blocks.real & inside & window.known.gather(1, goal) & window.spoken.gather(1, label)
+    fits = (
+        blocks.real & inside & batch.state_mask.gather(1, goal) & batch.loss_mask.gather(1, label)
+    )
     first = torch.arange(len(goal), device=goal.device)[:, None] * length  # of each row, flattened
     sources = fits.flatten().nonzero()[:, 0]
-    return Pairs(sources, (first + goal)[fits], window.tokens.gather(1, label)[fits])
+    return Pairs(sources, (first + goal)[fits], batch.tokens.gather(1, label)[fits])
 
 
-def _check(shape: BlockShape, mask: int, origin: Origin) -> None:
-    layers, tokens = origin.info.layers, origin.vocabulary
+def _check(shape: BlockShape, mask: int, target: TargetView) -> None:
+    layers, tokens = target.info.layers, target.vocabulary
     need(
         all(-1 <= n < layers for n in shape.target_layer_ids),
         "shape.target_layer_ids",

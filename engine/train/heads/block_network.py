@@ -6,36 +6,37 @@ Parameters have their published names. ``engine.drafting.heads.block`` computes 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.train.device import MASKED
+from engine.train.heads.rotary import apply_rotary, rotary_of
 
 
-class Sizes(Protocol):
-    """What a recipe says about the network."""
+@dataclass(frozen=True, slots=True)
+class BlockShape:
+    """Keys are those of the published config.json, but for the last two.
 
-    @property
-    def target_layer_ids(self) -> tuple[int, ...]: ...
-    @property
-    def num_hidden_layers(self) -> int: ...
-    @property
-    def num_attention_heads(self) -> int: ...
-    @property
-    def num_key_value_heads(self) -> int: ...
-    @property
-    def head_dim(self) -> int: ...
-    @property
-    def intermediate_size(self) -> int: ...
-    @property
-    def rope_theta(self) -> float: ...
-    @property
-    def rms_norm_eps(self) -> float: ...
-    @property
-    def markov_rank(self) -> int: ...
+    ``target_layer_ids``: layers of the target by what leaves them; none are those that EAGLE-3 reads, and
+    the last. ``mask_token_id``: none is the target's last token, which is seldom one that it says.
+    ``anchors``: blocks in a row of a batch, at most.
+    """
+
+    target_layer_ids: tuple[int, ...] = ()
+    mask_token_id: int | None = None
+    block_size: int = 7
+    num_hidden_layers: int = 1
+    num_attention_heads: int = 4
+    num_key_value_heads: int = 2
+    head_dim: int = 64
+    intermediate_size: int = 384
+    rope_theta: float = 10000.0
+    rms_norm_eps: float = 1e-6
+    markov_rank: int = 0
+    anchors: int = 24
+    decay: float = 4.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,21 +50,21 @@ class AnchoredBlocks:
 class BlockNetwork(nn.Module):
     """See the module."""
 
-    def __init__(self, sizes: Sizes, hidden: int, vocabulary: int) -> None:
+    def __init__(self, shape: BlockShape, hidden: int, vocabulary: int) -> None:
         super().__init__()
-        self.fc = nn.Linear(len(sizes.target_layer_ids) * hidden, hidden, bias=False)
-        self.hidden_norm = nn.RMSNorm(hidden, sizes.rms_norm_eps)
-        layers = (BlockLayer(sizes, hidden) for _ in range(sizes.num_hidden_layers))
+        self.fc = nn.Linear(len(shape.target_layer_ids) * hidden, hidden, bias=False)
+        self.hidden_norm = nn.RMSNorm(hidden, shape.rms_norm_eps)
+        layers = (BlockLayer(shape, hidden) for _ in range(shape.num_hidden_layers))
         self.layers = nn.ModuleList(layers)
-        self.norm = nn.RMSNorm(hidden, sizes.rms_norm_eps)
+        self.norm = nn.RMSNorm(hidden, shape.rms_norm_eps)
         self.markov_head: nn.ModuleDict | None = None
-        if sizes.markov_rank:
-            before = nn.Embedding(vocabulary, sizes.markov_rank)
-            after = nn.Linear(sizes.markov_rank, vocabulary, bias=False)
+        if shape.markov_rank:
+            before = nn.Embedding(vocabulary, shape.markov_rank)
+            after = nn.Linear(shape.markov_rank, vocabulary, bias=False)
             nn.init.zeros_(after.weight)  # it begins with nothing to add
             self.markov_head = nn.ModuleDict({"markov_w1": before, "markov_w2": after})
-        steps = torch.arange(0, sizes.head_dim, 2) / sizes.head_dim
-        self.register_buffer("frequencies", sizes.rope_theta**-steps, persistent=False)
+        steps = torch.arange(0, shape.head_dim, 2) / shape.head_dim
+        self.register_buffer("frequencies", shape.rope_theta**-steps, persistent=False)
 
     def forward(self, read: Tensor, anchors: Tensor, embedded: Tensor) -> Tensor:
         """(rows, anchors, block, hidden) behind the last norm, for ``embedded``, which has this shape.
@@ -73,32 +74,30 @@ class BlockNetwork(nn.Module):
         length, block = read.shape[1], embedded.shape[2]
         places = torch.arange(length, device=read.device)
         text = self.hidden_norm(self.fc(read))
-        text_turns = self._scheduler(places)  # (length, 1, head_dim)
+        text_rotary = self._rotary(places)  # (length, 1, head_dim)
         behind = anchors[:, :, None] + torch.arange(block, device=read.device)
-        turns = self._scheduler(behind)  # (rows, anchors, block, 1, head_dim)
+        rotary = self._rotary(behind)  # (rows, anchors, block, 1, head_dim)
         hidden = (places >= anchors[:, :, None])[:, None, :, None]  # (rows, 1, anchors, 1, length)
         state = embedded
         for layer in self.layers:
-            state = layer(state, turns, text, text_turns, hidden)
+            state = layer(state, rotary, text, text_rotary, hidden)
         normed: Tensor = self.norm(state)
         return normed
 
-    def _scheduler(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """(..., 1, head_dim) cosine, and sine with the sign of the rotation in it."""
-        angles = positions[..., None, None] * self.get_buffer("frequencies")
-        cosine, sine = angles.cos(), angles.sin()
-        return torch.cat([cosine, cosine], -1), torch.cat([-sine, sine], -1)
+    def _rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Return ``rotary`` of shape (..., 1, head_dim): the same for all heads."""
+        return rotary_of(positions[..., None], self.get_buffer("frequencies"))
 
 
 class BlockLayer(nn.Module):
     """One layer of Qwen3's form, whose keys and values come from the text's states, too."""
 
-    def __init__(self, sizes: Sizes, hidden: int) -> None:
+    def __init__(self, shape: BlockShape, hidden: int) -> None:
         super().__init__()
-        self._heads, self._kv_heads = sizes.num_attention_heads, sizes.num_key_value_heads
-        self._head_dim = sizes.head_dim
+        self._heads, self._kv_heads = shape.num_attention_heads, shape.num_key_value_heads
+        self._head_dim = shape.head_dim
         queries, keys = self._heads * self._head_dim, self._kv_heads * self._head_dim
-        width, epsilon = sizes.intermediate_size, sizes.rms_norm_eps
+        width, epsilon = shape.intermediate_size, shape.rms_norm_eps
         self.input_layernorm = nn.RMSNorm(hidden, epsilon)
         self.self_attn = nn.ModuleDict(
             {
@@ -122,17 +121,17 @@ class BlockLayer(nn.Module):
     def forward(
         self,
         state: Tensor,
-        turns: tuple[Tensor, Tensor],
+        rotary: tuple[Tensor, Tensor],
         text: Tensor,
-        text_turns: tuple[Tensor, Tensor],
+        text_rotary: tuple[Tensor, Tensor],
         hidden: Tensor,
     ) -> Tensor:
         """``hidden`` (rows, 1, anchors, 1, length): what of the text a block does not see."""
         attention, normed = self.self_attn, self.input_layernorm(state)
         query = attention["q_norm"](self._split(attention["q_proj"](normed)))
-        query = _turned(query, turns) * self._head_dim**-0.5
-        key, value = self._keys_values(normed, turns)
-        text_key, text_value = self._keys_values(text, text_turns)
+        query = apply_rotary(query, rotary) * self._head_dim**-0.5
+        key, value = self._keys_values(normed, rotary)
+        text_key, text_value = self._keys_values(text, text_rotary)
         mixed = self._attend(query, key, value, text_key, text_value, hidden)
         state = state + attention["o_proj"](mixed)
         normed = self.post_attention_layernorm(state)
@@ -140,11 +139,11 @@ class BlockLayer(nn.Module):
         result: Tensor = state + self.mlp["down_proj"](F.silu(gate) * up)
         return result
 
-    def _keys_values(self, normed: Tensor, turns: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+    def _keys_values(self, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         """(..., kv_heads, head_dim) each."""
         attention = self.self_attn
         key = attention["k_norm"](self._split(attention["k_proj"](normed)))
-        return _turned(key, turns), self._split(attention["v_proj"](normed))
+        return apply_rotary(key, rotary), self._split(attention["v_proj"](normed))
 
     def _split(self, x: Tensor) -> Tensor:
         return x.view(*x.shape[:-1], -1, self._head_dim)
@@ -178,10 +177,3 @@ class BlockLayer(nn.Module):
         mixed = mixed.unflatten(3, (block, -1)).permute(0, 2, 3, 1, 4, 5)
         joined: Tensor = mixed.reshape(rows, anchors, block, -1)
         return joined
-
-
-def _turned(x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-    """Rotates pairs that lie half of ``head_dim`` apart."""
-    cosine, sine = turns
-    half = x.shape[-1] // 2
-    return x * cosine + torch.cat([x[..., half:], x[..., :half]], -1) * sine

@@ -1,13 +1,12 @@
-"""Trains an EAGLE-3 head: one layer that drafts from the target's hidden states and then from its own.
+"""Trainer of an EAGLE-3 head: one layer that drafts from the target's hidden states, then from its own.
 
-The loss is the divergence from the target's distribution at every step of the unrolled layer, weighted
-0.8 per step as in SafeAILab's training. The head names only the tokens that the target said most often
-while it was recorded; both distributions are over these.
+The loss is the KL divergence from the target's distribution at every step of the training-time test,
+weighted 0.8 per step as in SafeAILab's training. The vocabulary is trimmed to the most frequent tokens of
+the recorded replies; both distributions are over these.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,21 +14,20 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.models.hidden_states import NORMED, AuxLayer, entering
+from engine.train.data.batches import Batch
 from engine.train.data.recording import Recording
-from engine.train.data.windows import Window
-from engine.train.device import pass_dtype
+from engine.train.device import compute_dtype
 from engine.train.heads.eagle3_layer import EPSILON, Layer, Starts
 from engine.train.loop import Loss
-from engine.train.losses import HEAD_ROWS, Known, head_loss
+from engine.train.losses import HEAD_ROWS, CachedTeacher, head_loss
 from engine.train.progress import report
-from engine.train.trainer import Origin
+from engine.train.trainer import TargetView, write_head
 
 _DECAY = 0.8
-_SAMPLE = 64  # replies tell how large hidden states are
+_SAMPLE = 64  # replies that hidden states are scaled by
 _FITTED, _RIDGE = 32_768, 0.03  # positions that ``fc`` is fitted to; the penalty's share
 _LAYER, _PUBLISHED = "layers.0.", "midlayer."
 
@@ -60,10 +58,10 @@ class Eagle3Shape:
 
 
 def sized(shape: Eagle3Shape, width: int) -> Eagle3Shape:
-    """With what is left out for a target of ``width``: as many heads as fill it, half as many of keys,
-    and a third more in the feed-forward layer, in steps of 64.
+    """Fill in sizes of 0 for a target of ``width``: heads that fill it, half as many KV heads, and a
+    feed-forward layer a third wider, in steps of 64.
 
-    Keys and values are more than usual: through them alone comes the last token's embedding.
+    There are more KV heads than usual: only they carry the last token's embedding.
     """
     dim = shape.head_dim or (128 if width >= 1024 else 64)
     heads = shape.heads or max(2, width // dim)
@@ -83,9 +81,9 @@ class Eagle3(nn.Module):
 
     targets: Tensor  # (draft vocabulary,) int64, rising: the target's numbers of the draft's tokens
 
-    def __init__(self, shape: Eagle3Shape, count: int, origin: Origin) -> None:
+    def __init__(self, shape: Eagle3Shape, count: int, target: TargetView) -> None:
         super().__init__()
-        width, tokens = origin.hidden, min(shape.draft_vocabulary, origin.vocabulary)
+        width, tokens = target.hidden, min(shape.draft_vocabulary, target.vocabulary)
         self.fc = nn.Linear(count * width, width, bias=False)
         self.layers = nn.ModuleList(
             [Layer(width, shape.intermediate_size, shape.heads, shape.kv_heads, shape.head_dim)]
@@ -94,7 +92,7 @@ class Eagle3(nn.Module):
         self.lm_head = nn.Linear(width, tokens, bias=False)
         self.register_buffer("targets", torch.arange(tokens))
         with torch.no_grad():
-            # It begins as the highest of the states that it reads, seen with the target's own head.
+            # fc begins by passing on the last of the states that it reads.
             self.fc.weight.normal_(std=0.1 * width**-0.5)
             self.fc.weight[:, -width:] += torch.eye(width)
         self.lm_head.weight.requires_grad_(shape.learn_head)
@@ -107,9 +105,9 @@ class Eagle3(nn.Module):
 
     @torch.no_grad()
     def fit_sizes(self, read: Sequence[float], normed: Tensor) -> None:
-        """Divides what fc reads by its mean size ``read``; puts out what is as large as ``normed``.
+        """Scale the inputs of ``fc`` by 1 / ``read`` and the output to ``normed``.
 
-        ``normed`` (width,): mean sizes of what the target's output head takes.
+        ``normed`` (width,): root mean square of the inputs of the target's output head.
         """
         for columns, size in zip(self.fc.weight.chunk(len(read), dim=1), read, strict=True):
             columns.div_(max(size, 1e-6))
@@ -117,7 +115,7 @@ class Eagle3(nn.Module):
 
     @torch.no_grad()
     def name_tokens(self, targets: Tensor, rows: Tensor) -> None:
-        """Makes ``targets`` what the head can say; it begins with the target's own ``rows`` for them."""
+        """Trim the vocabulary to ``targets``, with ``rows`` of the target's output head."""
         self.targets.copy_(targets)
         self.lm_head.weight.copy_(rows)
 
@@ -127,14 +125,14 @@ class Eagle3Trainer:
 
     Shape = Eagle3Shape
 
-    def __init__(self, shape: Eagle3Shape, origin: Origin) -> None:
-        shape = sized(shape, origin.hidden)
-        self._shape, self._origin = shape, origin
-        last = origin.info.layers
+    def __init__(self, shape: Eagle3Shape, target: TargetView) -> None:
+        shape = sized(shape, target.hidden)
+        self._shape, self._target = shape, target
+        last = target.info.layers
         self._layers = shape.layers or (min(2, last), last // 2, max(last - 3, 0))
-        device = origin.device
-        self.module: nn.Module = Eagle3(shape, len(self._layers), origin).to(device)
-        self.dtype = pass_dtype(device)
+        device = target.device
+        self.module: nn.Module = Eagle3(shape, len(self._layers), target).to(device)
+        self.dtype = compute_dtype(device)
         self._names = self._network.lm_head.weight.detach().clone()  # see ``survey``
 
     @property
@@ -146,18 +144,18 @@ class Eagle3Trainer:
         return self._shape.steps
 
     def survey(self, recording: Recording) -> None:
-        """Takes the most frequent tokens of the replies as what the head can say.
+        """Trim the vocabulary to the most frequent tokens of the replies.
 
-        What it reads and puts out gets the size of what is recorded: norms take long to grow.
+        Scale inputs and outputs by the recorded states: norms learn their scale slowly.
         """
-        times = torch.zeros(self._origin.vocabulary, dtype=torch.int64)
+        times = torch.zeros(self._target.vocabulary, dtype=torch.int64)
         for kept in recording.replies:
             said = recording.tokens(kept)[kept.start :].long()
             times += torch.bincount(said, minlength=len(times))
         network = self._network
         # A stable order, so that a run that goes on finds the same tokens.
         common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
-        self._names = self._origin.tables.head(common.sort().values)
+        self._names = self._target.tables.head(common.sort().values)
         network.name_tokens(common.sort().values, self._names)
         self._fit_sizes(recording)
         if self._shape.fitted:
@@ -176,13 +174,11 @@ class Eagle3Trainer:
         self._network.fit_sizes(read, put.square().mean(0).sqrt())
 
     def _fit_states(self, recording: Recording) -> None:
-        """Makes ``fc`` the ridge regression of what the head takes for the next token; the layer adds
-        nothing to it at first.
-        """
+        """Fit ``fc`` to the target's next state by ridge regression; the layer adds zero at first."""
         network = self._network
-        width = len(self._layers) * self._origin.hidden
-        seen = torch.zeros(width, width, device=self._origin.device)
-        meant = torch.zeros(width, self._origin.hidden, device=self._origin.device)
+        width = len(self._layers) * self._target.hidden
+        seen = torch.zeros(width, width, device=self._target.device)
+        meant = torch.zeros(width, self._target.hidden, device=self._target.device)
         count = 0
         for kept in recording.replies:
             # From behind the first token, see ``_fit_sizes``.
@@ -203,37 +199,37 @@ class Eagle3Trainer:
             network.layer.self_attn.o_proj.weight.zero_()
             network.layer.mlp.down_proj.weight.zero_()
 
-    def unroll(self, window: Window, starts: Starts) -> Iterator[Tensor]:
+    def unroll(self, batch: Batch, starts: Starts) -> Iterator[Tensor]:
         """The states behind the norm at each step: (starts, hidden)."""
         network, steps = self._network, self._shape.steps
-        tokens = F.pad(window.tokens[:, 1:], (0, steps))
-        embedded = self._origin.tables.embedded(tokens)
-        joint = torch.cat(
-            [window.states[aux_layer] for aux_layer in entering(*self._layers)], dim=2
-        )
+        tokens = F.pad(batch.tokens[:, 1:], (0, steps))
+        embedded = self._target.tables.embedded(tokens)
+        joint = torch.cat([batch.states[aux_layer] for aux_layer in entering(*self._layers)], dim=2)
         fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
         for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):
             yield network.norm(state.float()).to(self.dtype)
 
-    def loss(self, window: Window) -> Loss:
+    def loss(self, batch: Batch) -> Loss:
         network, drafted = self._network, self._drafted()
         output = network.lm_head.weight.to(self.dtype)
-        total, count = window.states[NORMED].new_zeros(()), 0
-        # Drafts start where the pending token was chosen: that and the one behind it are not known.
-        sources = window.pairs(ahead=1).sources
+        total, count = batch.states[NORMED].new_zeros(()), 0
+        # Drafts start where the pending token was sampled: it has no hidden states yet.
+        sources = batch.pairs(ahead=1).sources
         if not len(sources):  # gradients of zero, for every weight to have one
             return Loss(0 * torch.stack([one.sum() for one in network.parameters()]).sum(), 0)
-        number = sources.new_full((window.positions,), -1)
+        number = sources.new_full((batch.positions,), -1)
         number[sources] = torch.arange(len(sources), device=sources.device)
-        starts = Starts.where((number >= 0).view_as(window.tokens))
-        normed = window.states[NORMED].flatten(0, 1)
+        starts = Starts.where((number >= 0).view_as(batch.tokens))
+        normed = batch.states[NORMED].flatten(0, 1)
         said = self._said(normed)
-        for step, states in enumerate(self.unroll(window, starts)):
-            pairs = window.pairs(ahead=step + 1)
+        for step, states in enumerate(self.unroll(batch, starts)):
+            pairs = batch.pairs(ahead=step + 1)
             at, labels = number[pairs.sources], drafted[pairs.labels]
             used = (at >= 0) & (labels >= 0)
             goals = pairs.goals[used]
-            goal = Known(normed, self._names, labels[used], self._origin.hard_weight, said, goals)
+            goal = CachedTeacher(
+                normed, self._names, labels[used], self._target.hard_weight, said, goals
+            )
             loss = head_loss(states[at[used]], output, goal)
             if self._shape.hidden_weight:
                 loss = loss + self._shape.hidden_weight * self._apart(
@@ -244,30 +240,27 @@ class Eagle3Trainer:
         return Loss(total, count)
 
     def _said(self, normed: Tensor) -> Tensor:
-        """(places, draft vocabulary): log p of the target behind every place, of what can be named."""
+        """Return the target's log p over the trimmed vocabulary: (positions, draft vocabulary)."""
         return torch.cat(
             [torch.log_softmax(F.linear(part, self._names), -1) for part in normed.split(HEAD_ROWS)]
         )
 
     def _apart(self, states: Tensor, normed: Tensor) -> Tensor:
-        """How far states are from the target's, summed over them; a state of its size counts as 1."""
-        scale = self._origin.scale
+        """Return the summed distance of states from the target's, relative to their scale."""
+        scale = self._target.scale
         apart = F.smooth_l1_loss(states.float() / scale, normed / scale, reduction="none")
         return apart.mean(1).sum()
 
     def export(self, folder: Path) -> None:
-        """SafeAILab's layout, in bf16; the embedding is the target's."""
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self._config(), indent=2, sort_keys=True) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
-        targets = self._network.targets.cpu()
-        tensors = {
-            name.replace(_LAYER, _PUBLISHED): value.detach().to("cpu", torch.bfloat16).contiguous()
+        """Write SafeAILab's layout; the embedding is the target's."""
+        targets = self._network.targets
+        tensors: dict[str, Tensor] = {
+            name.replace(_LAYER, _PUBLISHED): value
             for name, value in self._network.named_parameters()
         }
-        tensors["d2t"] = targets - torch.arange(len(targets))
-        tensors["t2d"] = (self._drafted() >= 0).cpu()
-        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        tensors["d2t"] = targets - torch.arange(len(targets), device=targets.device)
+        tensors["t2d"] = self._drafted() >= 0
+        write_head(folder, self._config(), tensors)
 
     @property
     def _network(self) -> Eagle3:
@@ -277,16 +270,16 @@ class Eagle3Trainer:
     def _drafted(self) -> Tensor:
         """(vocabulary,) the draft's number of each of the target's tokens, -1 where it has none."""
         targets = self._network.targets
-        result = targets.new_full((self._origin.vocabulary,), -1)
+        result = targets.new_full((self._target.vocabulary,), -1)
         result[targets] = torch.arange(len(targets), device=targets.device)
         return result
 
     def _config(self) -> dict[str, Any]:
-        shape, origin = self._shape, self._origin
+        shape, target = self._shape, self._target
         return {
             "architectures": ["LlamaForCausalLMEagle3"],
             "model_type": "llama",
-            "hidden_size": origin.hidden,
+            "hidden_size": target.hidden,
             "intermediate_size": shape.intermediate_size,
             "num_hidden_layers": 1,
             "num_attention_heads": shape.heads,
@@ -295,8 +288,8 @@ class Eagle3Trainer:
             "hidden_act": "silu",
             "rms_norm_eps": EPSILON,
             "rope_theta": shape.rope_theta,
-            "max_position_embeddings": origin.info.context,
-            "vocab_size": origin.vocabulary,
+            "max_position_embeddings": target.info.context,
+            "vocab_size": target.vocabulary,
             "draft_vocab_size": len(self._network.targets),
             "tie_word_embeddings": False,
             "norm_before_residual": False,

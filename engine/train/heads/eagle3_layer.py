@@ -1,9 +1,8 @@
-"""EAGLE-3's layer as it trains: unrolled over its own states, from many positions at once.
+"""EAGLE-3's layer in training: the training-time test, from many positions at once.
 
-The paper's training-time test (arXiv 2503.01840, section 3.2, figure 6): at step 0 row i has the target's
-state of token i; at step k it has what it put out itself at step k - 1, one token further on. It then
-sees the rows of step 0 up to its own, and of the later steps only what it wrote itself, which is what
-lies in the cache when it drafts.
+See arXiv 2503.01840, section 3.2, figure 6. At step 0 row i has the target's state of token i; at step k
+it has its own output of step k - 1, one token further on. It attends to the rows of step 0 up to its own
+and to its own later steps, which is what the cache holds in drafting.
 """
 
 from __future__ import annotations
@@ -16,15 +15,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.train.device import MASKED
+from engine.train.heads.rotary import apply_rotary, rotary_of
 
 EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
 class Starts:
-    """Where drafts start: the ``place`` in its ``row`` of each, (starts,) int64, row by row.
+    """Where drafts start: ``place`` in ``row``, both (starts,) int64, row by row.
 
-    Attention takes them as (rows, most in a row): a start is its row's number ``slot`` there.
+    Attention takes them as (rows, most in a row), with start ``slot`` of its row.
     """
 
     row: Tensor
@@ -33,7 +33,7 @@ class Starts:
 
     @classmethod
     def where(cls, marked: Tensor) -> Starts:
-        """The places that are True in ``marked`` (rows, length)."""
+        """Start where ``marked`` (rows, length) is True."""
         row, place = marked.nonzero(as_tuple=True)
         return cls(row, place, marked.long().cumsum(1)[row, place] - 1)
 
@@ -90,37 +90,40 @@ class Layer(nn.Module):
     def unroll(
         self, embedded: Tensor, state: Tensor, starts: Starts, steps: int, theta: float
     ) -> Iterator[Tensor]:
-        """What comes out at ``starts`` at steps 0, 1, ...: (starts, width).
+        """Yield the output at ``starts`` of steps 0, 1, ...: (starts, width).
 
         embedded (rows, length + steps, width): of token i + 1 at place i. state (rows, length, width)
         of all tokens, in the dtype of the pass.
         """
         length, row, place = state.shape[1], starts.row, starts.place
-        cosine, sine = _rotation(length + steps, self.head_dim, theta, state)
+        frequencies = theta ** -(torch.arange(0, self.head_dim, 2) / self.head_dim)
+        cosine, sine = (
+            part.to(state) for part in rotary_of(torch.arange(length + steps), frequencies)
+        )
         x = self._input(embedded[:, :length], state)
-        keys = _turn(self._heads("k", x), cosine[:length, None], sine[:length, None])
+        keys = apply_rotary(self._heads("k", x), (cosine[:length, None], sine[:length, None]))
         values = self._heads("v", x)
         keys, values = keys.transpose(1, 2), values.transpose(1, 2)
         mask = starts.past(length, state)
         x, state = x[row, place], state[row, place]
         own: list[tuple[Tensor, Tensor]] = []
         for step in range(steps):
-            turns = cosine[place + step, None], sine[place + step, None]
+            rotary = cosine[place + step, None], sine[place + step, None]
             if step:
                 x = self._input(embedded[row, place + step], state)
-                key, value = _turn(self._heads("k", x), *turns), self._heads("v", x)
+                key, value = apply_rotary(self._heads("k", x), rotary), self._heads("v", x)
                 own.append((starts.spread(key), starts.spread(value)))
-            query = _turn(self._heads("q", x), *turns) * self.head_dim**-0.5
-            seen = starts.gather(look(starts.spread(query), keys, values, own, mask))
-            state = state + _product(self.self_attn.o_proj, seen)
+            query = apply_rotary(self._heads("q", x), rotary) * self.head_dim**-0.5
+            seen = starts.gather(attend(starts.spread(query), keys, values, own, mask))
+            state = state + _linear(self.self_attn.o_proj, seen)
             normed = _norm(self.post_attention_layernorm, state)
-            gate = F.silu(_product(self.mlp.gate_proj, normed))
-            inner = gate * _product(self.mlp.up_proj, normed)
-            state = state + _product(self.mlp.down_proj, inner)
+            gate = F.silu(_linear(self.mlp.gate_proj, normed))
+            inner = gate * _linear(self.mlp.up_proj, normed)
+            state = state + _linear(self.mlp.down_proj, inner)
             yield state
 
     def _input(self, embedded: Tensor, state: Tensor) -> Tensor:
-        """(..., 2 * width): what the projections take."""
+        """Return the input of the projections: (..., 2 * width)."""
         token = _norm(self.input_layernorm, embedded.to(state.dtype))
         return torch.cat([token, _norm(self.hidden_norm, state)], dim=-1)
 
@@ -128,18 +131,18 @@ class Layer(nn.Module):
         """(..., heads, head_dim)."""
         projection = self.self_attn.get_submodule(f"{name}_proj")
         assert isinstance(projection, nn.Linear)
-        parted: Tensor = _product(projection, x).unflatten(-1, (-1, self.head_dim))
+        parted: Tensor = _linear(projection, x).unflatten(-1, (-1, self.head_dim))
         return parted
 
 
-def look(
+def attend(
     query: Tensor,
     keys: Tensor,
     values: Tensor,
     own: Sequence[tuple[Tensor, Tensor]],
     mask: Tensor,
 ) -> Tensor:
-    """Attention of each query to step 0's rows in its past, and to what it wrote at later steps.
+    """Attend from each query to step 0's rows in its past, and to its own later steps.
 
     query (rows, heads, count, dim), scaled; keys, values (rows, kv heads, length, dim); ``own``: keys
     and values of each later step (rows, kv heads, count, dim); mask (rows, count, length), added.
@@ -159,21 +162,7 @@ def look(
     return mixed.permute(0, 3, 1, 2, 4).reshape(rows, count, -1)
 
 
-def _rotation(length: int, head_dim: int, theta: float, like: Tensor) -> tuple[Tensor, Tensor]:
-    """(length, head_dim) cosine, and sine with the sign of the rotation in it."""
-    frequency = theta ** -(torch.arange(0, head_dim, 2) / head_dim)
-    angles = torch.arange(length)[:, None] * frequency
-    cosine = torch.cat([angles.cos(), angles.cos()], dim=1)
-    sine = torch.cat([-angles.sin(), angles.sin()], dim=1)
-    return cosine.to(like), sine.to(like)
-
-
-def _turn(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Llama's rotation: dimension i of a head with i + d / 2."""
-    return x * cosine + x.roll(x.shape[-1] // 2, -1) * sine
-
-
-def _product(linear: nn.Linear, x: Tensor) -> Tensor:
+def _linear(linear: nn.Linear, x: Tensor) -> Tensor:
     return F.linear(x, linear.weight.to(x.dtype))
 
 

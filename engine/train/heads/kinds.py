@@ -1,6 +1,6 @@
-"""The registry of what can be trained: a new kind is one file here and one line below.
+"""The registry of trainers: a new kind is one file here and one line below.
 
-A kind has the name of the proposer that drafts with it. Its module is imported only when it is asked for.
+A kind has the name of its proposer. Its module is imported lazily.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _REGISTRY = {
 
 
 def names() -> tuple[str, ...]:
-    """All kinds, in the order they are offered."""
+    """Return all kinds, in the order of menus."""
     return tuple(_REGISTRY)
 
 
 def trainer(kind: str) -> type[Trainer]:
-    """The class that trains a kind, one of ``names``."""
+    """Return the trainer of a kind, one of ``names``."""
     module, _, attribute = _REGISTRY[kind].partition(":")
     found: Any = getattr(import_module(module), attribute)
     chosen: type[Trainer] = found

@@ -1,4 +1,4 @@
-"""Trains an LSTM speculator in Arctic's layout; see engine.drafting.heads.lstm for what it computes."""
+"""Trainer of an LSTM speculator in Arctic's layout; engine.drafting.heads.lstm computes it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.drafting.heads.lstm import GATES, LstmHead
-from engine.train.heads.unrolled import Affine, UnrolledTrainer, check_sizes, initialise
-from engine.train.trainer import Origin
+from engine.train.heads.speculator import Affine, SpeculatorTrainer, check_sizes, initialise
+from engine.train.trainer import TargetView
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,28 +30,28 @@ class LstmShape:
 class LstmModule(nn.Module):
     """``projs.{0,1}`` hold all gates; the other parameters have their published names."""
 
-    def __init__(self, shape: LstmShape, target: Tensor) -> None:
+    def __init__(self, shape: LstmShape, head: Tensor) -> None:
         super().__init__()
-        (vocabulary, hidden), width = target.shape, shape.inner_dim
+        (vocabulary, hidden), width = head.shape, shape.inner_dim
         self.forget_emb = nn.Embedding(vocabulary, width)
         self.projs = nn.ModuleList(
             nn.Linear(inputs, len(GATES) * width, bias=False) for inputs in (hidden, width)
         )
         self.cell_ln, self.state_ln = Affine(width), Affine(width)
         self.head = nn.Linear(width, vocabulary, bias=False)
-        initialise(self, self.head.weight, target)
+        initialise(self, self.head.weight, head)
 
 
-class LstmTrainer(UnrolledTrainer):
+class LstmTrainer(SpeculatorTrainer):
     """See ``Trainer``."""
 
     Shape = LstmShape
 
-    def __init__(self, shape: LstmShape, origin: Origin) -> None:
-        super().__init__(origin, shape.n_predict)
+    def __init__(self, shape: LstmShape, target: TargetView) -> None:
+        super().__init__(target, shape.n_predict)
         self._shape = shape
-        self._speculator = LstmModule(shape, origin.head)
-        self.module: nn.Module = self._speculator.to(origin.device)
+        self._speculator = LstmModule(shape, target.head)
+        self.module: nn.Module = self._speculator.to(target.device)
 
     def recurrence(self) -> LstmHead:
         parts = self._speculator
@@ -74,8 +74,8 @@ class LstmTrainer(UnrolledTrainer):
             "architectures": ["ArcticLSTMSpeculatorPreTrainedModel"],
             "model_type": "mlp_speculator",
             "method": "sum_lstm",
-            "base_model_archs": [self._origin.info.architecture],
-            "input_hidden_dim": self._origin.hidden,
+            "base_model_archs": [self._target.info.architecture],
+            "input_hidden_dim": self._target.hidden,
             "inner_dim": str(shape.inner_dim),
             "proj_dim": str(shape.inner_dim),
             "emb_dim": str(shape.inner_dim),
@@ -86,7 +86,7 @@ class LstmTrainer(UnrolledTrainer):
             "tie_lstm_embs": True,
             "scale_input": shape.scale_input,
             "torch_dtype": "bfloat16",
-            "vocab_size": self._origin.vocabulary,
+            "vocab_size": self._target.vocabulary,
         }
 
     def tensors(self) -> Mapping[str, Tensor]:

@@ -1,26 +1,23 @@
-"""Trains Medusa heads: each names a token further on from one hidden state (arXiv 2401.10774, 2.2).
+"""Trainer of Medusa heads: each predicts a later token from one hidden state (arXiv 2401.10774, 2.2).
 
-The first head begins as a copy of the target's own, so that training starts from what the target would
-say next. Heads further on count less in the loss, by 0.8 each, as in the paper's Medusa-1.
+Each head begins as a copy of the target's output head. Later heads have less weight in the loss, by 0.8
+each, as in the paper's Medusa-1.
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.medusa import residual
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.train.data.windows import Window
+from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import head_loss
-from engine.train.trainer import Origin
+from engine.train.trainer import TargetView, write_head
 
 _DECAY = 0.8
 
@@ -70,9 +67,9 @@ class MedusaTrainer:
 
     Shape = MedusaShape
 
-    def __init__(self, shape: MedusaShape, origin: Origin) -> None:
-        self._shape, self._origin = shape, origin
-        self.module: nn.Module = MedusaHeads(shape, origin.head).to(origin.device)
+    def __init__(self, shape: MedusaShape, target: TargetView) -> None:
+        self._shape, self._target = shape, target
+        self.module: nn.Module = MedusaHeads(shape, target.head).to(target.device)
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -82,33 +79,26 @@ class MedusaTrainer:
     def depth(self) -> int:
         return self._shape.heads
 
-    def loss(self, window: Window) -> Loss:
+    def loss(self, batch: Batch) -> Loss:
         heads = self.module
         assert isinstance(heads, MedusaHeads)
-        hidden = window.states[NORMED].flatten(0, 1)
+        hidden = batch.states[NORMED].flatten(0, 1)
         total, count = hidden.new_zeros(()), 0
         for head in range(self._shape.heads):
             # Head 0 stands where the pending token was chosen, and names the one behind it.
-            pairs = window.pairs(ahead=head + 1)
+            pairs = batch.pairs(ahead=head + 1)
             states = heads.states(head, hidden[pairs.sources])
-            goal = self._origin.teacher(window, pairs)
+            goal = self._target.teacher(batch, pairs)
             total = total + _DECAY**head * head_loss(states, heads.output(head), goal)
             count += len(pairs.labels)
         return Loss(total, count)
 
     def export(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         config = {
             "architectures": ["MedusaModel"],
             "medusa_num_heads": self._shape.heads,
             "medusa_num_layers": self._shape.layers,
-            "hidden_size": self._origin.hidden,
-            "vocab_size": self._origin.vocabulary,
+            "hidden_size": self._target.hidden,
+            "vocab_size": self._target.vocabulary,
         }
-        text = json.dumps(config, indent=2, sort_keys=True) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
-        tensors = {
-            name: value.detach().to("cpu", torch.bfloat16).contiguous()
-            for name, value in self.module.state_dict().items()
-        }
-        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        write_head(folder, config, self.module.state_dict())

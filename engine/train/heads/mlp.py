@@ -1,4 +1,4 @@
-"""Trains an MLP speculator (arXiv 2404.19124); see engine.drafting.heads.mlp for what it computes."""
+"""Trainer of an MLP speculator (arXiv 2404.19124); engine.drafting.heads.mlp computes it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.drafting.heads.mlp import MlpHead, Stage
-from engine.train.heads.unrolled import Affine, UnrolledTrainer, check_sizes, initialise
-from engine.train.trainer import Origin
+from engine.train.heads.speculator import Affine, SpeculatorTrainer, check_sizes, initialise
+from engine.train.trainer import TargetView
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class MlpShape:
 class MlpModule(nn.Module):
     """Parameters of ``emb``, ``proj``, ``head`` and ``ln``: one of each, and a first ``proj``."""
 
-    def __init__(self, shape: MlpShape, target: Tensor) -> None:
+    def __init__(self, shape: MlpShape, head: Tensor) -> None:
         super().__init__()
-        (vocabulary, hidden), width = target.shape, shape.inner_dim
+        (vocabulary, hidden), width = head.shape, shape.inner_dim
         self.emb = nn.Embedding(vocabulary, width)
         self.proj = nn.ModuleList(
             nn.Linear(inputs, width, bias=False)
@@ -40,19 +40,19 @@ class MlpModule(nn.Module):
         )
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.ln = Affine(width)
-        initialise(self, self.head.weight, target)
+        initialise(self, self.head.weight, head)
 
 
-class MlpTrainer(UnrolledTrainer):
+class MlpTrainer(SpeculatorTrainer):
     """See ``Trainer``."""
 
     Shape = MlpShape
 
-    def __init__(self, shape: MlpShape, origin: Origin) -> None:
-        super().__init__(origin, shape.n_predict)
+    def __init__(self, shape: MlpShape, target: TargetView) -> None:
+        super().__init__(target, shape.n_predict)
         self._shape = shape
-        self._speculator = MlpModule(shape, origin.head)
-        self.module: nn.Module = self._speculator.to(origin.device)
+        self._speculator = MlpModule(shape, target.head)
+        self.module: nn.Module = self._speculator.to(target.device)
 
     def recurrence(self) -> MlpHead:
         parts, steps = self._speculator, self._shape.n_predict
@@ -69,7 +69,7 @@ class MlpTrainer(UnrolledTrainer):
         return {
             "architectures": ["MLPSpeculatorPreTrainedModel"],
             "model_type": "mlp_speculator",
-            "emb_dim": self._origin.hidden,
+            "emb_dim": self._target.hidden,
             "inner_dim": shape.inner_dim,
             "n_predict": shape.n_predict,
             "n_candidates": shape.n_predict,
@@ -77,7 +77,7 @@ class MlpTrainer(UnrolledTrainer):
             "tie_weights": True,
             "scale_input": shape.scale_input,
             "torch_dtype": "bfloat16",
-            "vocab_size": self._origin.vocabulary,
+            "vocab_size": self._target.vocabulary,
         }
 
     def tensors(self) -> Mapping[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Training that can stop at any moment: no step half done, and a checkpoint that is always whole."""
+"""Checkpoints, written atomically, and Ctrl-C that waits for the end of a step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from engine.errors import DiskError
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Ctrl-C inside takes effect at the end, so that no step is left half done; a second one at once."""
+    """Delay Ctrl-C to the end of the block; a second one takes effect at once."""
     if threading.current_thread() is not threading.main_thread():  # signals reach that one alone
         yield
         return
@@ -42,10 +42,7 @@ def uninterrupted() -> Iterator[None]:
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Replaces the checkpoint at once, so that a kill leaves the old one or the new one.
-
-    Raises DiskError; the old one is there then.
-    """
+    """Replace the checkpoint atomically. Raises DiskError, and then the old one stays."""
     partial = path.with_suffix(".partial")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +54,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """The checkpoint, tensors on the CPU; None if there is none. Refuses pickled objects."""
+    """Return the checkpoint, tensors on the CPU; None if there is none. Refuses pickled objects."""
     if not path.exists():
         return None
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)

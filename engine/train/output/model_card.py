@@ -20,7 +20,7 @@ _UNIT = "nats per token, all drafted positions together"
 def write_card(
     folder: Path, recipe: Recipe, log: Sequence[Mapping[str, Any]], replies: int
 ) -> None:
-    """README.md: what it is for, what it learned from, its curve and its acceptance; LOG_FILE."""
+    """Write README.md (purpose, data, curve, acceptance) and LOG_FILE."""
     lines = "".join(json.dumps(entry) + "\n" for entry in thinned(log))
     (folder / LOG_FILE).write_text(lines, encoding="utf-8")
     parts = [
@@ -37,7 +37,7 @@ def write_card(
 
 
 def thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Every so many losses, the last held-out losses, and the last entry whatever it is."""
+    """Return about 256 losses, the last held-out losses, and the last entry."""
     losses = [entry for entry in log if "loss" in entry]
     held_out = [entry for entry in log if "held_out" in entry]
     kept = (*losses[:: len(losses) // _LOG_ROWS + 1], *held_out[-1:], *log[-1:])
@@ -46,7 +46,7 @@ def thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def curve_table(log: Sequence[Mapping[str, Any]], unit: str = "nats per token") -> str:
-    """About 16 evenly spaced points, the loss in `unit`; the last held-out losses follow."""
+    """Return about 16 evenly spaced losses in ``unit``, then the last held-out losses."""
     points = [entry for entry in log if "loss" in entry]
     if not points:
         return "Not recorded."

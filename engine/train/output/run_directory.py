@@ -1,4 +1,4 @@
-"""Where a run keeps its things, all inside one folder, and its log."""
+"""The folder of a run, and its log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Journal:
             file.write(json.dumps(values) + "\n")
 
     def read(self) -> list[dict[str, Any]]:
-        """Whole lines; none if there is no log."""
+        """Return the whole lines; none if there is no log."""
         if not self.path.exists():
             return []
         found: list[dict[str, Any]] = []
@@ -35,14 +35,14 @@ class Journal:
 
 
 @dataclass(frozen=True, slots=True)
-class RunFolder:
+class RunDirectory:
     """The files of a run. Several kinds of drafters may share one, and its recording."""
 
     out: Path
 
     @property
     def progress(self) -> Path:
-        """How far it is, for programs: see ``ProgressFile``."""
+        """For programs that watch the run: see ``ProgressFile``."""
         return self.out / "progress.json"
 
     @property
@@ -61,5 +61,5 @@ class RunFolder:
         return self.out / kind
 
     def trial(self, kind: str) -> Path:
-        """The drafter as it is while it learns, for measuring."""
+        """The drafter in training, exported to be measured."""
         return self.out / "state" / f"{kind}-trial"

@@ -25,16 +25,16 @@ from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train import recipe as stages
-from engine.train.data.answers import record
+from engine.train.data.batches import Batch, batch_of
+from engine.train.data.generation import record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import Recording, with_normed
-from engine.train.data.windows import Window, window_of
-from engine.train.heads.block import BlockShape, BlockTrainer
-from engine.train.heads.block_network import AnchoredBlocks
+from engine.train.heads.block import BlockTrainer
+from engine.train.heads.block_network import AnchoredBlocks, BlockShape
 from engine.train.recipe import Recipe, RepliesStage
 from engine.train.run import distil
 from engine.train.schema import RecipeError
-from engine.train.trainer import Origin
+from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import LLAMA, write_random
@@ -72,7 +72,7 @@ def model(folder: Path) -> HiddenStateModel:
 
 def make(model: HiddenStateModel, shape: BlockShape = SHAPE, hard: float = 0.1) -> BlockTrainer:
     torch.manual_seed(0)
-    return BlockTrainer(shape, Origin.of(model, CPU, hard))
+    return BlockTrainer(shape, TargetView.of(model, CPU, hard))
 
 
 def load(trainer: BlockTrainer, out: Path, target: Path) -> BlockHead:
@@ -98,7 +98,7 @@ def draft(head: BlockHead, model: HiddenStateModel, text: list[int]) -> list[int
     return list(proposer.propose(context, Budget(8, 8)).tree.tokens)
 
 
-def reading(model: HiddenStateModel, trainer: BlockTrainer, tokens: list[int]) -> Window:
+def reading(model: HiddenStateModel, trainer: BlockTrainer, tokens: list[int]) -> Batch:
     """All of a text, as its target sees it."""
     aux_layers = with_normed(trainer.aux_layers)
     cache = model.new_state(512, aux_layers)
@@ -108,7 +108,7 @@ def reading(model: HiddenStateModel, trainer: BlockTrainer, tokens: list[int]) -
         aux_layer: cache.aux.at(aux_layer)[None, : len(tokens)].float() for aux_layer in aux_layers
     }
     here = torch.ones(1, len(tokens), dtype=torch.bool)
-    return Window(torch.tensor([tokens]), here, here, features)
+    return Batch(torch.tensor([tokens]), here, here, features)
 
 
 def likeliest(trainer: BlockTrainer, states: Tensor, pending: int) -> list[int]:
@@ -134,11 +134,11 @@ def test_what_is_exported_drafts_what_was_trained(
         not rank
     )
     tokens = torch.randint(3, LLAMA["vocab_size"], (12,)).tolist()
-    window = reading(model, trainer, tokens)
+    batch = reading(model, trainer, tokens)
     anchors = [1, 5, 11]
     blocks = AnchoredBlocks(torch.tensor([anchors]), torch.ones(1, 3, dtype=torch.bool))
     with torch.no_grad():
-        trained = trainer.states(window, blocks)[0, :, trainer.first :]
+        trained = trainer.states(batch, blocks)[0, :, trainer.first :]
     for states, anchor in zip(trained, anchors, strict=True):
         _, target = drafting(head, model)
         target.extend(tokens[:anchor])
@@ -157,11 +157,11 @@ def test_a_drafter_learns_the_tokens_that_it_will_be_asked_for(
     recording = Recording(tmp_path / "replies", with_normed(trainer.aux_layers))
     record(model, TextCodec(folder), ASKED[:1], STAGE, recording, seed=1)
     (kept,) = recording.replies
-    window = window_of(recording, [kept], with_normed(trainer.aux_layers), 128, 0)
+    batch = batch_of(recording, [kept], with_normed(trainer.aux_layers), 128, 0)
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.01)
     losses = []
     for _ in range(80):
-        loss = trainer.loss(window)
+        loss = trainer.loss(batch)
         losses.append(loss.total.item() / loss.count)
         loss.total.backward()
         optimizer.step()
@@ -180,30 +180,30 @@ def test_a_drafter_learns_the_tokens_that_it_will_be_asked_for(
 def test_blocks_stand_where_the_target_spoke_next(model: HiddenStateModel) -> None:
     """The last token of the question is an anchor: what is drafted first comes behind it."""
     trainer = make(model)
-    window = reading(model, trainer, list(range(3, 15)))
-    spoken, known = torch.zeros(1, 12, dtype=torch.bool), window.known.clone()
+    batch = reading(model, trainer, list(range(3, 15)))
+    spoken, known = torch.zeros(1, 12, dtype=torch.bool), batch.state_mask.clone()
     spoken[:, 5:10], known[:, 9:] = True, False  # a reply of tokens 5 to 9; the last was never read
-    window = replace(window, spoken=spoken, known=known)
-    blocks = trainer._blocks(window)
+    batch = replace(batch, spoken=spoken, known=known)
+    blocks = trainer._blocks(batch)
     assert sorted(blocks.anchors[blocks.real].tolist()) == [4, 5, 6, 7, 8]
     # Token 5 + n is named by as many blocks as have it within reach.
-    assert trainer.loss(window).count == sum(min(n + 1, trainer.depth) for n in range(5))
-    assert torch.equal(trainer.loss(window).total, trainer.loss(window).total)
-    assert trainer.loss(replace(window, spoken=torch.zeros_like(spoken))).count == 0
+    assert trainer.loss(batch).count == sum(min(n + 1, trainer.depth) for n in range(5))
+    assert torch.equal(trainer.loss(batch).total, trainer.loss(batch).total)
+    assert trainer.loss(replace(batch, spoken=torch.zeros_like(spoken))).count == 0
 
 
 def test_a_block_sees_nothing_from_its_anchor_on(model: HiddenStateModel) -> None:
     trainer = make(model)
-    window = reading(model, trainer, list(range(3, 15)))
+    batch = reading(model, trainer, list(range(3, 15)))
     blocks = AnchoredBlocks(torch.tensor([[6]]), torch.ones(1, 1, dtype=torch.bool))
-    expected = trainer.states(window, blocks)
+    expected = trainer.states(batch, blocks)
     for aux_layer in trainer.aux_layers:
-        window.states[aux_layer][:, 6:] = 7.0
-    changed = window.tokens.clone()
+        batch.states[aux_layer][:, 6:] = 7.0
+    changed = batch.tokens.clone()
     changed[:, 7:] = 3
-    assert torch.equal(trainer.states(replace(window, tokens=changed), blocks), expected)
-    window.states[trainer.aux_layers[0]][:, 5] = 7.0
-    assert not torch.allclose(trainer.states(window, blocks), expected)
+    assert torch.equal(trainer.states(replace(batch, tokens=changed), blocks), expected)
+    batch.states[trainer.aux_layers[0]][:, 5] = 7.0
+    assert not torch.allclose(trainer.states(batch, blocks), expected)
 
 
 def test_a_run_makes_a_drafter_and_has_nothing_more_to_do_when_repeated(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.train import device
-from engine.train.device import pass_dtype
+from engine.train.device import compute_dtype
 
 
 @pytest.mark.parametrize("fastest", [torch.float32, torch.bfloat16])
@@ -14,6 +14,6 @@ def test_the_pass_is_in_what_the_processor_multiplies_fastest(
     fastest: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "_product_seconds", lambda dtype: float(dtype != fastest))
-    pass_dtype.cache_clear()
-    assert pass_dtype(torch.device("cpu")) == fastest
-    pass_dtype.cache_clear()
+    compute_dtype.cache_clear()
+    assert compute_dtype(torch.device("cpu")) == fastest
+    compute_dtype.cache_clear()

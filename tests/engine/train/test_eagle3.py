@@ -24,16 +24,16 @@ from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering
-from engine.train.data.answers import record
+from engine.train.data.batches import Batch, batch_of
+from engine.train.data.generation import record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import RecordedReply, Recording, with_normed
-from engine.train.data.windows import Window, window_of
 from engine.train.heads.eagle3 import Eagle3, Eagle3Shape, Eagle3Trainer
 from engine.train.heads.eagle3_layer import Starts
 from engine.train.recipe import Recipe, RepliesStage, load_recipe
 from engine.train.run import distil
-from engine.train.settings import Budget, OptimizerStage
-from engine.train.trainer import Origin
+from engine.train.schema import Budget, OptimizerStage
+from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import LLAMA, write_random
@@ -83,7 +83,7 @@ def recording(
 def trained(model: HiddenStateModel, shape: Eagle3Shape = SHAPE) -> tuple[Eagle3Trainer, Eagle3]:
     """Random weights that bf16 holds exactly, so that nothing is lost in the file."""
     torch.manual_seed(0)
-    trainer = Eagle3Trainer(shape, Origin.of(model, CPU, 0.1))
+    trainer = Eagle3Trainer(shape, TargetView.of(model, CPU, 0.1))
     trainer.dtype = torch.float32
     module = trainer.module
     assert isinstance(module, Eagle3)
@@ -144,8 +144,8 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
             for aux_layer, rows in features.items()
         }
         for step in range(SHAPE.steps):
-            window = Window(torch.tensor([said]), known, known, seen)
-            states = list(trainer.unroll(window, only(place, known)))
+            batch = Batch(torch.tensor([said]), known, known, seen)
+            states = list(trainer.unroll(batch, only(place, known)))
             best = int((states[step][0] @ module.lm_head.weight.T).argmax())
             said[place + 2 + step] = int(module.targets[best])
         chains.append(said[place + 2 :])
@@ -157,26 +157,26 @@ def test_the_exported_head_drafts_what_the_trained_one_predicts(
 def test_a_place_sees_nothing_behind_it(model: HiddenStateModel, recording: Recording) -> None:
     """What the target saw and said later changes nothing, at no step but through the input."""
     trainer, _ = trained(model)
-    window = window_of(recording, recording.replies[:3], recording.aux_layers, 64, 0)
-    places = only(12, window.known)
-    later = torch.arange(window.tokens.shape[1]) > 12
+    batch = batch_of(recording, recording.replies[:3], recording.aux_layers, 64, 0)
+    places = only(12, batch.state_mask)
+    later = torch.arange(batch.tokens.shape[1]) > 12
     changed = replace(
-        window,
+        batch,
         states={
             aux_layer: torch.where(later[None, :, None], torch.randn_like(rows), rows)
-            for aux_layer, rows in window.states.items()
+            for aux_layer, rows in batch.states.items()
         },
     )
     for one, other in zip(
-        trainer.unroll(window, places), trainer.unroll(changed, places), strict=True
+        trainer.unroll(batch, places), trainer.unroll(changed, places), strict=True
     ):
         assert torch.equal(one, other)
     earlier = replace(
-        window,
-        states={aux_layer: rows.roll(1, 1) for aux_layer, rows in window.states.items()},
+        batch,
+        states={aux_layer: rows.roll(1, 1) for aux_layer, rows in batch.states.items()},
     )
     assert not torch.allclose(
-        next(trainer.unroll(window, places)), next(trainer.unroll(earlier, places))
+        next(trainer.unroll(batch, places)), next(trainer.unroll(earlier, places))
     )
 
 
@@ -196,8 +196,8 @@ def test_a_window_without_starts_teaches_nothing(
     model: HiddenStateModel, recording: Recording
 ) -> None:
     trainer, module = trained(model)
-    window = window_of(recording, recording.replies[:2], recording.aux_layers, 64, 0)
-    loss = trainer.loss(replace(window, spoken=torch.zeros_like(window.spoken)))
+    batch = batch_of(recording, recording.replies[:2], recording.aux_layers, 64, 0)
+    loss = trainer.loss(replace(batch, spoken=torch.zeros_like(batch.loss_mask)))
     loss.total.backward()
     assert loss.total.item() == 0 and loss.count == 0
     assert all(one.grad is not None and not one.grad.any() for one in module.parameters())
@@ -213,7 +213,7 @@ def test_the_head_names_what_was_said_most(
     trainer, module = trained(model, replace(SHAPE, draft_vocabulary=3))
     trainer.survey(recording)
     assert module.targets.tolist() == [7, 9, 250]  # what was asked does not count
-    assert torch.equal(module.lm_head.weight, trainer._origin.head[[7, 9, 250]])
+    assert torch.equal(module.lm_head.weight, trainer._target.head[[7, 9, 250]])
     trainer.export(tmp_path / "head")
     head = loaded(tmp_path / "head", target)
     assert head.targets is not None and head.targets.tolist() == [7, 9, 250]
@@ -224,12 +224,12 @@ def test_a_loss_counts_only_what_can_be_named(
 ) -> None:
     trainer, _ = trained(model, replace(SHAPE, draft_vocabulary=20))
     trainer.survey(recording)
-    window = window_of(recording, recording.replies, recording.aux_layers, 64, 0)
-    some = trainer.loss(window)
+    batch = batch_of(recording, recording.replies, recording.aux_layers, 64, 0)
+    some = trainer.loss(batch)
     whole, _ = trained(model, replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"]))
     whole.survey(recording)
-    first = len(window.pairs(ahead=1).labels)
-    assert 0 < some.count < whole.loss(window).count <= SHAPE.steps * first
+    first = len(batch.pairs(ahead=1).labels)
+    assert 0 < some.count < whole.loss(batch).count <= SHAPE.steps * first
     assert torch.isfinite(some.total)
 
 
@@ -258,18 +258,18 @@ def test_a_head_of_few_replies_begins_fitted_and_keeps_the_targets_rows(
     shape = replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"], learn_head=False)
     losses = {}
     for fitted in (False, True):
-        trainer = Eagle3Trainer(replace(shape, fitted=fitted), Origin.of(model, CPU, 0.0))
+        trainer = Eagle3Trainer(replace(shape, fitted=fitted), TargetView.of(model, CPU, 0.0))
         trainer.survey(recording)
-        window = window_of(recording, recording.replies, recording.aux_layers, 64, 0, prompts=True)
+        batch = batch_of(recording, recording.replies, recording.aux_layers, 64, 0, prompts=True)
         with torch.no_grad():
-            losses[fitted] = float(trainer.loss(window).total)
+            losses[fitted] = float(trainer.loss(batch).total)
     assert losses[True] < 0.9 * losses[False]
     shaped = {**RECIPE.shape, "learn_head": False, "hidden_weight": 1.0, "fitted": True}
     recipe = replace(RECIPE, shape=shaped, learn_prompts=True, budget=Budget(tokens=2000))
     folder = distil(recipe, target, Prompts(ASKED[2:], ASKED[:2]), tmp_path, draft=target)
     named = load_file(folder / "model.safetensors")
     tokens = named["d2t"] + torch.arange(len(named["d2t"]))
-    kept = Origin.of(model, CPU, 0.0).tables.head(tokens)
+    kept = TargetView.of(model, CPU, 0.0).tables.head(tokens)
     assert torch.allclose(named["lm_head.weight"].float(), kept, rtol=0.01, atol=0.001)
     assert bool(named["midlayer.mlp.down_proj.weight"].any())  # it was nothing at first
 

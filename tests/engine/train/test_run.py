@@ -18,16 +18,16 @@ from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
-from engine.train.data import answers
-from engine.train.data.answers import record
+from engine.train.data import generation
+from engine.train.data.batches import batch_of
+from engine.train.data.generation import record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import Recording, RecordingError, with_normed
-from engine.train.data.windows import window_of
 from engine.train.heads.medusa import MedusaHeads, MedusaShape, MedusaTrainer
 from engine.train.recipe import Recipe, RepliesStage
 from engine.train.run import distil
-from engine.train.settings import Budget, OptimizerStage
-from engine.train.trainer import Origin
+from engine.train.schema import Budget, OptimizerStage
+from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from tests.support.checkpoints import LLAMA, write_random
 
@@ -89,10 +89,10 @@ def test_replies_side_by_side_are_those_given_one_by_one(
 ) -> None:
     write_random(tmp_path, hidden_size=64, head_dim=16, intermediate_size=80)
     model, codec, aux_layers = load_model(tmp_path), TextCodec(tmp_path), with_normed(())
-    assert answers.at_once(model)
+    assert generation.at_once(model)
     found = []
     for count in (16, 3, 1):
-        monkeypatch.setattr(answers, "AT_ONCE", count)
+        monkeypatch.setattr(generation, "AT_ONCE", count)
         recording = Recording(tmp_path / str(count), aux_layers)
         record(model, codec, ASKED, RECIPE.replies, recording, seed=1)
         found.append(recording)
@@ -109,9 +109,9 @@ def test_replies_side_by_side_are_those_given_one_by_one(
 def test_recording_stops_at_its_size_and_after_its_minutes(
     target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(answers, "SHARD", 3)
-    monkeypatch.setattr(answers, "SHARD_MINUTES", 1e6)
-    monkeypatch.setattr(answers, "AT_ONCE", 1)
+    monkeypatch.setattr(generation, "SHARD", 3)
+    monkeypatch.setattr(generation, "SHARD_MINUTES", 1e6)
+    monkeypatch.setattr(generation, "AT_ONCE", 1)
     model, codec = load_model(target), TextCodec(target)
     small, short = (Recording(tmp_path / name, with_normed(())) for name in ("small", "short"))
     record(model, codec, ASKED, replace(RECIPE.replies, gigabytes=1e-9), small, seed=1)
@@ -132,7 +132,7 @@ def test_replies_of_another_model_are_not_learned_from(target: Path, tmp_path: P
 def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
     model = load_model(target)
     assert isinstance(model, HiddenStateModel)
-    origin = Origin.of(model, torch.device("cpu"), 0.1)
+    origin = TargetView.of(model, torch.device("cpu"), 0.1)
     assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
     tokens = torch.tensor([[5, 7], [9, 5]])
     named = origin.tables.head(tokens.flatten()).unflatten(0, (2, 2))
@@ -190,7 +190,7 @@ def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path
     assert isinstance(model, HiddenStateModel)
     torch.manual_seed(0)
     trainer = MedusaTrainer(
-        MedusaShape(heads=2, layers=2), Origin.of(model, torch.device("cpu"), 0.1)
+        MedusaShape(heads=2, layers=2), TargetView.of(model, torch.device("cpu"), 0.1)
     )
     module = trainer.module
     assert isinstance(module, MedusaHeads)
@@ -212,11 +212,11 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     assert isinstance(model, HiddenStateModel)
     recording = Recording(tmp_path, with_normed(()))
     record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
-    trainer = MedusaTrainer(MedusaShape(heads=2), Origin.of(model, torch.device("cpu"), 1.0))
+    trainer = MedusaTrainer(MedusaShape(heads=2), TargetView.of(model, torch.device("cpu"), 1.0))
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
-    window = window_of(recording, recording.replies, recording.aux_layers, 64, 0)
+    batch = batch_of(recording, recording.replies, recording.aux_layers, 64, 0)
     for _ in range(60):
-        trainer.loss(window).total.backward()
+        trainer.loss(batch).total.backward()
         optimizer.step()
         optimizer.zero_grad()
     trainer.export(tmp_path / "head")

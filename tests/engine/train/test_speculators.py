@@ -24,15 +24,14 @@ from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
+from engine.train.data.batches import Batch
 from engine.train.data.prompts import Prompts
-from engine.train.data.windows import Window
-from engine.train.heads import kinds, unrolled
+from engine.train.heads import kinds, speculator
 from engine.train.loop import Loop
 from engine.train.recipe import Recipe, RepliesStage, load_recipe
 from engine.train.run import distil
-from engine.train.schema import RecipeError
-from engine.train.settings import Budget, OptimizerStage
-from engine.train.trainer import Origin
+from engine.train.schema import Budget, OptimizerStage, RecipeError
+from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import VOCABULARY, write_random
@@ -83,7 +82,7 @@ def trainer_of(kind: str, shape: dict[str, Any], model: HiddenStateModel) -> Any
     """With weights that bf16 holds, so that nothing is rounded when they are exported."""
     torch.manual_seed(7)
     found = kinds.trainer(kind)
-    made: Any = found(found.Shape(**shape), Origin.of(model, torch.device("cpu"), 0.1))
+    made: Any = found(found.Shape(**shape), TargetView.of(model, torch.device("cpu"), 0.1))
     with torch.no_grad():
         for weight in made.module.parameters():
             weight.add_(0.1 * torch.randn(weight.shape))
@@ -100,7 +99,7 @@ def test_a_trained_head_drafts_what_its_training_predicts(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In a window that goes on as the head drafted, every step must predict, and be taught, the draft."""
+    """In a batch that goes on as the head drafted, every step must predict, and be taught, the draft."""
     trainer = trainer_of(kind, shape, model)
     trainer.export(tmp_path)
     taught: list[tuple[Tensor, Tensor]] = []
@@ -112,7 +111,7 @@ def test_a_trained_head_drafts_what_its_training_predicts(
         assert torch.equal(goal.labels, goal.labels[::STEPS].repeat_interleave(STEPS))
         return states.sum()
 
-    monkeypatch.setattr(unrolled, "head_loss", watched)
+    monkeypatch.setattr(speculator, "head_loss", watched)
     plan = heads.inspect(tmp_path, inspect(target))
     head = heads.load(plan, LinearFactory("fp32", torch.device("cpu")))
     seen = set()
@@ -130,9 +129,9 @@ def test_a_trained_head_drafts_what_its_training_predicts(
         tokens = torch.tensor([[*text, *drafted, 9]])
         there = torch.ones_like(tokens, dtype=torch.bool)
         states = reader.aux_hidden_states(NORMED, 0, tokens.shape[1])
-        window = Window(tokens, there, there, {NORMED: states[None]})
+        batch = Batch(tokens, there, there, {NORMED: states[None]})
         taught.clear()
-        trainer.loss(window)
+        trainer.loss(batch)
         ((logits, log_p),) = taught
         for step in range(STEPS):
             # Rows are goals, from the first that all steps can draft; the draft's first follows the text.
@@ -183,7 +182,7 @@ def test_the_head_for_pip_is_small(kind: str) -> None:
     model = load_model(PIP)
     assert isinstance(model, HiddenStateModel)
     found = kinds.trainer(kind)
-    trainer = found(found.Shape(**shape), Origin.of(model, torch.device("cpu"), 0.1))
+    trainer = found(found.Shape(**shape), TargetView.of(model, torch.device("cpu"), 0.1))
     assert sum(2 * weight.numel() for weight in trainer.module.parameters()) < 2_000_000
 
 

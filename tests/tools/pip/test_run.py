@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.train.output.run_directory import Journal
 from tests.tools.pip.conftest import FakeMaterial
-from tools.pip.folder import PairFolder
+from tools.pip.folder import PairDirectory
 from tools.pip.replies import read as read_replies
 from tools.pip.run import run
 from tools.pip.start import StartError
@@ -138,7 +138,7 @@ def test_a_stage_that_is_passed_over_is_told(
     recipe_file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command ended at once, without a word."""
-    paths = PairFolder(tmp_path / "out")
+    paths = PairDirectory(tmp_path / "out")
     for folder, name in (
         (paths.tokenizer, "tokenizer.json"),
         (paths.target, "model.safetensors"),

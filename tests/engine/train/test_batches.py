@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.models.hidden_states import NORMED
+from engine.train.data.batches import Batch, batch_of, batches
 from engine.train.data.recording import RecordedReply, Recording
-from engine.train.data.windows import Window, window_of, windows
 
 HIDDEN = 4
 APART = 30
@@ -33,10 +33,10 @@ def recorded(folder: Path, shapes: list[tuple[int, int]]) -> Recording:
 
 def test_a_short_reply_is_whole(tmp_path: Path) -> None:
     recording = recorded(tmp_path, [(6, 3), (4, 2)])
-    made = window_of(recording, recording.replies, (NORMED,), longest=16, seed=0)
+    made = batch_of(recording, recording.replies, (NORMED,), longest=16, seed=0)
     assert made.tokens.tolist() == [[0, 1, 2, 3, 4, 5], [30, 31, 32, 33, 0, 0]]
-    assert made.known.tolist() == [[True] * 5 + [False], [True] * 3 + [False] * 3]
-    assert made.spoken.tolist() == [
+    assert made.state_mask.tolist() == [[True] * 5 + [False], [True] * 3 + [False] * 3]
+    assert made.loss_mask.tolist() == [
         [False] * 3 + [True] * 3,
         [False] * 2 + [True] * 2 + [False] * 2,
     ]
@@ -55,11 +55,11 @@ def test_a_window_is_a_part_of_its_reply(
 ) -> None:
     start = 1 + int(share * (length - 2))
     recording = recorded(tmp_path_factory.mktemp("recording"), [(length, start)])
-    made = window_of(recording, recording.replies, (NORMED,), longest, seed)
+    made = batch_of(recording, recording.replies, (NORMED,), longest, seed)
     tokens = made.tokens[0].tolist()
     assert tokens == list(range(tokens[0], tokens[0] + min(length, longest)))
-    assert made.spoken[0].tolist() == [token >= start for token in tokens]
-    assert made.known[0].tolist() == [token < length - 1 for token in tokens]
+    assert made.loss_mask[0].tolist() == [token >= start for token in tokens]
+    assert made.state_mask[0].tolist() == [token < length - 1 for token in tokens]
 
 
 @given(
@@ -71,7 +71,7 @@ def test_pairs_point_from_a_token_to_the_one_so_far_ahead(
 ) -> None:
     shapes = [(length, min(start, length - 1)) for length, start in rows]
     recording = recorded(tmp_path_factory.mktemp("recording"), shapes)
-    made = window_of(recording, recording.replies, (NORMED,), longest=16, seed=0)
+    made = batch_of(recording, recording.replies, (NORMED,), longest=16, seed=0)
     pairs = made.pairs(ahead)
     tokens = made.tokens.flatten()
     expected = Counter(
@@ -91,10 +91,10 @@ def test_pairs_point_from_a_token_to_the_one_so_far_ahead(
 
 def test_a_round_has_every_reply_once_in_batches_of_the_size(tmp_path: Path) -> None:
     recording = recorded(tmp_path, [(4 + 3 * number, 2) for number in range(8)])
-    stream = windows(recording, recording.replies, (NORMED,), 16, 40, random.Random(0))
+    stream = batches(recording, recording.replies, (NORMED,), 16, 40, random.Random(0))
     seen: list[int] = []
     while len(seen) < 16:
-        made: Window = next(stream)()
+        made: Batch = next(stream)()
         assert made.positions <= 40
         seen += (made.tokens[:, 0] // APART).tolist()
     assert sorted(seen[:8]) == sorted(seen[8:16]) == list(range(8))
@@ -104,7 +104,7 @@ def test_the_same_seed_gives_the_same_windows(tmp_path: Path) -> None:
     recording = recorded(tmp_path, [(24 + number, 5) for number in range(6)])
 
     def some() -> list[list[list[int]]]:
-        stream = windows(recording, recording.replies, (NORMED,), 16, 40, random.Random(3))
+        stream = batches(recording, recording.replies, (NORMED,), 16, 40, random.Random(3))
         return [make().tokens.tolist() for make in islice(stream, 8)]
 
     assert some() == some()

@@ -1,13 +1,12 @@
-"""What the trainers of speculators share: their steps unrolled along the target's own replies.
+"""The trainer that MLP and LSTM speculators share: steps unrolled along the target's replies.
 
-Teacher forcing (arXiv 2404.19124): from every hidden state the recurrence takes in the tokens that the
-target went on with, which is what it will have drafted wherever its draft stands. So each step learns
-from the states of the step before, and all steps count alike.
+Teacher forcing (arXiv 2404.19124): from every hidden state the recurrence reads the tokens that the
+target chose next, which are what an accepted draft has. Each step learns from the states of the step before, and
+all steps have equal weight.
 """
 
 from __future__ import annotations
 
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,22 +14,21 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import torch
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from engine.backends.operations import Arithmetic
 from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.mlp import Norm, State
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.train.data.windows import Window
+from engine.train.data.batches import Batch
 from engine.train.loop import Loss
 from engine.train.losses import Teacher, head_loss
 from engine.train.schema import need
-from engine.train.trainer import Origin
+from engine.train.trainer import TargetView, write_head
 
 
 class Recurrence(Protocol):
-    """What a speculator's head computes up to its output matrix; here with weights that are trained."""
+    """A speculator up to its output matrix, computed with the weights in training."""
 
     def start(self, ops: Arithmetic, normed: Tensor) -> State: ...
 
@@ -54,7 +52,7 @@ class Affine(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class _Repeated(Teacher):
-    """A teacher of ``times`` rows for each of its goals, one after another: each step's."""
+    """A teacher that repeats each row ``times`` times in sequence, once for each step."""
 
     times: int
 
@@ -70,13 +68,13 @@ class _Repeated(Teacher):
         return log_p[rows.start - first * self.times :][: stop - rows.start]
 
 
-class UnrolledTrainer(ABC):
+class SpeculatorTrainer(ABC):
     """See ``Trainer``; a kind adds its module, the head that computes with it, and its layout."""
 
     module: nn.Module
 
-    def __init__(self, origin: Origin, steps: int) -> None:
-        self._origin, self._steps = origin, steps
+    def __init__(self, target: TargetView, steps: int) -> None:
+        self._target, self._steps = target, steps
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -102,42 +100,34 @@ class UnrolledTrainer(ABC):
     def tensors(self) -> Mapping[str, Tensor]:
         """The weights under their published names."""
 
-    def loss(self, window: Window) -> Loss:
-        pairs = window.pairs(ahead=self._steps)  # goals that every step has a place to draft from
+    def loss(self, batch: Batch) -> Loss:
+        pairs = batch.pairs(ahead=self._steps)  # goals that every step has a place to draft from
         recurrence, ops = self.recurrence(), EagerArithmetic()
-        state = recurrence.start(ops, window.states[NORMED].flatten(0, 1))
+        state = recurrence.start(ops, batch.states[NORMED].flatten(0, 1))
         states = []
         for step in range(self._steps):
-            # What wraps around at the end of a row, no goal refers to.
-            token = window.tokens.roll(-(step + 1), dims=1).flatten()
+            # No goal refers to the tokens that wrap around at the end of a row.
+            token = batch.tokens.roll(-(step + 1), dims=1).flatten()
             state = recurrence.advance(ops, state, recurrence.table(step)[token], step)
             states.append(state[0][pairs.goals - (step + 1)])
-        goal = _Repeated.of(self._origin.teacher(window, pairs), self._steps)
+        goal = _Repeated.of(self._target.teacher(batch, pairs), self._steps)
         total = head_loss(torch.stack(states, dim=1).flatten(0, 1), self.output(), goal)
         return Loss(total, len(goal.labels))
 
     def export(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self.config(), indent=2, sort_keys=True) + "\n"
-        (folder / "config.json").write_text(text, encoding="utf-8")
-        tensors = {
-            name: value.detach().to("cpu", torch.bfloat16).contiguous()
-            for name, value in self.tensors().items()
-        }
-        save_file(tensors, str(folder / "model.safetensors"), metadata={"format": "pt"})
+        write_head(folder, self.config(), self.tensors())
 
 
 def check_sizes(n_predict: int, inner_dim: int) -> None:
-    """Raises RecipeError."""
+    """Raise RecipeError for sizes below 1."""
     need(n_predict > 0, "shape.n_predict", "must be 1 or more, the tokens drafted in a round")
     need(inner_dim > 0, "shape.inner_dim", "must be 1 or more, the width of the state")
 
 
 def initialise(module: nn.Module, output: Tensor, target: Tensor) -> None:
-    """Draws embeddings and matrices as fms-extras does; ``output`` begins near the target's own head.
+    """Initialise embeddings and matrices as fms-extras does, and ``output`` from the target's head.
 
-    ``output (vocabulary, width)`` is given ``target (vocabulary, hidden)`` seen from its strongest
-    directions, so tokens that are alike to the target are alike to the speculator from the first step on.
+    ``output`` (vocabulary, width) is ``target`` (vocabulary, hidden) on its principal directions.
     """
     for part in module.modules():
         if isinstance(part, nn.Embedding | nn.Linear):

@@ -1,19 +1,21 @@
-"""The target answers prompts through the engine; its words and hidden states are recorded."""
+"""Generate the target's replies through the engine, and record tokens and hidden states."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle, islice
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from engine.decoding.target import Target
 from engine.decoding.text.codec import TextCodec
+from engine.decoding.work import WorkItem
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import ContextExceeded
 from engine.local.session import Session
@@ -22,34 +24,37 @@ from engine.models.base import BatchModel, Model
 from engine.models.hidden_states import AuxLayer
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
-from engine.train.clock import Timer
-from engine.train.data.concurrent import replies
 from engine.train.data.prompts import Prompt
 from engine.train.data.recording import RecordedReply, Recording, batched
-from engine.train.progress import Phase, ProgressFile, report
+from engine.train.progress import Phase, ProgressFile, Timer, report
 from engine.train.recipe import RepliesStage
-from engine.train.seeds import subseed
+from engine.train.schema import subseed
 from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
+
+T = TypeVar("T")
+
+Take = Callable[[Request, ReplyState, Target], T]
+"""Make a result of a reply and the target's state after it."""
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 _OVER = "recipe key replies.minutes, {:g}, are over: these are all"
 AT_ONCE = MAX_ROWS
-"""Replies that share their passes, each with a row."""
+"""Requests in a batch, each with a row."""
 TOLD_MINUTES = 0.25
-"""How often it is said how far the recording is."""
+"""Interval of progress lines."""
 SHARD, SHARD_MINUTES = 64, 2.0
-"""A file of replies is written after so many, or so long: what a stopped recording loses at most."""
+"""A shard is written after so many replies or minutes: the most that a stop loses."""
 
 
 def at_once(model: Model) -> bool:
-    """Whether ``record`` asks it for several replies at once. A row of a draft stands often, and one of
-    another reply always, so it then drafts nothing."""
+    """Return True if the model can batch requests. ``record`` then drafts nothing: a row of another request
+    always counts, a drafted one only if accepted."""
     return isinstance(model, BatchModel)
 
 
-class _Listener:
-    """Stands where a head would, so that the session keeps the hidden states to be recorded."""
+class _StateRecorder:
+    """A fake head, so that the session computes the hidden states to record."""
 
     kind: ClassVar[str] = "recording"
 
@@ -68,14 +73,13 @@ def record(
     place: Device | None = None,
     drafting: Resources | None = None,
 ) -> None:
-    """Adds the replies that ``recording`` lacks, until its size or time reaches what ``stage`` allows.
+    """Add the replies that ``recording`` lacks, up to the size and time that ``stage`` allows.
 
-    Prompts that the context has no room for are left out. ``place`` as of ``Session``. A model that can
-    gives as many replies at once as a pass has rows, and one that cannot gives them one by one: then
-    ``drafting`` may hold a model that drafts for them, and without one past text does. Raises
+    Prompts longer than the context are skipped. ``place`` as of ``Session``. Requests are batched if the
+    model can; otherwise ``drafting`` may hold a draft model, and without one n-grams draft. Raises
     RecordingError when the disk is full.
     """
-    heads: dict[str, Any] = {_Listener.kind: _Listener(recording.aux_layers)}
+    heads: dict[str, Any] = {_StateRecorder.kind: _StateRecorder(recording.aux_layers)}
     resources = replace(drafting or Resources(), heads=heads)
     together = at_once(model)
     session = Session(model, codec, resources, place, AT_ONCE if together else 1)
@@ -83,7 +87,7 @@ def record(
     speculation = Speculation(
         proposer=drafter, controller=Control.OFF if together else Control.AUTO
     )
-    # One by one: to encode thousands takes longer than most wait for the first reply.
+    # Lazily: encoding thousands delays the first reply.
     fitting = (one for one in _requests(prompts, stage, seed, speculation) if _fits(session, one))
     lacking = islice(fitting, len(recording.replies), None)
     report(_beginning(len(recording.replies), len(prompts), stage))
@@ -103,7 +107,7 @@ def _answers(
     stage: RepliesStage,
     progress: ProgressFile | None,
 ) -> Iterator[tuple[RecordedReply, Tensor]]:
-    """As long as there is room and time, but one in any case; ``of`` are to be there."""
+    """Yield replies while there is room and time, but at least one; ``of`` is the total."""
     before, spent, start = len(recording.replies), recording.seconds, time.monotonic()
     allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
 
@@ -129,7 +133,7 @@ def _answers(
 
 
 def _beginning(there: int, of: int, stage: RepliesStage) -> str:
-    """What is about to be done, before the first reply is there."""
+    """Return the line that announces the recording."""
     bound = "" if stage.minutes is None else f", or for {stage.minutes:g} minutes in all"
     kept = f"; {there} are here already" if there else ""
     return (
@@ -140,7 +144,7 @@ def _beginning(there: int, of: int, stage: RepliesStage) -> str:
 def _requests(
     prompts: Sequence[Prompt], stage: RepliesStage, seed: int, speculation: Speculation
 ) -> Iterator[Request]:
-    """The temperatures take turns."""
+    """Yield a request for each prompt; the temperatures alternate."""
     for number, (prompt, warmth) in enumerate(
         zip(prompts, cycle(stage.temperatures), strict=False)
     ):
@@ -163,8 +167,55 @@ def _fits(session: Session, request: Request) -> bool:
 def _answer(
     aux_layers: Sequence[AuxLayer], request: Request, reply: ReplyState, target: Target
 ) -> tuple[RecordedReply, Tensor]:
-    """The reply, and its hidden states (aux layers, tokens - 1, hidden)."""
+    """Return the reply and its hidden states (aux layers, tokens - 1, hidden)."""
     tokens = (*reply.prompt, *(reply.token_ids or ()))
     states = [target.aux_hidden_states(aux_layer, 0, len(tokens) - 1) for aux_layer in aux_layers]
     recorded = RecordedReply(tokens, len(reply.prompt), request.sampling.temperature)
     return recorded, torch.stack(states)
+
+
+def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Iterator[T]:
+    """Yield what ``take`` makes of each reply, in the order of ``requests``.
+
+    As many requests run at once as the session can; the next is taken from ``requests`` when a slot is
+    free. Raises what ``Session.steps`` raises.
+    """
+    coming, going = iter(requests), deque[_Running[T]]()
+    more = True
+    while more or going:
+        running = [one for one in going if not one.done]
+        while more and len(running) < session.parallel:
+            request = next(coming, None)
+            if request is None:
+                more = False
+                break
+            running.append(_Running(session, request, take))
+            going.append(running[-1])
+        for one in running:
+            one.go_on()
+        waits = [one.work for one in running if one.work is not None]
+        if waits:
+            session.serve(waits)
+        while going and going[0].done:
+            yield from going.popleft().made
+
+
+class _Running(Generic[T]):
+    """A reply up to its next work item. ``made``: the result, once it is ``done``."""
+
+    def __init__(self, session: Session, request: Request, take: Take[T]) -> None:
+        self.made: list[T] = []
+        self.work: WorkItem | None = None
+        self.done = False
+        self._request, self._take, self._state = request, take, ReplyState()
+        self._steps = session.steps(request, self._state.add, lambda: False, kept=self._keep)
+
+    def go_on(self) -> None:
+        """Run up to the next work item, or to the end."""
+        if self.work is not None and not self.work.ready:
+            return
+        self.work = next((work for work in self._steps if work is not None), None)
+        self.done = self.work is None
+
+    def _keep(self, target: Target) -> None:
+        self.made.append(self._take(self._request, self._state, target))
