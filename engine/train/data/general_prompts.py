@@ -1,7 +1,7 @@
 """Prompts for a model of any kind: code to explain, rewrite and write, and everyday questions.
 
-The code is Python's own library on this machine, so nothing is downloaded. There are thousands of prompts,
-the same for the same Python and seed.
+The code is Python's own library on this machine, so nothing is downloaded. There are thousands of
+prompts, the same for the same Python and seed.
 """
 
 from __future__ import annotations

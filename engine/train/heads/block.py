@@ -1,7 +1,7 @@
 """Trainer of block drafters in DFlash's or DSpark's form (see ``engine.drafting.heads.block``).
 
 Many blocks train at once, at random anchors in the target's replies: each attends to the hidden states of
-the text before its anchor, and to itself. Later tokens have less weight in the loss, by exp(-1 / decay) each.
+the text before its anchor, and to itself. Later tokens weigh less in the loss, by exp(-1 / decay) each.
 With a Markov head (``markov_rank``) the layout is DSpark's, without one it is DFlash's; a confidence
 head is not trained. Under the Markov head every token learns behind the one that the target said.
 """

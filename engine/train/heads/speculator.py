@@ -1,8 +1,8 @@
 """The trainer that MLP and LSTM speculators share: steps unrolled along the target's replies.
 
 Teacher forcing (arXiv 2404.19124): from every hidden state the recurrence reads the tokens that the
-target chose next, which are what an accepted draft has. Each step learns from the states of the step before, and
-all steps have equal weight.
+target chose next, which are what an accepted draft has. Each step learns from the states of the
+step before, and all have equal weight.
 """
 
 from __future__ import annotations
