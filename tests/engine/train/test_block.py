@@ -183,13 +183,13 @@ def test_blocks_stand_where_the_target_spoke_next(model: HiddenStateModel) -> No
     batch = reading(model, trainer, list(range(3, 15)))
     spoken, known = torch.zeros(1, 12, dtype=torch.bool), batch.state_mask.clone()
     spoken[:, 5:10], known[:, 9:] = True, False  # a reply of tokens 5 to 9; the last was never read
-    batch = replace(batch, spoken=spoken, known=known)
+    batch = replace(batch, loss_mask=spoken, state_mask=known)
     blocks = trainer._blocks(batch)
     assert sorted(blocks.anchors[blocks.real].tolist()) == [4, 5, 6, 7, 8]
     # Token 5 + n is named by as many blocks as have it within reach.
     assert trainer.loss(batch).count == sum(min(n + 1, trainer.depth) for n in range(5))
     assert torch.equal(trainer.loss(batch).total, trainer.loss(batch).total)
-    assert trainer.loss(replace(batch, spoken=torch.zeros_like(spoken))).count == 0
+    assert trainer.loss(replace(batch, loss_mask=torch.zeros_like(spoken))).count == 0
 
 
 def test_a_block_sees_nothing_from_its_anchor_on(model: HiddenStateModel) -> None:

@@ -197,7 +197,7 @@ def test_a_window_without_starts_teaches_nothing(
 ) -> None:
     trainer, module = trained(model)
     batch = batch_of(recording, recording.replies[:2], recording.aux_layers, 64, 0)
-    loss = trainer.loss(replace(batch, spoken=torch.zeros_like(batch.loss_mask)))
+    loss = trainer.loss(replace(batch, loss_mask=torch.zeros_like(batch.loss_mask)))
     loss.total.backward()
     assert loss.total.item() == 0 and loss.count == 0
     assert all(one.grad is not None and not one.grad.any() for one in module.parameters())
