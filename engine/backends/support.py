@@ -1,45 +1,61 @@
-"""What a backend declares that it computes. What it does not list, it does not get."""
+"""Declare once what an executor computes, as its operations. It gets no model that needs another."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.kernels.formats import AS_STORED
-from engine.models.architecture import Architecture, features
+from engine.models.architecture import Architecture, Attention, features
 
-ATTENTION = frozenset(
+ATTENTION: Mapping[type, frozenset[str]] = {
+    Attention: frozenset({"rope", "rope.magnitude", "window"})
+}
+"""The attention operation of every executor, with its options."""
+DECODER = frozenset(
     {
-        "layers.mixer=Attention", "layers.mixer.rope", "layers.mixer.rope.magnitude",
-        "layers.mixer.window", "tied", "qkv_bias", "output_bias", "mlp_bias", "joined", "qk_norm",
-        "centred_norms", "sandwich_norms", "embedding_scale", "score_cap", "logit_cap",
+        "tied", "qkv_bias", "output_bias", "mlp_bias", "joined", "qk_norm", "centred_norms",
+        "sandwich_norms", "embedding_scale", "score_cap", "logit_cap",
     }
 )  # fmt: skip
-"""What every executor computes of decoders that attend in each layer, beside their activations."""
+"""Options of ``Architecture`` that every executor computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """``features`` by the names of ``engine.models.architecture.features``, ``formats`` of the weights.
+    """The operations of an executor.
 
-    ``backend`` stands in sentences: "The compiled step". ``blocks``: the formats of a GGUF file's blocks
-    that it multiplies as the file has them, where ``formats`` has ``AS_STORED``; ``rounded``: those that
-    it then takes too, but holds in int8.
+    backend      its name in sentences: "The compiled step"
+    mixers       an operation for each type of mixer, with the options of it that are computed
+    activations  of the gated feed-forward, by transformers' names
+    formats      of weights
+    options      of ``Architecture``
+    blocks       formats of a GGUF file's blocks multiplied as stored, where ``formats`` has ``AS_STORED``
+    rounded      formats of such blocks that are accepted and converted to int8
     """
 
     backend: str
-    features: frozenset[str]
+    mixers: Mapping[type, Collection[str]]
+    activations: Collection[str]
     formats: tuple[str, ...]
+    options: frozenset[str] = DECODER
     blocks: frozenset[str] = frozenset()
     rounded: frozenset[str] = frozenset()
+
+    @property
+    def features(self) -> frozenset[str]:
+        """All that is computed, by the names of ``engine.models.architecture.features``."""
+        mixers = {f"layers.mixer={mixer.__name__}" for mixer in self.mixers}
+        options = {f"layers.mixer.{name}" for each in self.mixers.values() for name in each}
+        activations = {f"activation={name}" for name in self.activations}
+        return self.options | mixers | options | activations
 
     def why_not(
         self, architecture: Architecture, weights: str, blocks: Collection[str] = ()
     ) -> str | None:
-        """Why the backend cannot run such a model with ``weights`` so; None where it lists all of it.
+        """Return a sentence for users on why the model cannot run with ``weights``; None if it can.
 
-        ``blocks``: the formats that are meant where ``weights`` is ``AS_STORED``. A sentence for people.
-        What it says of sizes is the backend's own affair.
+        ``blocks``: the blocks' formats where ``weights`` is ``AS_STORED``. Sizes are not checked here.
         """
         unlisted = sorted(features(architecture) - self.features)
         if unlisted:

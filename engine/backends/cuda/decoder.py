@@ -46,7 +46,8 @@ WIDEST_HEAD = 256
 
 SUPPORT = Support(
     "The kernels for CUDA",
-    ATTENTION | {f"activation={name}" for name in ACTIVATIONS},
+    ATTENTION,
+    ACTIVATIONS,
     ("bf16", *QUANTISED),
 )  # fmt: skip
 

@@ -16,12 +16,16 @@ from engine.models.four_bits import IN_FOUR_BITS
 
 def support(library: Library | None) -> Support:
     """What the compiled step computes on this processor; without a ``library``, on any."""
-    gates = {f"activation={name}" for name in native.GATES}
     formats = tuple(native.KINDS if library is None else library.kinds)
     if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
         formats = (*formats, *IN_BLOCKS)
     return Support(
-        "The compiled step", ATTENTION | gates, formats, frozenset(MULTIPLIED), frozenset(ROUNDED)
+        "The compiled step",
+        ATTENTION,
+        native.GATES,
+        formats,
+        blocks=frozenset(MULTIPLIED),
+        rounded=frozenset(ROUNDED),
     )
 
 

@@ -33,12 +33,11 @@ from engine.models.weights import (
 
 SUPPORT = Support(
     "The own decoder",
-    ATTENTION
-    | {"layers.mixer=GatedDeltaNet"}
-    | {f"activation={name}" for name in ACTIVATIONS},
+    {**ATTENTION, GatedDeltaNet: ()},
+    ACTIVATIONS,
     FORMATS,
 )  # fmt: skip
-"""What it computes, in any size."""
+"""Its operations, which take any size."""
 
 
 @dataclass(frozen=True, slots=True)

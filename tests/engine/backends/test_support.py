@@ -100,7 +100,7 @@ def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
 
 
 def test_what_is_not_listed_is_not_computed() -> None:
-    nothing = Support("It", frozenset(), FORMATS)
+    nothing = Support("It", {}, (), FORMATS, options=frozenset())
     reason = nothing.why_not(replace(PLAIN, tied=True, score_cap=50.0), "bf16")
     assert reason == (
         "It cannot compute activation=silu, layers.mixer.rope, layers.mixer=Attention, score_cap, tied, "
