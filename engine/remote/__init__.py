@@ -1,2 +1,2 @@
-"""Engines elsewhere behind the same door: vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM
+"""Servers as an ``engine.api.Engine``: vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM
 Studio, another Foretoken, and whatever else speaks OpenAI's protocol."""

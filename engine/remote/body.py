@@ -1,4 +1,4 @@
-"""Requests as bodies of OpenAI's protocol, in the words of each kind of server."""
+"""Convert requests to bodies of OpenAI's protocol, with the fields of each kind of server."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Json = dict[str, Any]
 
 
 def check(request: Request, kind: Kind, context: int) -> None:
-    """Raises InvalidRequest for what this kind of server does not take, and ContextExceeded for token ids
-    that do not fit; text is counted by the server alone. ``context`` 0: it is not known."""
+    """Raise InvalidRequest for what this kind of server does not accept, and ContextExceeded for too many
+    token ids; only the server counts text. ``context`` 0: unknown."""
     if request.reply_prefix:
         raise InvalidRequest(
             "reply_prefix",
@@ -49,7 +49,7 @@ def check(request: Request, kind: Kind, context: int) -> None:
 
 
 def body_of(request: Request, kind: Kind) -> Json:
-    """All but ``model`` and ``stream``; what has ``messages`` is for chats, else for completions."""
+    """Return the body without ``model`` and ``stream``; with ``messages`` for chats, else ``prompt``."""
     body: Json = {"stream_options": {"include_usage": True}}
     if request.messages:
         body["messages"] = [message_of(each) for each in request.messages]
@@ -74,29 +74,29 @@ def body_of(request: Request, kind: Kind) -> Json:
         body |= _grammar(request.grammar, kind)
     if not request.reuse_cache:
         body |= _own_cache(kind)
-    if kind is Kind.DYNAMO:  # its frontend hands on what a worker counted, if it is asked to
+    if kind is Kind.DYNAMO:  # its frontend passes a worker's counts on request
         body["nvext"] = {"extra_fields": [ENGINE_DATA]}
     return body | sampling_of(request, traits.sampling, says_all=traits.says_all)
 
 
 def sampling_of(request: Request, names: Mapping[str, str], *, says_all: bool) -> Json:
-    """By the server's names."""
-    found: Json = {}
+    """Return the sampling fields by the server's ``names``."""
+    body: Json = {}
     for each in fields(Sampling):
         value = getattr(request.sampling, each.name)
         if each.name not in names or value is None:
             continue
         if says_all or value != each.default or each.name == "temperature":
-            found[names[each.name]] = value
-    return found
+            body[names[each.name]] = value
+    return body
 
 
 def message_of(message: Message) -> Json:
-    """One turn."""
-    told: Json = {"role": message.role, "content": message.content}
+    """Return one message of a chat."""
+    body: Json = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        told["content"] = message.content or None
-        told["tool_calls"] = [
+        body["content"] = message.content or None
+        body["tool_calls"] = [
             {
                 "id": call.id,
                 "type": "function",
@@ -105,29 +105,29 @@ def message_of(message: Message) -> Json:
             for call in message.tool_calls
         ]
     if message.tool_call_id is not None:
-        told["tool_call_id"] = message.tool_call_id
+        body["tool_call_id"] = message.tool_call_id
     if message.name is not None:
-        told["name"] = message.name
-    return told
+        body["name"] = message.name
+    return body
 
 
 def _tools(request: Request) -> Json:
     choice = request.tool_choice
-    asked: Any = str(choice.calling) if choice.calling is not Calling.AUTO else "auto"
+    calling: Any = str(choice.calling) if choice.calling is not Calling.AUTO else "auto"
     if choice.name is not None:
-        asked = {"type": "function", "function": {"name": choice.name}}
+        calling = {"type": "function", "function": {"name": choice.name}}
     tools = []
     for tool in request.tools:
-        told = tool.definition
+        definition = tool.definition
         if tool.strict:
-            told["function"]["strict"] = True
-        tools.append(told)
-    told = {"tools": tools, "tool_choice": asked}
-    return told if choice.parallel else {**told, "parallel_tool_calls": False}
+            definition["function"]["strict"] = True
+        tools.append(definition)
+    body = {"tools": tools, "tool_choice": calling}
+    return body if choice.parallel else {**body, "parallel_tool_calls": False}
 
 
 def _for_foretoken(request: Request) -> Json:
-    """Everything that there is, and its events."""
+    """Return the fields for another Foretoken, which takes every option and returns events."""
     speculation = request.speculation
     drafting: Json = {
         "proposer": speculation.proposer,
@@ -190,10 +190,10 @@ def _structured(grammar: Grammar) -> Json:
 
 
 def _own_cache(kind: Kind) -> Json:
-    """From an empty cache, where a request can ask for that: races begin alike."""
+    """Ask for an empty cache if the server supports it, so that races start equal."""
     match kind:
         case Kind.VLLM:
-            return {"cache_salt": secrets.token_hex(16)}  # its cache is shared by those of one salt
+            return {"cache_salt": secrets.token_hex(16)}  # only equal salts share a prefix cache
         case Kind.LLAMA_SERVER:
             return {"cache_prompt": False}
         case _:

@@ -1,4 +1,4 @@
-"""What a served model is, and what it can: only what its server tells, or is known of its kind."""
+"""A served model's description and capabilities, as its server states them or its kind implies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ABOUT = "the server drafts as it was started, if it does"
 
 
 def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
-    """Raises ModelError for a Foretoken whose answer cannot be read."""
+    """Return what ``model`` can do. Raise ModelError if a Foretoken's answer cannot be read."""
     if server.kind is Kind.FORETOKEN:
         try:
             return capabilities_from_json(model.entry["capabilities"])
@@ -45,8 +45,10 @@ def capabilities_of(server: Server, model: ServedModel) -> Capabilities:
 def loaded_of(
     request: LoadRequest, spec: ModelSpec, server: Server, model: ServedModel, key: bool
 ) -> Loaded:
-    """What pages, API and command line see of it. ``key``: whether one is sent. Raises as
-    ``capabilities_of``, and ServerError for a server that is connected to this process."""
+    """Return what pages, API and command line show of the model. ``key``: a key is sent.
+
+    Raise as ``capabilities_of``, and ServerError for a server that is connected to this process.
+    """
     via = instances_in(model.entry.get("via"))
     if INSTANCE in via:
         raise request_loop(server.address)

@@ -1,7 +1,7 @@
-"""One thread with an event loop, and on it one client for each server: OpenAI's, and httpx2's below it.
+"""One thread with an event loop, and on it one client for each server: OpenAI's over httpx2's.
 
 Proxies and certificates are those of the environment (HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE,
-SSL_CERT_DIR), but for this machine's own servers, which are asked without a proxy.
+SSL_CERT_DIR); servers on this machine are called without a proxy.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from engine.values.address import Address
 
 T = TypeVar("T")
 
-QUESTION_S = 10.0
-"""How long a server may take for what it knows by heart."""
+QUERY_S = 10.0
+"""Timeout of a query about the server itself."""
 _CLOSING_S = 5.0
-_TURNS = 3
-"""Of the loop, in which closed sockets are let go."""
+_ITERATIONS = 3
+"""Iterations of the loop that closed sockets need."""
 _DIRECT = ("all://127.0.0.1", "all://localhost", "all://[::1]")
 
 
 class Loop:
-    """The thread; it is started by the first who needs it."""
+    """The thread, started by its first use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -46,9 +46,9 @@ class Loop:
         self._thread: threading.Thread | None = None
 
     def start(self, work: Coroutine[Any, Any, T], *, to_its_end: bool = False) -> Future[T]:
-        """Does ``work`` there; cancelling what is returned cancels it. Once closed, it is cancelled.
+        """Run ``work`` on the loop; cancelling the future cancels it. After ``close`` it never runs.
 
-        ``to_its_end``: closing waits for it instead.
+        ``to_its_end``: ``close`` waits for it and does not cancel it.
         """
         with self._lock:
             if self._closed:
@@ -66,7 +66,7 @@ class Loop:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def close(self, last: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Ends what is still done there, does ``last``, and ends the thread."""
+        """Cancel running work, run ``last``, and end the thread."""
         with self._lock:
             loop, thread, self._closed = self._loop, self._thread, True
         if loop is None or thread is None:
@@ -85,8 +85,10 @@ async def _end(
     finishing: WeakSet[Coroutine[Any, Any, Any]],
     last: Callable[[], Awaitable[None]] | None,
 ) -> None:
-    """Cancels ``works``, each once: a second time would interrupt how it closes its connection, as would
-    cancelling the tasks that it began itself. Waits for these, and for what is ``finishing``."""
+    """Cancel ``works``, and wait for them and for ``finishing``.
+
+    Each is cancelled once and its child tasks are not: either would interrupt closing its connection.
+    """
     tasks = [(task, task.get_coro()) for task in asyncio.all_tasks()]
     for task, work in tasks:
         if work in works and not task.cancelling():
@@ -96,18 +98,18 @@ async def _end(
     if last is not None:
         await last()
     await asyncio.get_running_loop().shutdown_asyncgens()
-    for _ in range(_TURNS):
+    for _ in range(_ITERATIONS):
         await asyncio.sleep(0)
 
 
 @cache
 def _certificates() -> ssl.SSLContext:
-    """Read once: that takes longer than to connect."""
+    """Return the certificates, read once because reading takes longer than connecting."""
     return httpx2.create_ssl_context()
 
 
 async def _name_senders(request: httpx2.Request) -> None:
-    """Add to the request who sends it, so that one that comes back can be known."""
+    """Add the sender to the request, so that a request that comes back is recognised."""
     request.headers[wire.VIA] = wire.via((*wire.passed.get(), wire.INSTANCE))
 
 
@@ -117,7 +119,7 @@ class Client:
     def __init__(self, address: Address, key: str | None) -> None:
         self.address, self.has_key = address, key is not None
         limits = httpx2.Timeout(SILENCE_S, connect=CONNECT_S)
-        # For what OpenAI's protocol does not have; the key is sent.
+        # For paths outside OpenAI's protocol; it sends the key too.
         self.http = httpx2.AsyncClient(
             verify=_certificates(),
             timeout=limits,
@@ -125,28 +127,27 @@ class Client:
             mounts={pattern: None for pattern in _DIRECT},
             event_hooks={"request": [_name_senders]},
         )
-        # Without a key the client would refuse to be made; servers without one look at none.
+        # The client requires a key; servers without one ignore it.
         self.openai = self.speaking(address.api, key or "none")
 
     def speaking(self, base: str, key: str = "") -> openai.AsyncOpenAI:
-        """OpenAI's client for another path of the server. Its own patience is not used: waits of ours can
-        be cancelled, and are told of."""
+        """Return OpenAI's client for another path, without its retries: ours can be cancelled."""
         if not key:
             key = self.openai.api_key
         return openai.AsyncOpenAI(base_url=base, api_key=key, http_client=self.http, max_retries=0)
 
     async def find(self, path: str, **query: str) -> httpx2.Response | None:
-        """What GET of ``path`` below the root answers; None where that is an error."""
+        """GET ``path`` below the root; return None for an error."""
         try:
             answer = await self.http.get(
-                f"{self.address.root}{path}", params=query or None, timeout=QUESTION_S
+                f"{self.address.root}{path}", params=query or None, timeout=QUERY_S
             )
         except httpx2.HTTPError:
             return None
         return answer if answer.status_code == httpx2.codes.OK else None
 
     async def find_json(self, *paths: str) -> Any:
-        """The same of JSON, of the first of ``paths`` that answers; None for anything else."""
+        """Return the JSON of the first of ``paths`` that answers; None for anything else."""
         for path in paths:
             answer = await self.find(path)
             if answer is not None:

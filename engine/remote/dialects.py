@@ -1,5 +1,4 @@
-"""How a reply is asked of a server and read: a generator of the engine's events for each way of
-speaking."""
+"""Send a request to a server and yield the engine's events: one class for each protocol."""
 
 from __future__ import annotations
 
@@ -31,10 +30,10 @@ Json = Mapping[str, Any]
 
 
 class Dialect(Protocol):
-    """Asks one model of one server."""
+    """One model of one server, by one protocol."""
 
     def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        """From Started to Finished. Raises what openai and httpx2 raise, and ForetokenError."""
+        """Yield events from Started to Finished. Raise as openai and httpx2 do, and ForetokenError."""
 
 
 class Completions:
@@ -47,8 +46,8 @@ class Completions:
             self._openai = client.speaking(f"{client.address.root}/api/v0")
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
-        counters = metrics_of(self._client, self._kind, self._model)
-        await _read(counters.before())
+        metrics = metrics_of(self._client, self._kind, self._model)
+        await _or_none(metrics.before())
         began = time.perf_counter()
         stream = await open_stream(self._openai, self._model, body_of(request, self._kind))
         yield started(self._model, request)
@@ -61,13 +60,13 @@ class Completions:
         if reading.reason is None:
             _refuse_other_types(self._client, stream)
             raise ended_early(self._client.address)
-        found = counted(reading)
-        more = await _read(counters.behind(found))
-        yield Finished(reading.reason, "", reading.text, None, more or found)
+        usage = counted(reading)
+        more = await _or_none(metrics.after(usage))
+        yield Finished(reading.reason, "", reading.text, None, more or usage)
 
 
 class ForetokenEvents:
-    """Another Foretoken, whose own events come over the wire as they are."""
+    """Another Foretoken, which sends the engine's own events."""
 
     def __init__(self, client: Client, model: str) -> None:
         self._client, self._model = client, model
@@ -79,7 +78,7 @@ class ForetokenEvents:
         ended = False
         async with aclosing(_objects(stream)) as chunks:
             async for chunk in chunks:
-                # What follows the end says the same in other words.
+                # The chunks after the end repeat it in OpenAI's protocol.
                 if "event" in chunk and not ended:
                     event = self._read(chunk["event"])
                     ended = isinstance(event, Finished | Failed)
@@ -94,18 +93,18 @@ class ForetokenEvents:
         except InvalidRequest as error:
             raise protocol_error(self._client.address, str(error), begun=True) from error
         if isinstance(event, Finished) and event.reason is FinishReason.CANCELLED:
-            raise ended_early(self._client.address)  # nobody here did that
+            raise ended_early(self._client.address)  # not cancelled by us
         return event
 
 
 def started(model: str, request: Request) -> Started:
-    """That a server has taken a request, of which it tells nothing itself."""
+    """Return the event that a server has accepted a request."""
     drafting = request.speculation
     return Started(model, drafting.proposer, str(drafting.acceptance), None, request.sampling.seed)
 
 
-async def _read(reading: Awaitable[T]) -> T | None:
-    """What counters say; None where they cannot be read: the reply is there all the same."""
+async def _or_none(reading: Awaitable[T]) -> T | None:
+    """Await metrics; return None if they cannot be read, which spoils no reply."""
     try:
         return await reading
     except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -116,7 +115,7 @@ async def _read(reading: Awaitable[T]) -> T | None:
 async def open_stream(
     client: openai.AsyncOpenAI, model: str, body: Json
 ) -> openai.AsyncStream[Any]:
-    """The stream of a reply, asked for again where that may help."""
+    """Open the stream of a reply, with retries."""
     rest = dict(body)
     if "messages" in rest:
         messages = rest.pop("messages")
@@ -146,14 +145,14 @@ async def with_retries(ask: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _objects(stream: openai.AsyncStream[Any]) -> AsyncGenerator[Json, None]:
-    """The chunks as they came. Raises AttributeError for what is no object."""
+    """Yield the chunks as they came. Raise AttributeError for anything but an object."""
     async with stream:
         async for chunk in stream:
             yield chunk.to_dict(mode="python", warnings=False)
 
 
 def _refuse_other_types(client: Client, stream: openai.AsyncStream[Any]) -> None:
-    """Raises ServerError for what was no stream of events at all, as a page is none."""
+    """Raise ServerError if the answer is no stream of events, for example a page."""
     kind = stream.response.headers.get("content-type", "")
     if "text/event-stream" not in kind:
         raise protocol_error(client.address, kind or "no content type")

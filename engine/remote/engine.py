@@ -1,7 +1,7 @@
-"""The engine elsewhere: requests go over the network, several at once, and events come back.
+"""An engine on a server: requests go over the network, several at once, and events come back.
 
-The network is one thread's affair (``engine.remote.connection``). Each reply has a thread of its own
-beside it, which tells its listeners: one that is slow holds up no other.
+One thread does the network (``engine.remote.connection``). Each reply has a thread that publishes its
+events, so a slow listener delays no other reply.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ from engine.values.address import Address
 
 log = logging.getLogger(__name__)
 
-_LOOK_S = 0.05
-"""Between two looks whether whoever waits for a server gave up."""
+_POLL_S = 0.05
+"""Interval of checking whether the watcher has cancelled."""
 _CLOSING_S = 10.0
 
 KeyOf = Callable[[Address], str | None]
@@ -59,16 +59,14 @@ class _Connected:
 
 
 class RemoteEngine:
-    """An ``engine.api.Engine`` whose models run on a server: what is loaded is what it is connected
-    to."""
+    """An ``engine.api.Engine`` whose models run on a server; loading connects to it."""
 
     def __init__(
         self,
         catalog: Callable[[], Catalog] = lambda: Catalog((), ()),
         key_of: KeyOf = lambda address: server_key(address).get()[0],
     ) -> None:
-        """``catalog``: the one by which servers are looked up; addresses need none. ``key_of``: the
-        key to send to a server."""
+        """``catalog`` names servers; addresses need none. ``key_of`` returns a server's key."""
         self.catalog, self._key_of = catalog, key_of
         self._loop = Loop()
         self._changed = threading.Condition()
@@ -84,12 +82,12 @@ class RemoteEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything is asked or written, connecting included."""
+        """True while a reply is written or a server is being connected."""
         with self._changed:
             return bool(self._loading) or any(not reply.ending for reply in self._replies)
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Connects to the server that is named. Raises as ``Engine.load``, and ServerError."""
+        """Connect to the server that is named. Raise as ``Engine.load``, and ServerError."""
         spec = self.catalog().named(request).target
         if not spec.address:
             raise ModelError(f"{spec.name} is no server: this engine runs nothing itself.")
@@ -116,12 +114,12 @@ class RemoteEngine:
                 self._changed.notify_all()
 
     def unload(self) -> None:
-        """Lets go of the server, after the replies that it writes."""
+        """Disconnect from the server after its running replies."""
         self._replace(None, None)
 
     def generate(self, request: Request) -> Generation:
-        """Asks at once: who waits for whom is the server's affair. Raises NotLoaded, InvalidRequest, and
-        ContextExceeded where the prompt is given in tokens; of a text the server says so itself."""
+        """Send the request at once; the server schedules it. Raise NotLoaded, InvalidRequest, and
+        ContextExceeded for a prompt in tokens; a text's length is checked by the server."""
         with self._changed:
             self._check_open()
             connected = self._connected
@@ -142,7 +140,7 @@ class RemoteEngine:
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
-        """Servers are not asked that. Raises NotLoaded or InvalidRequest."""
+        """Raise NotLoaded or InvalidRequest: servers do not support this."""
         if self._connected is None:
             raise NotLoaded("No model is loaded, so there is nothing to ask.")
         raise InvalidRequest(
@@ -150,7 +148,7 @@ class RemoteEngine:
         )
 
     def close(self) -> None:
-        """Cancels everything and lets go of the server."""
+        """Cancel everything and disconnect from the server."""
         with self._changed:
             if self._closed:
                 return
@@ -168,15 +166,15 @@ class RemoteEngine:
     def _ask(
         self, address: Address, key: str | None, watcher: Watcher | None
     ) -> tuple[Client, Server, ServedModel]:
-        """Raises ServerError, ModelError for a model that is not there, and LoadCancelled where the
-        watcher ended it."""
+        """Return a connected client. Raise ServerError, ModelError for an unknown model, or
+        LoadCancelled."""
         asking = self._loop.start(_connect(address, key))
         while True:
             try:
-                return asking.result(_LOOK_S)
+                return asking.result(_POLL_S)
             except NotYet:
                 if asking.done():
-                    continue  # just now
+                    continue  # it ended just now
                 if watcher is not None and watcher.cancelled:
                     asking.cancel()
                     raise LoadCancelled("Connecting was cancelled.") from None
@@ -184,12 +182,12 @@ class RemoteEngine:
                 raise NotLoaded("The engine was shut down. Start the app again.") from error
 
     def _replace(self, connected: _Connected | None, watcher: Watcher | None) -> None:
-        """Takes the place of what is there, behind the replies that are written."""
+        """Replace the connection after its running replies."""
         with self._changed:
             if watcher is not None and self._replies:
                 watcher.on_loading(LoadProgress(Stage.WAITING))
             while self._replies and not self._closed:
-                self._changed.wait(_LOOK_S)
+                self._changed.wait(_POLL_S)
                 if watcher is not None and watcher.cancelled:
                     break
             given_up = watcher is not None and watcher.cancelled
@@ -217,7 +215,7 @@ class RemoteEngine:
 
 
 def look_at(address: Address, key: str | None) -> Server:
-    """Who answers at an address, without connecting to it. Blocks. Raises ServerError."""
+    """Identify the server at an address. Block until it answers. Raise ServerError."""
     loop = Loop()
 
     async def looked() -> Server:
@@ -240,7 +238,7 @@ async def _connect(address: Address, key: str | None) -> tuple[Client, Server, S
 
 @asynccontextmanager
 async def _asking(address: Address, key: str | None) -> AsyncIterator[Client]:
-    """A client that stays open, but for an error, which is told in words."""
+    """Yield a client that stays open; on an error close it and raise the error explained."""
     client = Client(address, key)
     try:
         yield client

@@ -1,4 +1,4 @@
-"""What can go wrong with a server, in sentences; and what is worth asking again for."""
+"""Errors of servers, explained in sentences, and which of them to retry."""
 
 from __future__ import annotations
 
@@ -17,24 +17,18 @@ from engine.machine.secrets import SERVER_KEY
 from engine.values.address import Address
 
 CONNECT_S = 5.0
-"""How long a server may take to let anybody in."""
+"""Timeout of connecting."""
 SILENCE_S = 300.0
-"""How long it may send nothing: a long prompt is read in silence by most."""
+"""Timeout between chunks: most servers send nothing while they read a long prompt."""
 ATTEMPTS = 4
 BACKOFF_S = 0.5
-"""The first wait; each next one is twice as long."""
-LONGEST_WAIT_S = 30.0
-"""A server that wants more than this is told of instead."""
+"""The first delay; each next one is twice as long."""
+MAX_DELAY_S = 30.0
+"""A longer ``Retry-After`` is reported as an error."""
 
-PASSING = frozenset({408, 409, 429, 502, 503, 504})
-"""Statuses that asking again may mend."""
-_UNREADABLE = (
-    AttributeError,
-    TypeError,
-    KeyError,
-    ValueError,
-    RecursionError,
-)
+RETRYABLE = frozenset({408, 409, 429, 502, 503, 504})
+"""Statuses that a retry may cure."""
+_UNREADABLE = (AttributeError, TypeError, KeyError, ValueError, RecursionError)
 
 
 class ServerError(ForetokenError):
@@ -47,36 +41,36 @@ class ServerError(ForetokenError):
 
     @property
     def event(self) -> Failed:
-        """As a reply ends by it."""
+        """The event that ends a reply with this error."""
         return Failed(str(self), self.refused, self.wait_s)
 
 
 def retry_delay(error: Exception, attempt: int) -> float | None:
-    """Seconds to wait behind number ``attempt`` (from 0), before anything of a reply came.
+    """Return the seconds to wait after ``attempt`` (from 0); None if a retry would not help.
 
-    None where it would not help, or has not.
+    Only for errors that came before any of the reply.
     """
     if attempt + 1 >= ATTEMPTS:
         return None
     usual = BACKOFF_S * 2.0**attempt
     if isinstance(error, openai.APIStatusError):
-        if error.status_code not in PASSING:
+        if error.status_code not in RETRYABLE:
             return None
-        asked = wanted(error.response)
-        return usual if asked is None else asked if asked <= LONGEST_WAIT_S else None
+        asked = retry_after(error.response)
+        return usual if asked is None else asked if asked <= MAX_DELAY_S else None
     if isinstance(error, openai.APITimeoutError):
         return None  # it has taken long enough
     return usual if isinstance(error, openai.APIConnectionError) else None
 
 
-def wanted(response: httpx2.Response) -> float | None:
-    """The seconds that a server asks for by ``Retry-After``."""
+def retry_after(response: httpx2.Response) -> float | None:
+    """Return the seconds of ``Retry-After``, if the server sent it."""
     text = response.headers.get("Retry-After")
     return None if text is None else seconds_asked(text)
 
 
 def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> ForetokenError:
-    """``error`` in words. ``key``: whether one was sent; ``begun``: whether some of a reply had come."""
+    """Return ``error`` explained. ``key``: a key was sent; ``begun``: part of a reply had arrived."""
     match error:
         case ForetokenError():
             return error
@@ -95,14 +89,14 @@ def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> Fo
 
 
 LONGEST_REPLY = 2**24
-"""Most characters of a reply: a server that never ends one would fill the memory."""
+"""Maximum characters of a reply, because an endless one would fill the memory."""
 
 _KEY_GOES = f"on the Models page, with `foretoken models connect --key`, or in {SERVER_KEY}."
 _KEPT = "What had arrived is kept; retry to have it written anew."
 
 
 def ended_early(address: Address) -> ServerError:
-    """For a stream that ends without an end."""
+    """Return the error for a stream that ends without a finish reason."""
     return ServerError(
         f"{address.place} ended the reply in the middle, without saying why. {_KEPT} If it comes "
         "back, look at the server's log."
@@ -110,19 +104,19 @@ def ended_early(address: Address) -> ServerError:
 
 
 def stream_error(address: Address, said: str) -> ServerError:
-    """For a stream that ends with an error."""
+    """Return the error for a stream that ends with an error."""
     return ServerError(f"{address.place} broke the reply off: {said}. {_KEPT}")
 
 
 def too_long(address: Address) -> ServerError:
-    """For a reply without an end."""
+    """Return the error for a reply of more than ``LONGEST_REPLY`` characters."""
     return ServerError(
         f"{address.place} sent more than {LONGEST_REPLY:,} characters, so the reply was ended. {_KEPT}"
     )
 
 
 def protocol_error(address: Address, what: str, *, begun: bool = False) -> ServerError:
-    """For an answer in another language."""
+    """Return the error for an answer that is not of OpenAI's protocol."""
     kept = f" {_KEPT}" if begun else ""
     return ServerError(
         f"What {address.api} answers is not OpenAI's protocol ({what[:200]}). Check the address: it "
@@ -140,7 +134,7 @@ def request_loop(address: Address) -> ServerError:
 
 def _refused(error: openai.APIStatusError, address: Address, key: bool) -> ServerError:
     status, said = error.status_code, _message(error)
-    asked = wanted(error.response)
+    asked = retry_after(error.response)
     match status:
         case 401:
             what = "does not accept the key" if key else "asks for a key"
@@ -197,25 +191,25 @@ def _late(
 
 
 def _unreached(error: Exception, address: Address, begun: bool) -> ServerError:
-    found = _causes(error)
+    causes = _causes(error)
     why = next(
-        (each.strerror for each in found if isinstance(each, OSError) and each.strerror), None
+        (each.strerror for each in causes if isinstance(each, OSError) and each.strerror), None
     )
     if begun:
-        told = f": {why}" if why else ""
+        reason = f": {why}" if why else ""
         return ServerError(
-            f"The connection to {address.place} broke in the middle of the reply{told}. {_KEPT} Is the "
+            f"The connection to {address.place} broke in the middle of the reply{reason}. {_KEPT} Is the "
             "server still running?"
         )
-    if any(isinstance(each, ssl.SSLCertVerificationError) for each in found):
+    if any(isinstance(each, ssl.SSLCertVerificationError) for each in causes):
         return ServerError(
-            f"The certificate of {address.place} is not one that this machine trusts: {found[-1]}. "
+            f"The certificate of {address.place} is not one that this machine trusts: {causes[-1]}. "
             "Name the file with your own authority's certificate in SSL_CERT_FILE, and start "
             "Foretoken anew."
         )
-    if any(isinstance(each, ssl.SSLError) for each in found):
+    if any(isinstance(each, ssl.SSLError) for each in causes):
         return ServerError(
-            f"{address.place} does not speak TLS as asked: {found[-1]}. Is it http:// instead of https://?"
+            f"{address.place} does not speak TLS as asked: {causes[-1]}. Is it http:// instead of https://?"
         )
     proxy = (
         " It is asked through the proxy that the environment names for it (HTTP_PROXY, HTTPS_PROXY, "
@@ -224,7 +218,7 @@ def _unreached(error: Exception, address: Address, begun: bool) -> ServerError:
         else ""
     )
     return ServerError(
-        f"Nothing answers at {address.root}: {why or found[-1] or type(error).__name__}. Is the "
+        f"Nothing answers at {address.root}: {why or causes[-1] or type(error).__name__}. Is the "
         f"server running, and are host and port right?{proxy}"
     )
 
@@ -236,15 +230,17 @@ def _through_proxy(address: Address) -> bool:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """The error and what caused it, the deepest last."""
-    found = [error]
-    while (cause := found[-1].__cause__ or found[-1].__context__) is not None and len(found) < 16:
-        found.append(cause)
-    return found
+    """Return the error and its causes, the deepest last."""
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and len(
+        causes
+    ) < 16:
+        causes.append(cause)
+    return causes
 
 
 def _message(error: openai.APIError) -> str:
-    """What the server says, without what the client makes of it."""
+    """Return the server's own message."""
     body: Any = error.body
     if isinstance(body, dict):
         inner = body.get("error", body)

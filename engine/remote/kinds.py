@@ -1,4 +1,4 @@
-"""Which servers there are, and what each of them takes. The versions that were read stand beside each."""
+"""The kinds of servers and what each accepts, with the versions that were read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 
 SGLANG_INFO = ("/server_info", "/get_server_info")
-"""Where SGLang tells of itself: the second is what earlier versions had, and is said to go."""
+"""SGLang's description of itself; the second path is that of earlier versions and deprecated."""
 
 ENGINE_DATA = "engine_data"
 """What Dynamo (1.6) calls what a worker says beside a reply: of ours, ``timings`` as llama-server's."""
@@ -94,4 +94,4 @@ TRAITS: Mapping[Kind, Traits] = {
     ),
     Kind.OTHER: Traits(says_all=False),
 }
-"""Of all kinds but Foretoken, which tells by itself what it can."""
+"""For all kinds but Foretoken, which states its own capabilities."""

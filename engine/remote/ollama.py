@@ -1,5 +1,4 @@
-"""Ollama's own protocol: lines of JSON, which tell its durations where its OpenAI-compatible one does
-not.
+"""Ollama's own protocol: lines of JSON, with durations that its OpenAI-compatible one lacks.
 
 As of its docs/api.md of 2025-10.
 """
@@ -32,20 +31,20 @@ _NANOSECOND = 1e-9
 
 
 class OllamaChat:
-    """``/api/chat``, and ``/api/generate`` for text that goes on."""
+    """``/api/chat``, and ``/api/generate`` for text completion."""
 
     def __init__(self, client: Client, model: str) -> None:
         self._client, self._model = client, model
 
     async def events(self, request: Request) -> AsyncGenerator[Event, None]:
         began = time.perf_counter()
-        answer = await with_retries(lambda: self._opened(request))
+        answer = await with_retries(lambda: self._open(request))
         try:
             yield started(self._model, request)
             reading, last = Reading(), None
             async with aclosing(self._lines(answer)) as lines:
                 async for line in lines:
-                    text = "".join(_said(reading, line))
+                    text = "".join(_text_of(reading, line))
                     reading.text += text
                     if text:
                         yield Emitted(text=text, at=time.perf_counter() - began)
@@ -60,7 +59,7 @@ class OllamaChat:
         finally:
             await answer.aclose()
 
-    async def _opened(self, request: Request) -> httpx2.Response:
+    async def _open(self, request: Request) -> httpx2.Response:
         chat = bool(request.messages)
         http = self._client.http
         asked = http.build_request(
@@ -85,26 +84,26 @@ class OllamaChat:
         return answer
 
     async def _lines(self, answer: httpx2.Response) -> AsyncGenerator[dict[str, Any], None]:
-        """Raises ServerError for an error among them, ValueError for what is no JSON."""
+        """Yield the lines. Raise ServerError for an error among them, ValueError for invalid JSON."""
         async for line in answer.aiter_lines():
             if not line.strip():
                 continue
-            told = parse_json(line)
-            if "error" in told:
-                raise stream_error(self._client.address, str(told["error"]))
-            yield told
+            parsed = parse_json(line)
+            if "error" in parsed:
+                raise stream_error(self._client.address, str(parsed["error"]))
+            yield parsed
 
 
-def _said(reading: Reading, line: Json) -> list[str]:
-    """What a line adds to the text."""
+def _text_of(reading: Reading, line: Json) -> list[str]:
+    """Return what a line adds to the text."""
     message = line.get("message")
     calls: Sequence[Json] = ()
     if not isinstance(message, dict):
-        thought, said = line.get("thinking"), line.get("response")
+        thought, content = line.get("thinking"), line.get("response")
     else:
-        thought, said = message.get("thinking"), message.get("content")
+        thought, content = message.get("thinking"), message.get("content")
         calls = message.get("tool_calls") or ()
-    found = [*reading.thought(thought or ""), *reading.said(said or "")]
+    found = [*reading.thought(thought or ""), *reading.content(content or "")]
     for index, call in enumerate(calls):
         function = call["function"]
         arguments = json.dumps(function.get("arguments") or {}, ensure_ascii=False)
@@ -130,16 +129,16 @@ def _body(request: Request) -> dict[str, Any]:
 
 
 def _message(message: Message) -> dict[str, Any]:
-    told = message_of(message)
-    told["content"] = message.content
-    for call, sent in zip(message.tool_calls, told.get("tool_calls", ()), strict=True):
-        # It takes objects alone; what a cut call has of its arguments stands as a text in one.
-        found = call.object
-        sent["function"]["arguments"] = {"arguments": call.arguments} if found is None else found
-    if "name" in told:
-        told["tool_name"] = told.pop("name")
-    told.pop("tool_call_id", None)
-    return told
+    body = message_of(message)
+    body["content"] = message.content
+    for call, sent in zip(message.tool_calls, body.get("tool_calls", ()), strict=True):
+        # Ollama takes only objects; truncated arguments are wrapped as text.
+        parsed = call.object
+        sent["function"]["arguments"] = {"arguments": call.arguments} if parsed is None else parsed
+    if "name" in body:
+        body["tool_name"] = body.pop("name")
+    body.pop("tool_call_id", None)
+    return body
 
 
 def _counted(last: Json) -> Counted:

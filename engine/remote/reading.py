@@ -1,7 +1,7 @@
-"""What a stream of OpenAI's protocol says, chunk by chunk: text, why it ended, and what was counted.
+"""Read a stream of OpenAI's protocol chunk by chunk: text, finish reason and usage.
 
-Thoughts, which many servers tell apart from the reply, stand between ``<think>`` and ``</think>``
-again, as the models wrote them; calls of tools stand in the text in Hermes' style.
+Many servers separate thoughts from the reply; they are put back between ``<think>`` and ``</think>``,
+as the models wrote them. Tool calls are written into the text in Hermes' style.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ Json = Mapping[str, Any]
 
 THINK, THOUGHT = f"{OPENING[0]}\n", f"\n{CLOSING[0]}\n\n"
 CALLS = HERMES
-"""How calls stand in the text."""
+"""The style of tool calls in the text."""
 
 _REASONS = {"length": FinishReason.LENGTH, "max_tokens": FinishReason.LENGTH}
 
 
 class Reading:
-    """A reply as far as it was read. What a server does not tell stays None, or empty."""
+    """A reply as far as it was read. What a server does not send stays None or empty."""
 
     def __init__(self) -> None:
         self.text = ""
         self.reason: FinishReason | None = None
         self.usage: Json = {}
-        self.told: dict[str, Any] = {}
-        """Beside the choices: llama-server's ``timings``, vLLM's ``metrics``, LM Studio's ``stats``."""
+        self.extras: dict[str, Any] = {}
+        """Other fields: llama-server's ``timings``, vLLM's ``metrics``, LM Studio's ``stats``."""
         self.decoded_per_iteration: float | None = None
         """TensorRT-LLM's, of this reply."""
         self._thinking = False
         self._call: int | None = None
 
     def add(self, chunk: Json) -> str:
-        """What it adds to the text. Raises TypeError, KeyError, AttributeError for what is no chunk."""
-        beside = chunk.get("nvext")  # Dynamo's
-        of_worker = beside.get(ENGINE_DATA) if isinstance(beside, dict) else None
-        said = {**chunk, **of_worker} if isinstance(of_worker, dict) else chunk
+        """Return the text that ``chunk`` adds. Raise TypeError, KeyError, AttributeError for no chunk."""
+        nvext = chunk.get("nvext")  # Dynamo's
+        of_worker = nvext.get(ENGINE_DATA) if isinstance(nvext, dict) else None
+        merged = {**chunk, **of_worker} if isinstance(of_worker, dict) else chunk
         for name in ("timings", "metrics", "stats"):
-            if isinstance(said.get(name), dict):
-                self.told[name] = said[name]
+            if isinstance(merged.get(name), dict):
+                self.extras[name] = merged[name]
         if isinstance(chunk.get("usage"), dict):
             self.usage = chunk["usage"]
         added = ""
@@ -59,9 +59,9 @@ class Reading:
             yield str(choice.get("text") or "")
         else:
             yield from self._delta(delta)
-        told = choice.get("avg_decoded_tokens_per_iter")
-        if isinstance(told, int | float):
-            self.decoded_per_iteration = float(told)
+        mean = choice.get("avg_decoded_tokens_per_iter")
+        if isinstance(mean, int | float):
+            self.decoded_per_iteration = float(mean)
         if choice.get("finish_reason"):
             yield from self.end()
             self.reason = _REASONS.get(choice["finish_reason"], FinishReason.STOP)
@@ -69,25 +69,25 @@ class Reading:
     def _delta(self, delta: Json) -> Iterator[str]:
         thought = delta.get("reasoning_content") or delta.get("reasoning") or ""
         yield from self.thought(thought if isinstance(thought, str) else "")
-        yield from self.said(delta.get("content") or "")
+        yield from self.content(delta.get("content") or "")
         for call in delta.get("tool_calls") or ():
             yield from self.called(call)
 
     def thought(self, text: str) -> Iterator[str]:
-        """More of what the model thinks before it answers."""
+        """Yield ``text`` of the thoughts, with their opening."""
         if text and not self._thinking:
             yield THINK
             self._thinking = True
         yield text
 
-    def said(self, text: str) -> Iterator[str]:
-        """More of the answer."""
+    def content(self, text: str) -> Iterator[str]:
+        """Yield ``text`` of the answer, after closing the thoughts."""
         if text:
             yield from self.end()
         yield text
 
     def end(self) -> Iterator[str]:
-        """Closes what is open."""
+        """Close open thoughts or an open tool call."""
         if self._thinking:
             self._thinking = False
             yield THOUGHT
@@ -96,7 +96,7 @@ class Reading:
             yield CALLS.tail
 
     def called(self, call: Json) -> Iterator[str]:
-        """More of a call of a tool."""
+        """Yield a delta of a tool call."""
         function, index = call.get("function") or {}, call.get("index", 0)
         if index != self._call or function.get("name"):
             again = self._call is not None

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Reply:
-    """Read in the loop's thread, told in one of its own."""
+    """Read the stream in the loop's thread; publish its events in a thread of its own."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Reply:
         client: Client,
         on_end: Callable[[Reply], None],
     ) -> None:
-        """``on_end`` is called once the last event was told."""
+        """``on_end`` is called after the last event was published."""
         self.generation = Generation(request, lambda _: self._cancel())
         self._events, self._loop, self._client, self._on_end = events, loop, client, on_end
         self._inbox: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
@@ -38,22 +38,22 @@ class Reply:
         self._text = ""
         self._ids: list[int] | None = []
         self.ending = False
-        """Whether the last event has come: who hears it finds nothing running."""
+        """True before the last event is published, so that its listeners find nothing running."""
 
     def start(self) -> Generation:
-        """Asks the server."""
+        """Send the request."""
         self._reading = self._loop.start(self._read())
-        threading.Thread(target=self._tell, name="a server's reply", daemon=True).start()
+        threading.Thread(target=self._publish, name="a server's reply", daemon=True).start()
         return self.generation
 
     def _cancel(self) -> None:
-        """Closes the stream, which tells the server; the teller wakes up in any case."""
+        """Close the stream, which cancels the server's work, and wake the publishing thread."""
         if self._reading is not None:
             self._reading.cancel()
         self._inbox.put(None)
 
     async def _read(self) -> None:
-        """Brings the events into the inbox, and what went wrong as the last of them."""
+        """Put the events into the inbox; an error becomes the last of them."""
         begun = ended = False
         try:
             async with aclosing(self._events(self.generation.request)) as events:
@@ -67,22 +67,25 @@ class Reply:
                     self._inbox.put(event)
         except Exception as error:
             if ended:
-                log.debug("behind the end of a reply: %r", error)
+                log.debug("after the end of a reply: %r", error)
                 return
-            known = errors.explain(
+            explained = errors.explain(
                 error, self._client.address, key=self._client.has_key, begun=begun
             )
             if not isinstance(error, ForetokenError):
                 log.debug("a reply failed", exc_info=error)
-            told = known.event if isinstance(known, errors.ServerError) else Failed(str(known))
-            self._inbox.put(told)
+            self._inbox.put(
+                explained.event
+                if isinstance(explained, errors.ServerError)
+                else Failed(str(explained))
+            )
 
-    def _tell(self) -> None:
-        """Publishes what comes, up to the end."""
+    def _publish(self) -> None:
+        """Publish the events of the inbox up to the last."""
         while True:
             event = self._inbox.get()
             if event is None or self.generation.cancelled:
-                event = Finished(FinishReason.CANCELLED, "", self._text, self._told_ids())
+                event = Finished(FinishReason.CANCELLED, "", self._text, self._token_ids())
             self._remember(event)
             last = isinstance(event, Finished | Failed)
             self.ending = last
@@ -100,5 +103,5 @@ class Reply:
         elif self._ids is not None:
             self._ids += [token.id for token in event.tokens]
 
-    def _told_ids(self) -> tuple[int, ...] | None:
+    def _token_ids(self) -> tuple[int, ...] | None:
         return None if self._ids is None else tuple(self._ids)

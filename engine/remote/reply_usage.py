@@ -1,11 +1,11 @@
-"""What each kind of server counts of a reply, as ``Counted``.
+"""Read a reply's statistics from its stream, as ``Counted``.
 
-Within the reply: ``usage`` of all; llama-server's ``timings`` (llama.cpp as of llama-cpp-python 0.3.36,
+Sources: ``usage`` of all servers; llama-server's ``timings`` (llama.cpp as of llama-cpp-python 0.3.36,
 server-common.cpp); vLLM's ``metrics.speculative_decoding`` where it was started with
 ``--per-request-spec-decode-metrics`` (0.32); LM Studio's ``stats`` and draft counts (REST API v0,
 0.3.10); TensorRT-LLM's ``avg_decoded_tokens_per_iter`` (1.3, serve/openai_protocol.py).
 
-Beside it, and then of everyone whom the server answers: ``engine.remote.server_metrics``.
+Metrics of all requests of a server are read by ``engine.remote.server_metrics``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from engine.remote.reading import Json, Reading
 
 
 def counted(reading: Reading) -> Counted:
-    """What the chunks of a reply told."""
+    """Return the statistics that the reply's chunks held."""
     usage = reading.usage
     found: dict[str, Any] = {
         "prompt_tokens": whole(usage.get("prompt_tokens")),
@@ -26,54 +26,54 @@ def counted(reading: Reading) -> Counted:
         "reused_tokens": whole(_part(usage, "prompt_tokens_details").get("cached_tokens")),
         "acceptance_length": reading.decoded_per_iteration,
     }
-    if "timings" in reading.told:
-        found |= _of_timings(reading.told["timings"])
-    if "stats" in reading.told:
-        found |= _of_stats(reading.told["stats"], usage)
-    drafts = _part(reading.told.get("metrics") or {}, "speculative_decoding")
+    if "timings" in reading.extras:
+        found |= _of_timings(reading.extras["timings"])
+    if "stats" in reading.extras:
+        found |= _of_stats(reading.extras["stats"], usage)
+    drafts = _part(reading.extras.get("metrics") or {}, "speculative_decoding")
     if drafts:
         found |= _of_vllm(drafts)
     return Counted(**found)
 
 
-def _of_timings(told: Json) -> dict[str, Any]:
-    prompt, reused = whole(told.get("prompt_n")), whole(told.get("cache_n"))
+def _of_timings(timings: Json) -> dict[str, Any]:
+    prompt, reused = whole(timings.get("prompt_n")), whole(timings.get("cache_n"))
     found: dict[str, Any] = {
-        "completion_tokens": whole(told.get("predicted_n")),
-        "prefill_s": seconds(told.get("prompt_ms"), 1e-3),
-        "decode_s": seconds(told.get("predicted_ms"), 1e-3),
+        "completion_tokens": whole(timings.get("predicted_n")),
+        "prefill_s": seconds(timings.get("prompt_ms"), 1e-3),
+        "decode_s": seconds(timings.get("predicted_ms"), 1e-3),
         "reused_tokens": reused,
-        "drafted": whole(told.get("draft_n")),
-        "accepted": whole(told.get("draft_n_accepted")),
+        "drafted": whole(timings.get("draft_n")),
+        "accepted": whole(timings.get("draft_n_accepted")),
     }
     if prompt is not None:
         found["prompt_tokens"] = prompt + (reused or 0)
     return found
 
 
-def _of_stats(told: Json, usage: Json) -> dict[str, Any]:
-    """Draft counts stand in ``stats`` or in ``usage``, by the version."""
-    both = {**usage, **told}
+def _of_stats(stats: Json, usage: Json) -> dict[str, Any]:
+    """Read draft counts from ``stats`` or ``usage``: it depends on the version."""
+    both = {**usage, **stats}
     return {
-        "decode_s": seconds(told.get("generation_time"), 1.0),
+        "decode_s": seconds(stats.get("generation_time"), 1.0),
         "drafted": whole(both.get("total_draft_tokens_count")),
         "accepted": whole(both.get("accepted_draft_tokens_count")),
     }
 
 
-def _of_vllm(told: Json) -> dict[str, Any]:
+def _of_vllm(drafts: Json) -> dict[str, Any]:
     return {
-        "rounds": whole(told.get("num_spec_steps")),
-        "drafted": whole(told.get("num_draft_tokens")),
-        "accepted": whole(told.get("num_accepted_draft_tokens")),
-        "accepted_at": _accepted_at(told.get("acceptance_histogram")),
+        "rounds": whole(drafts.get("num_spec_steps")),
+        "drafted": whole(drafts.get("num_draft_tokens")),
+        "accepted": whole(drafts.get("num_accepted_draft_tokens")),
+        "accepted_at": _accepted_at(drafts.get("acceptance_histogram")),
     }
 
 
 def _accepted_at(histogram: object) -> tuple[int, ...]:
-    """Rounds that accepted at least 1, 2, ... tokens, of rounds that accepted exactly 0, 1, 2, ...
+    """Return the rounds that accepted at least 1, 2, ... tokens, from the rounds that accepted exactly n.
 
-    The histogram is a list, or a mapping of the counts that there are.
+    The histogram is a list, or a mapping with its nonzero counts.
     """
     if isinstance(histogram, Mapping):
         exactly = {int(count): int(rounds) for count, rounds in histogram.items()}
@@ -88,18 +88,18 @@ def _accepted_at(histogram: object) -> tuple[int, ...]:
     )
 
 
-def _part(told: Json, name: str) -> Json:
-    found = told.get(name)
-    return found if isinstance(found, dict) else {}
+def _part(parent: Json, name: str) -> Json:
+    part = parent.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def whole(value: object) -> int | None:
-    """A count, if that is what it is."""
+    """Return ``value`` if it is a count."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
 def seconds(value: object, unit: float) -> float | None:
-    """A duration in units of ``unit`` seconds, if that is what it is."""
+    """Return ``value``, in units of ``unit`` seconds, in seconds if it is a duration."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return None
     return value * unit

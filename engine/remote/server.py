@@ -1,6 +1,6 @@
-"""What a server is, found out by asking: its kind, its version, its models.
+"""Identify a server: its kind, version and models.
 
-Told apart by ``owned_by`` in ``/v1/models``, and by what only one of them answers beside that:
+Kinds differ by ``owned_by`` in ``/v1/models`` and by endpoints that only one of them has:
 
     Foretoken      "foretoken"
     vLLM           "vllm"; its version is at /version
@@ -11,8 +11,8 @@ Told apart by ``owned_by`` in ``/v1/models``, and by what only one of them answe
     LM Studio      "organization_owner"; /api/v0/models
     Ollama         "library", or a user's name; /api/version, and "Ollama is running" at the root
 
-Several of them answer what others' clients ask (Foretoken and SGLang speak Ollama's protocol too), so who
-says who he is goes before what he answers.
+Several implement other protocols too (Foretoken and SGLang speak Ollama's), so ``owned_by`` is checked
+before endpoints.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import httpx2
 
 from engine.errors import ModelError
 from engine.files import parse_json
-from engine.remote.connection import QUESTION_S, Client
+from engine.remote.connection import QUERY_S, Client
 from engine.remote.errors import protocol_error
 from engine.remote.kinds import SGLANG_INFO, Kind
 from engine.remote.reply_usage import whole
@@ -34,7 +34,7 @@ from engine.values.address import Address
 Json = Mapping[str, Any]
 
 _SHOWN = 20
-"""Most models that a message lists."""
+"""Maximum models that a message lists."""
 _OWNERS = {
     "foretoken": Kind.FORETOKEN,
     "vllm": Kind.VLLM,
@@ -46,9 +46,9 @@ _OWNERS = {
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """One of a server's models. What the server does not tell is 0 or "".
+    """One of a server's models. What the server does not state is 0 or "".
 
-    ``loaded``: whether it is in memory; None where the server does not say. ``entry``: all that it says.
+    ``loaded``: it is in memory; None if the server does not state it. ``entry``: its entry in the list.
     """
 
     id: str
@@ -62,8 +62,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """Who answers at an address. ``models`` are in the order in which it lists them, loaded ones
-    first."""
+    """The server at an address. ``models`` are in its own order, loaded ones first."""
 
     address: Address
     kind: Kind
@@ -72,11 +71,11 @@ class Server:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The display name."""
         return f"{self.kind} {self.version}".strip()
 
     def model(self, wanted: str) -> ServedModel:
-        """The model of that id, or of that id without a tag; the first for "". Raises ModelError."""
+        """Return the model of that id, with or without a tag; the first for "". Raise ModelError."""
         if not self.models:
             raise ModelError(
                 f"{self.address.place} ({self.name}) lists no models, so there is nothing to ask. "
@@ -94,13 +93,13 @@ class Server:
         )
 
     def loads(self, model: ServedModel) -> bool:
-        """Whether it has to load ``model``, in the place of what it has, before anybody connects: a
-        Foretoken tells what a model can only of one in memory."""
+        """Return True if the server must load ``model`` first: a Foretoken states capabilities only of a
+        model in memory."""
         return self.kind is Kind.FORETOKEN and model.loaded is False
 
 
 async def look(client: Client) -> Server:
-    """Asks who is there. Raises what httpx2 and openai raise, and ServerError for what is no API."""
+    """Identify the server. Raise what httpx2 and openai raise, and ServerError for what is no API."""
     listed = await _listed(client)
     kind, version = await _identify(client, listed)
     if kind is Kind.LM_STUDIO:
@@ -113,9 +112,10 @@ async def look(client: Client) -> Server:
 
 
 async def ensure_loaded(client: Client, server: Server, wanted: str) -> tuple[Server, ServedModel]:
-    """The model that ``wanted`` means, which the server is asked to load first where it ``loads`` it.
+    """Return the model ``wanted``, loaded by the server if it ``loads`` it.
 
-    Raises as ``look`` and ``Server.model``."""
+    Raise as ``look`` and ``Server.model``.
+    """
     model = server.model(wanted)
     if not server.loads(model):
         return server, model
@@ -126,14 +126,14 @@ async def ensure_loaded(client: Client, server: Server, wanted: str) -> tuple[Se
             f"{place} ({server.name}) has no model in its memory. Name the one to load there: "
             f"{server.address.root}#MODEL. It has: {known}."
         )
-    # Ollama's way to load: nothing is asked of the model.
+    # Ollama's way to load: a request without a prompt.
     body = {"model": model.id, "stream": False}
     await client.speaking(server.address.root).post("/api/generate", body=body, cast_to=object)
     server = await look(client)
     target = model.entry.get("target")
     for each in server.models:
         if each.loaded and each.entry.get("target") == target:
-            # By the name that has it loaded again, should another take its place.
+            # This id loads it again if another model replaces it.
             return server, replace(each, id=model.id)
     raise ModelError(
         f"{place} ({server.name}) loaded {model.id!r}, but has another model in its memory now: others "
@@ -142,12 +142,12 @@ async def ensure_loaded(client: Client, server: Server, wanted: str) -> tuple[Se
 
 
 async def _listed(client: Client) -> list[Json]:
-    """The entries of ``/v1/models``."""
-    page = await client.openai.models.with_raw_response.list(timeout=QUESTION_S)
+    """Return the entries of ``/v1/models``."""
+    page = await client.openai.models.with_raw_response.list(timeout=QUERY_S)
     answer = page.http_response
     try:
-        told = parse_json(answer.content)
-        entries = [each for each in told.get("data") or () if isinstance(each["id"], str)]
+        page_json = parse_json(answer.content)
+        entries = [each for each in page_json.get("data") or () if isinstance(each["id"], str)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         kind = answer.headers.get("content-type", "no content type")
         raise protocol_error(client.address, kind) from error
@@ -184,19 +184,19 @@ _VERSIONS = {
     Kind.FORETOKEN: ("version", "/api/version"),
     Kind.LLAMA_SERVER: ("build_info", "/props"),
 }
-"""What a kind calls it, and where it tells it."""
+"""The field and the paths of each kind's version."""
 
 
 async def _version(client: Client, kind: Kind) -> str:
     name, *paths = _VERSIONS[kind]
-    told = await client.find_json(*paths)
-    return str(told.get(name) or "") if isinstance(told, dict) else ""
+    info = await client.find_json(*paths)
+    return str(info.get(name) or "") if isinstance(info, dict) else ""
 
 
 async def _of_lm_studio(client: Client) -> list[Json]:
-    """The entries of its own API that can chat."""
-    told = await client.find_json("/api/v0/models")
-    entries = told.get("data") if isinstance(told, dict) else None
+    """Return the chat models in LM Studio's own API."""
+    answer = await client.find_json("/api/v0/models")
+    entries = answer.get("data") if isinstance(answer, dict) else None
     return [
         each
         for each in entries or ()
@@ -208,7 +208,7 @@ async def _of_lm_studio(client: Client) -> list[Json]:
 
 
 async def _of_props(client: Client, model: ServedModel) -> ServedModel:
-    """llama-server's context is that of one slot, which its list may not tell."""
+    """Add llama-server's context of one slot, which its list may lack."""
     props = await client.find_json("/props")
     if not isinstance(props, dict):
         return model

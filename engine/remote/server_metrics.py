@@ -1,4 +1,4 @@
-"""What servers count of everyone: read before a reply and behind it, where the reply itself tells less.
+"""A server's metrics of all its requests, read before and after a reply whose stream has no draft counts.
 
 vLLM (0.32; v1/spec_decode/metrics.py): Prometheus' ``vllm:spec_decode_num_drafts``, ``..._draft_tokens``,
 ``..._accepted_tokens`` and ``..._accepted_tokens_per_pos``. Where ``vllm:generation_tokens`` grew by
@@ -24,31 +24,31 @@ from engine.remote.connection import Client
 from engine.remote.kinds import SGLANG_INFO, Kind
 from engine.remote.reply_usage import whole
 
-_LOOKS, _LOOK_S = 10, 0.05
-"""How often vLLM's counters are read behind a reply: they may be a step late."""
+_ATTEMPTS, _DELAY_S = 10, 0.05
+"""Attempts to read vLLM's counters after a reply, and the delay between them: they may be a step late."""
 
 
 class ServerMetrics(Protocol):
-    """A server's own, around one reply."""
+    """Draft counts of one reply, from what the metrics grew by."""
 
     async def before(self) -> None:
-        """A reply is about to be asked for."""
+        """Read the metrics before the request is sent."""
 
-    async def behind(self, found: Counted) -> Counted:
-        """``found`` with what the counters add, once the reply is whole."""
+    async def after(self, usage: Counted) -> Counted:
+        """Return ``usage`` with what the metrics add, after the reply has ended."""
 
 
 class NoMetrics:
-    """Of a server that has none, or tells all within the reply."""
+    """For a server without metrics, or with all counts in the reply."""
 
     async def before(self) -> None: ...
 
-    async def behind(self, found: Counted) -> Counted:
-        return found
+    async def after(self, usage: Counted) -> Counted:
+        return usage
 
 
 def metrics_of(client: Client, kind: Kind, model: str) -> ServerMetrics:
-    """For one reply of a server."""
+    """Return the metrics reader for one reply."""
     match kind:
         case Kind.VLLM:
             return VllmMetrics(client, model)
@@ -78,13 +78,13 @@ class VllmMetrics:
     async def before(self) -> None:
         self._before = await self._read()
 
-    async def behind(self, found: Counted) -> Counted:
-        if found.drafted is not None or _DRAFTS not in self._before:
-            return found  # it was told, or nothing is drafted there
-        own = found.completion_tokens or 0
-        for look in range(_LOOKS):
-            if look:
-                await asyncio.sleep(_LOOK_S)
+    async def after(self, usage: Counted) -> Counted:
+        if usage.drafted is not None or _DRAFTS not in self._before:
+            return usage  # the reply had counts, or the server does not draft
+        own = usage.completion_tokens or 0
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(_DELAY_S)
             now = await self._read()
             grown = {name: int(now[name] - self._before.get(name, 0)) for name in now}
             if grown.get(_GENERATED, 0) >= own:
@@ -96,7 +96,7 @@ class VllmMetrics:
         while at and not at[-1]:
             at.pop()
         return replace(
-            found,
+            usage,
             rounds=grown.get(_DRAFTS, 0),
             drafted=grown.get(_DRAFTED, 0),
             accepted=grown.get(_ACCEPTED, 0),
@@ -113,9 +113,8 @@ class VllmMetrics:
 
 
 def vllm_counts(page: str, model: str) -> Counts:
-    """The counters in some lines of ``/metrics``, of one model; those by position as
-    ``NAME#POSITION``."""
-    found: Counter[str] = Counter()
+    """Return one model's counters in lines of ``/metrics``; those by position as ``NAME#POSITION``."""
+    counts: Counter[str] = Counter()
     for family in text_string_to_metric_families(page + "\n"):
         for sample in family.samples:
             if sample.labels.get("model_name", model) != model:
@@ -124,19 +123,19 @@ def vllm_counts(page: str, model: str) -> Counts:
             if name == _AT:
                 name = f"{_AT}#{sample.labels.get('position', 0)}"
             if not name.endswith("_created"):
-                found[name] += int(sample.value)
-    return found
+                counts[name] += int(sample.value)
+    return counts
 
 
 class SglangMetrics:
-    """A mean over everyone, and over all time: better than nothing, and said to be that."""
+    """A mean over all requests since the start, marked as ``shared``."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def before(self) -> None: ...
 
-    async def behind(self, found: Counted) -> Counted:
+    async def after(self, usage: Counted) -> Counted:
         told = await self._client.find_json(*SGLANG_INFO)
         states: Any = told.get("internal_states") if isinstance(told, dict) else None
         means = [
@@ -146,12 +145,12 @@ class SglangMetrics:
             and isinstance(state.get("avg_spec_accept_length"), int | float)
         ]
         if not means or not any(means):
-            return found
-        return replace(found, acceptance_length=sum(means) / len(means), shared=True)
+            return usage
+        return replace(usage, acceptance_length=sum(means) / len(means), shared=True)
 
 
 class TensorrtMetrics:
-    """The iterations since somebody last asked: what is older is asked for and forgotten first."""
+    """The iterations since the last read; ``before`` discards older ones."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -159,7 +158,7 @@ class TensorrtMetrics:
     async def before(self) -> None:
         await self._client.find("/metrics")
 
-    async def behind(self, found: Counted) -> Counted:
+    async def after(self, usage: Counted) -> Counted:
         told = await self._client.find_json("/metrics")
         stats = [
             each["specDecodingStats"]
@@ -168,8 +167,8 @@ class TensorrtMetrics:
         ]
         drafted = sum(whole(each.get("numDraftTokens")) or 0 for each in stats)
         if not drafted:
-            return found
+            return usage
         accepted = sum(whole(each.get("numAcceptedTokens")) or 0 for each in stats)
         # Every iteration counts each request that drafted once: as many rounds.
         rounds = sum(whole(each.get("numRequestsWithDraftTokens")) or 0 for each in stats)
-        return replace(found, drafted=drafted, accepted=accepted, rounds=rounds, shared=True)
+        return replace(usage, drafted=drafted, accepted=accepted, rounds=rounds, shared=True)

@@ -57,7 +57,7 @@ def test_nobody_there() -> None:
 
 def test_it_lets_in_and_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of some seconds it was said that they were five minutes, which only a reply is given."""
-    monkeypatch.setattr("engine.remote.server.QUESTION_S", 2)
+    monkeypatch.setattr("engine.remote.server.QUERY_S", 2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         told = error_at(f"http://127.0.0.1:{silent.getsockname()[1]}")
     assert "sent nothing for 2 seconds" in told
