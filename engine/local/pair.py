@@ -14,7 +14,7 @@ from engine.backends.native import build
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting import vocabulary_trimmer
-from engine.drafting.controllers.kept_times import KeptTimes
+from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
 from engine.loading.loader import ModelPlan, load_planned
@@ -75,7 +75,7 @@ def load_pair(
     )
     kept = None
     if measured is not None:
-        kept = KeptTimes(measured / f"{name}.json", _way(plan, model))
+        kept = StoredTimes(measured / f"{name}.json", _way(plan, model))
     session = Session(model, codec, resources, plan.place, plan.parallel, kept)
     if model.info.compiled and (draft is None or draft.info.compiled):
         # Its threads are its own; torch's would spin beside them after every small operation.

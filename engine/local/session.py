@@ -23,8 +23,8 @@ from engine.decoding.text.output_processor import OutputProcessor
 from engine.decoding.top_tokens import top_tokens
 from engine.decoding.work import WorkItem
 from engine.drafting import proposers
-from engine.drafting.controllers.kept_times import KeptTimes
 from engine.drafting.controllers.learning import Learning
+from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.resources import Resources
 from engine.errors import ContextExceeded, InvalidRequest
@@ -67,7 +67,7 @@ class Session:
         resources: Resources,
         place: Device | None = None,
         parallel: int = 1,
-        kept: KeptTimes | None = None,
+        kept: StoredTimes | None = None,
     ) -> None:
         """``place``: where the model runs, and what may be used there; None: whatever there is.
         ``parallel``: how many requests may run at once, more than one only with a ``BatchModel``.

@@ -23,7 +23,7 @@ from app.settings.preferences import FILE, Preferences, PreferencesFile
 from app.storage import chat_files
 from app.storage.store import Store
 from engine import trace
-from engine.drafting.controllers.kept_times import KeptTimes
+from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.lookup.reply_files import ReplyFiles
 from engine.errors import CatalogError, DiskError, ForetokenError, ModelError
 from engine.files import DEEPEST, bounded, parse_json, read_json, write_private
@@ -207,7 +207,7 @@ def test_what_the_app_keeps_is_its_owners_alone_in_a_folder_that_others_may_read
     PreferencesFile(tmp_path).keep(threads=1)
     add_folder(tmp_path, tmp_path)
     remember_models(tmp_path, (tmp_path,))
-    KeptTimes(tmp_path / "measured" / "model.json", "way").write({1: 0.1})
+    StoredTimes(tmp_path / "measured" / "model.json", "way").write({1: 0.1})
     ReplyFiles(tmp_path / "remembered").add([1, 2])
     ProgressFile(tmp_path / "progress.json").write(Phase.RECORDING)
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]

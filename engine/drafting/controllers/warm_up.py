@@ -6,7 +6,7 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
-from engine.drafting.controllers.kept_times import KeptTimes
+from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.controllers.times import Times
 from engine.models.base import Model
 from engine.values import MAX_ROWS
@@ -22,7 +22,7 @@ def warm_up(
     model: Model,
     verify: Times,
     clock: Callable[[], float] = perf_counter,
-    kept: KeptTimes | None = None,
+    kept: StoredTimes | None = None,
 ) -> None:
     """Teaches ``verify`` seconds by rows: what is ``kept``, else what is measured now, and then kept."""
     seconds = {} if kept is None else kept.read()

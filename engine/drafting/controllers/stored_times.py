@@ -1,8 +1,7 @@
-"""What verifying takes on this machine, kept from one start to the next: measuring it is half a second
-that the first reply waits for.
+"""Store measured times of verifying between starts: measuring delays the first reply by half a second.
 
-Rounds correct what is out of date, as they correct what was measured in a bad moment. Failing to read or
-write costs that half second, never a reply, so it is logged and left.
+Rounds correct outdated times. A failure to read or write is only logged, because it costs only that
+half second.
 """
 
 from __future__ import annotations
@@ -20,38 +19,38 @@ from engine.files import read_json, write_private
 
 log = logging.getLogger(__name__)
 
-LASTS_S = 24 * 3600.0
-"""A machine's pace is another one with its heat, its battery and what else it runs."""
+MAX_AGE_S = 24 * 3600.0
+"""Maximum age: a machine's speed changes with its heat, its battery and other programs."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeptTimes:
-    """Seconds by rows of one model in ``file``. ``way``: all that decides how it is computed; what was
-    measured in another way counts for nothing, and is replaced."""
+class StoredTimes:
+    """Seconds by rows of one model in ``file``. ``way``: everything that its speed depends on; times
+    measured in another way are ignored and replaced."""
 
     file: Path
     way: str
     now: Callable[[], float] = time.time
 
     def read(self) -> dict[int, float]:
-        """Empty where there are none, or none that still count."""
+        """Return the stored times; empty if there are none, or they are outdated."""
         try:
-            found = read_json(self.file)
-            seconds = {int(rows): float(taken) for rows, taken in found["seconds"].items()}
-            age = self.now() - float(found["measured"])
-            same = found["way"] == self.way
+            stored = read_json(self.file)
+            seconds = {int(rows): float(taken) for rows, taken in stored["seconds"].items()}
+            age = self.now() - float(stored["measured"])
+            same = stored["way"] == self.way
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             log.warning("what verifying takes cannot be read from %s: %s", self.file, error)
             return {}
-        counts = all(
+        valid = all(
             rows > 0 and math.isfinite(taken) and taken > 0 for rows, taken in seconds.items()
         )
-        return seconds if same and counts and 0 <= age < LASTS_S else {}
+        return seconds if same and valid and 0 <= age < MAX_AGE_S else {}
 
     def write(self, seconds: Mapping[int, float]) -> None:
-        """Instead of what is there."""
+        """Replace the stored times."""
         content = {"way": self.way, "measured": self.now(), "seconds": dict(seconds)}
         try:
             write_private(self.file, json.dumps(content))

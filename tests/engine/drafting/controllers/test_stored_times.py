@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.drafting.controllers.kept_times import LASTS_S, KeptTimes
+from engine.drafting.controllers.stored_times import MAX_AGE_S, StoredTimes
 from engine.drafting.controllers.times import Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
 from tests.support.fakes import TableModel
@@ -17,16 +17,16 @@ SECONDS = {rows: 0.001 * (10 + rows) for rows in ROWS}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> KeptTimes:
-    return KeptTimes(tmp_path / "measured" / "model.json", "int8, 2 threads", lambda: 1000.0)
+def kept(tmp_path: Path) -> StoredTimes:
+    return StoredTimes(tmp_path / "measured" / "model.json", "int8, 2 threads", lambda: 1000.0)
 
 
-def test_they_count_for_a_day_and_for_the_same_way(kept: KeptTimes) -> None:
+def test_they_count_for_a_day_and_for_the_same_way(kept: StoredTimes) -> None:
     assert kept.read() == {}
     kept.write(SECONDS)
     assert kept.read() == SECONDS
     assert replace(kept, way="int8, 1 threads").read() == {}
-    for now in (999.0, 1000 + LASTS_S):  # a clock that was set back, too
+    for now in (999.0, 1000 + MAX_AGE_S):  # a clock that was set back, too
         assert replace(kept, now=lambda now=now: now).read() == {}
     assert [each.name for each in kept.file.parent.iterdir()] == ["model.json"]
 
@@ -38,7 +38,7 @@ def test_they_count_for_a_day_and_for_the_same_way(kept: KeptTimes) -> None:
         {"seconds": {"0": 1.0}}, {"seconds": None}, {"seconds": [1.0]}, {"measured": None},
     ],
 )  # fmt: skip
-def test_what_was_damaged_is_measured_anew(kept: KeptTimes, edit: dict[str, object]) -> None:
+def test_what_was_damaged_is_measured_anew(kept: StoredTimes, edit: dict[str, object]) -> None:
     kept.write(SECONDS)
     kept.file.write_text(json.dumps({**json.loads(kept.file.read_text()), **edit}))
     assert kept.read() == {}
@@ -47,14 +47,14 @@ def test_what_was_damaged_is_measured_anew(kept: KeptTimes, edit: dict[str, obje
         assert kept.read() == {}
 
 
-def test_a_place_that_cannot_be_written_costs_nothing_but_time(kept: KeptTimes) -> None:
+def test_a_place_that_cannot_be_written_costs_nothing_but_time(kept: StoredTimes) -> None:
     kept.file.parent.write_text("a file where the folder should be")
     verify = Times(proportional=False)
     warm_up(model(), verify, kept=kept)
     assert verify.known
 
 
-def test_a_model_whose_times_are_kept_computes_nothing(kept: KeptTimes) -> None:
+def test_a_model_whose_times_are_kept_computes_nothing(kept: StoredTimes) -> None:
     kept.write(SECONDS)
     verify, still = Times(proportional=False), model()
     warm_up(still, verify, kept=kept)
