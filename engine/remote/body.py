@@ -122,7 +122,7 @@ def _tools(request: Request) -> Json:
         if tool.strict:
             definition["function"]["strict"] = True
         tools.append(definition)
-    body = {"tools": tools, "tool_choice": calling}
+    body: Json = {"tools": tools, "tool_choice": calling}
     return body if choice.parallel else {**body, "parallel_tool_calls": False}
 
 
