@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,24 +16,16 @@ from engine.errors import ModelError
 from engine.kernels.cuda import kv_cache
 from engine.kernels.formats import AS_STORED, Q4, QUANTISED
 from engine.kernels.torch.factory import DTYPES, kernels_for
-from engine.loading.planning.choices import (
-    Backend,
-    check_kv_cache,
-    choose_backend,
-    choose_quantization,
-    compiled_step,
-    compute_dtype,
-)
+from engine.loading.planning.choices import Backend
+from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.progress import LoadWatch
 from engine.machine import devices
-from engine.machine.devices import Device, device_errors
+from engine.machine.devices import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.checkpoints.checkpoint import (
-    AUTO,
     FP8,
     Checkpoint,
-    inspect,
 )
 from engine.models.checkpoints.config_file import recurrent
 from engine.models.checkpoints.finite import check_finite
@@ -51,56 +42,6 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 """Early Llama checkpoints store what is computed from config.json."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelPlan:
-    """How one model is loaded; whoever loads it decides nothing any more.
-
-    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4, q4 or stored. ``compute`` is
-    what is computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is
-    computed in, or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the
-    native backend. ``rounded``: what wider weights are rounded to as they are packed, None as they are.
-    """
-
-    checkpoint: Checkpoint
-    place: Device
-    backend: Backend
-    quantization: str
-    compute: str
-    kv_cache_dtype: str
-    context: int
-    library: Library | None = None
-    rounded: str | None = None
-
-    @property
-    def cached(self) -> str:
-        """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
-        return FP8 if self.kv_cache_dtype == FP8 else self.compute
-
-
-def plan_model(
-    checkpoint: Checkpoint,
-    place: Device,
-    quantization: str = AUTO,
-    *,
-    context: int | None = None,
-    kv_cache_dtype: str = AUTO,
-) -> ModelPlan:
-    """The plan for a model in ``place``. ``quantization``: one of ``QUANTIZATIONS``; ``context`` bounds
-    the model's own. Raises InvalidRequest for what this model or place lacks."""
-    quantization = choose_quantization(checkpoint, quantization, place)
-    backend = choose_backend(checkpoint, quantization, place)
-    return ModelPlan(
-        checkpoint=checkpoint,
-        place=place,
-        backend=backend,
-        quantization=quantization,
-        compute=compute_dtype(checkpoint, quantization, place),
-        kv_cache_dtype=check_kv_cache(checkpoint, quantization, kv_cache_dtype, place),
-        context=min(checkpoint.context, context or checkpoint.context),
-        library=compiled_step(place) if backend is Backend.NATIVE else None,
-    )
-
-
 def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
     """Load a model, and tell ``watch``. Raises ModelError, DeviceLost, LoadCancelled."""
     watch = watch or LoadWatch()
@@ -109,25 +50,6 @@ def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
         model = _load_adapter(plan) if adapted else _load_own(plan, watch)
     watch.loaded(plan.checkpoint)
     return model
-
-
-def load_model(
-    path: Path,
-    *,
-    quantization: str = AUTO,
-    context: int | None = None,
-    device: str = AUTO,
-    kv_cache_dtype: str = AUTO,
-    native: bool = True,
-    threads: int | None = None,
-) -> Model:
-    """Load the model in ``path`` alone. Raises as ``inspect``, ``plan_model``, ``devices.choose`` and
-    ``load_planned``, whose arguments these are."""
-    place = devices.choose(device, native=native, threads=threads)
-    checkpoint = inspect(path)
-    return load_planned(
-        plan_model(checkpoint, place, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
-    )
 
 
 def _info(plan: ModelPlan, context: int) -> ModelInfo:

@@ -17,7 +17,8 @@ from engine.drafting import vocabulary_trimmer
 from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.resources import Resources
 from engine.kernels.formats import AS_STORED
-from engine.loading.loader import ModelPlan, load_planned
+from engine.loading.loader import load_planned
+from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.planning.plan import LoadPlan
 from engine.loading.progress import LoadWatch, Stage
 from engine.local.capabilities import capabilities

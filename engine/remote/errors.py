@@ -12,9 +12,8 @@ import openai
 
 from engine.errors import ForetokenError
 from engine.events import Failed
-from engine.loading.hub.retry_after import seconds_asked
 from engine.machine.secrets import SERVER_KEY
-from engine.values.address import Address
+from engine.values.address import Address, retry_after_seconds
 
 CONNECT_S = 5.0
 """Timeout of connecting."""
@@ -66,7 +65,7 @@ def retry_delay(error: Exception, attempt: int) -> float | None:
 def retry_after(response: httpx2.Response) -> float | None:
     """Return the seconds of ``Retry-After``, if the server sent it."""
     text = response.headers.get("Retry-After")
-    return None if text is None else seconds_asked(text)
+    return None if text is None else retry_after_seconds(text)
 
 
 def explain(error: Exception, address: Address, *, key: bool, begun: bool) -> ForetokenError:

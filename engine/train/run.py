@@ -14,7 +14,8 @@ from engine.drafting import heads
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.loading.compile_first import compile_first, needs_step
-from engine.loading.loader import load_planned, plan_model
+from engine.loading.loader import load_planned
+from engine.loading.planning.model_plan import plan_model
 from engine.loading.planning.pairing import vocabularies
 from engine.machine import devices
 from engine.machine.devices import Device

@@ -1,9 +1,11 @@
-"""Addresses of servers, as people write them."""
+"""Servers' addresses, as people write them, and their ``Retry-After``."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from urllib.parse import quote, unquote, urlsplit
 
 from engine.errors import InvalidRequest
@@ -103,3 +105,16 @@ def _no_address(text: str, why: str) -> InvalidRequest:
         f"{text[:200]!r} is no address of a server: {why} Write it as http://HOST:PORT or "
         "https://HOST/v1, with #MODEL behind it where it has several.",
     )
+
+
+def retry_after_seconds(retry_after: str) -> float | None:
+    """The seconds that the header means, as such or up to a date (RFC 9110 10.2.3); None for neither."""
+    try:
+        return max(0.0, float(retry_after))
+    except ValueError:
+        pass
+    try:
+        until = parsedate_to_datetime(retry_after)
+    except ValueError:
+        return None
+    return max(0.0, (until - datetime.now(UTC)).total_seconds()) if until.tzinfo else None

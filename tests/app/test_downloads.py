@@ -12,7 +12,7 @@ import pytest
 
 from app.inventory.downloads import FILE, Downloads, DownloadState, key_of
 from engine.loading import hub
-from engine.loading.hub import patience, transfer
+from engine.loading.hub import retry, transfer
 from engine.loading.inventory import Catalog, Inventory, ModelSpec
 from engine.machine.secrets import HUB_TOKEN_FILE
 from tests.support.folders import model_files
@@ -33,7 +33,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServe
         monkeypatch.setenv(HUB_TOKEN_FILE, str(tmp_path / "token"))
         monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(patience, "BACKOFF_S", 0.01)
+        monkeypatch.setattr(retry, "BACKOFF_S", 0.01)
         monkeypatch.setattr(transfer, "_CHUNK", 1024)
         yield running
 

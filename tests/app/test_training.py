@@ -22,7 +22,6 @@ from app.training import runs as training
 from app.training.order import Order
 from app.training.runs import State, Status, Trainings
 from engine.errors import ForetokenError, InvalidRequest
-from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.train.heads import kinds
 from engine.train.output.run_directory import RunDirectory
@@ -31,6 +30,7 @@ from engine.train.recipe import load_recipe
 from engine.train.schema import read
 from engine.train.trainer import Origin
 from tests.support.checkpoints import write_random
+from tests.support.loading import load_model
 
 
 @pytest.fixture

@@ -21,11 +21,11 @@ from engine.backends.linear_factory import LinearFactory
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads as head_kinds
 from engine.drafting.resources import Resources
-from engine.loading.loader import load_model
 from engine.loading.planning.pairing import vocabularies
 from engine.local.session import Session
 from engine.machine import devices
 from engine.models.checkpoints.checkpoint import inspect
+from tests.support.loading import load_model
 
 VOCABULARY = 320
 TEMPLATE = (

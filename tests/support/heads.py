@@ -28,11 +28,11 @@ from engine.drafting.heads.base import Head, TargetShape
 from engine.drafting.heads.block import BlockDraft, BlockHead
 from engine.drafting.heads.stateless import StatelessHead
 from engine.kernels.operands import Tokens
-from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, Backbone
+from tests.support.loading import load_model
 
 EAGER = EagerOperations(cast(Backbone, None))
 """Torch's executor without a target, for heads that need nothing of it but a hidden state."""

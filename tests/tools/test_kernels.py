@@ -9,7 +9,7 @@ import torch
 
 from engine.kernels.formats import FORMATS
 from engine.kernels.torch.linear import is_row_independent
-from engine.loading.loader import load_model
+from tests.support.loading import load_model
 from tools import kernels
 from tools.kernels import KERNELS, Memory, Step, Timing
 

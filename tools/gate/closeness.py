@@ -17,9 +17,14 @@ from pathlib import Path
 
 import torch
 
-from engine.loading.loader import load_model
-from engine.machine import threads
+from engine.loading.loader import load_planned
+from engine.machine import devices, threads
+from engine.models.checkpoints.checkpoint import inspect
 
+try:
+    from engine.loading.planning.model_plan import plan_model
+except ImportError:  # a commit from before 2026-11-25
+    from engine.loading.loader import plan_model  # type: ignore[attr-defined, no-redef]
 try:
     from engine.decoding.text.codec import TextCodec
 except ImportError:  # a commit from before 2026-11-24, measured by --against
@@ -37,7 +42,8 @@ def window(path: Path, text: Path, context: int) -> tuple[list[int], int]:
 
 def measure(path: Path, text: Path, reference: Path, quantization: str) -> dict[str, float]:
     """Return the mean KL divergence in nats, its standard error, and the positions."""
-    model = load_model(path, quantization=quantization, context=WINDOW)
+    plan = plan_model(inspect(path), devices.choose("auto"), quantization, context=WINDOW)
+    model = load_planned(plan)
     tokens, positions = window(path, text, model.info.context)
     wanted = torch.load(reference, mmap=True)
     # A commit from before 2026-11-24, measured by --against, calls it new_cache.

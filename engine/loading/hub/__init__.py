@@ -19,7 +19,7 @@ from engine.loading.hub.disk import (
     partial_folder,
 )
 from engine.loading.hub.fetch import download
-from engine.loading.hub.places import (
+from engine.loading.hub.paths import (
     MODELS_VARIABLE,
     folder_for,
     hub_page,

@@ -11,7 +11,7 @@ from pathlib import Path
 from engine.errors import DiskError, InvalidRequest
 from engine.files import size_on_disk
 from engine.loading.discovery.listing import models_under
-from engine.loading.hub.places import folder_for, locate
+from engine.loading.hub.paths import folder_for, locate
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.gguf.description import SUFFIX, parts_named
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine.errors import DownloadError, ModelError
-from engine.loading.hub.places import folder_for, locate
+from engine.loading.hub.paths import folder_for, locate
 from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 
@@ -36,11 +36,11 @@ def download(
     if models is None:
         raise DownloadError(f"{spec.name} is not on disk, and no folder for downloads was given.")
     # The hub's client: most models are on disk, and a reply from one should not wait for it.
-    from engine.loading.hub.explain import explained
+    from engine.loading.hub.errors import explain_errors
     from engine.loading.hub.transfer import Transfer
 
     destination = folder_for(spec, models)
-    with explained(spec, destination), _only_one(destination, spec):
+    with explain_errors(spec, destination), _only_one(destination, spec):
         return Transfer(spec, destination, on_progress, cancelled).run()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from engine.errors import InvalidRequest
-from engine.loading.hub.places import endpoint, folder_for
+from engine.loading.hub.paths import endpoint, folder_for
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
@@ -69,14 +69,14 @@ def look_up(text: str, models: Path = Path()) -> Repository:
     name, revision = named_in(text)
     from huggingface_hub import HfApi
 
-    from engine.loading.hub.explain import explained
-    from engine.loading.hub.patience import Patience
+    from engine.loading.hub.errors import explain_errors
+    from engine.loading.hub.retry import Retry
 
     spec = ModelSpec(id=name, name=name.split("/")[1], repository=name, revision=revision)
     api = HfApi(endpoint=endpoint(), token=hub_token().get()[0])
-    patience = Patience(lambda: None, lambda why: None)
-    with explained(spec, folder_for(spec, models)):
-        info = patience.ask(
+    retry = Retry(lambda: None, lambda why: None)
+    with explain_errors(spec, folder_for(spec, models)):
+        info = retry.call(
             lambda: api.model_info(name, revision=revision, files_metadata=True), first=True
         )
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}

@@ -24,11 +24,11 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 
 from engine.errors import DownloadCancelled, DownloadError
 from engine.files import read_json
-from engine.loading.hub import patience
+from engine.loading.hub import retry
 from engine.loading.hub.disk import PARTIAL, flat
 from engine.loading.hub.meter import Meter
-from engine.loading.hub.patience import Patience
-from engine.loading.hub.places import MODELS_VARIABLE, endpoint, locate, repository_of
+from engine.loading.hub.paths import MODELS_VARIABLE, endpoint, locate, repository_of
+from engine.loading.hub.retry import Retry
 from engine.loading.progress import DownloadProgress
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import hub_token
@@ -73,7 +73,7 @@ class Transfer:
         self._commit = spec.revision
         self._meter = Meter(self._repository, on_progress)
         self._token, _ = hub_token().get()
-        self._patience = Patience(
+        self._retry = Retry(
             self._stop_if_cancelled, lambda why: self._meter.wait(self._repository, why)
         )
 
@@ -81,7 +81,7 @@ class Transfer:
         self._stop_if_cancelled()
         self._parts.mkdir(parents=True, exist_ok=True)
         api = HfApi(endpoint=endpoint(), token=self._token)
-        info = self._patience.ask(
+        info = self._retry.call(
             lambda: api.model_info(
                 self._repository, revision=self._spec.revision, files_metadata=True
             ),
@@ -163,7 +163,7 @@ class Transfer:
             self._meter.arrived(file.name, file.size, now=False)
             return
         url = hf_hub_url(self._repository, file.name, revision=self._commit, endpoint=endpoint())
-        metadata = self._patience.ask(
+        metadata = self._retry.call(
             lambda: get_hf_file_metadata(url, endpoint=endpoint(), token=self._token)
         )
         etag = metadata.etag or self._commit
@@ -197,12 +197,12 @@ class Transfer:
                 return
             attempts = 1 if reached > furthest else attempts + 1
             furthest = max(furthest, reached)
-            if attempts >= patience.ATTEMPTS:
+            if attempts >= retry.ATTEMPTS:
                 raise trouble or DownloadError(
                     f"{endpoint()} ends {name} of {self._repository} after {reached:,} of {size:,} bytes "
                     "each time. What has arrived is kept; try again later."
                 )
-            self._patience.wait(attempts, trouble)
+            self._retry.wait(attempts, trouble)
 
     def _attempt(self, url: str, part: Path, name: str) -> Exception | None:
         """Append what comes; the trouble with the connection that ended it, if any did."""
@@ -211,7 +211,7 @@ class Transfer:
         except (GatedRepoError, RepositoryNotFoundError, EntryNotFoundError):
             raise
         except Exception as error:
-            if not patience.may_pass(error):
+            if not retry.may_pass(error):
                 raise
             return error
         return None

@@ -12,8 +12,6 @@ from engine.drafting.heads.base import HeadPlan
 from engine.errors import IncompatiblePair, OutOfMemory
 from engine.kernels.formats import AS_STORED, UNQUANTISED
 from engine.loading.files import PairFiles
-from engine.loading.loader import ModelPlan, plan_model
-from engine.loading.parallel import at_once
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
     Backend,
@@ -24,6 +22,7 @@ from engine.loading.planning.choices import (
     quantizations,
     why_no_fp8_cache,
 )
+from engine.loading.planning.model_plan import ModelPlan, plan_model
 from engine.loading.planning.pairing import Compatibility, caution, compare, vocabularies
 from engine.loading.planning.sizes import PairSizes
 from engine.loading.request import LoadRequest
@@ -31,6 +30,9 @@ from engine.loading.specs import ModelSpec
 from engine.machine import compilers, device_memory, devices, memory
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
+
+DEFAULT_PARALLEL = 4
+"""Requests at once by default: caches are allocated whole, and most people are alone on their machine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +214,7 @@ def plan_loading(
     if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
         longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
         notes.append(f"With the KV cache in fp8 it would be {longer:,}.")
-    parallel, why_fewer = at_once(planned, request.parallel, found.room(context), waits=waits)
+    parallel, why_fewer = _parallel(planned, request.parallel, found.room(context), waits=waits)
     notes.append(why_fewer)
     return LoadPlan(
         files=files,
@@ -228,6 +230,33 @@ def plan_loading(
         notes=tuple(note for note in notes if note),
         waits_for_native=waits,
         parallel=parallel,
+    )
+
+
+def _parallel(
+    target: ModelPlan, wanted: int | None, room: fit.MemoryFit, *, waits: bool = False
+) -> tuple[int, str | None]:
+    """So many, and why fewer than were ``wanted``, as a sentence; None where all may, or nobody asked.
+
+    ``room`` is reckoned for the caches of one. ``waits``: whether the compiled step comes later.
+    """
+    if target.backend is not Backend.NATIVE:
+        if wanted in {None, 1} or waits:
+            return 1, None
+        return 1, (
+            f"Requests run one after the other, not {wanted} at once: only the step compiled for a "
+            "processor runs several together."
+        )
+    left = max(room.free - room.needed, 0)
+    if wanted is None:
+        left //= 2  # nobody asked for it, so much stays free
+    most = 1 + left // room.kv if room.kv else DEFAULT_PARALLEL
+    count = min(wanted or DEFAULT_PARALLEL, most)
+    if wanted is None or count == wanted:
+        return count, None
+    return count, (
+        f"{wanted} requests at once were asked for, and the caches of {count} fit in memory: the others "
+        "wait. A shorter context leaves room for more."
     )
 
 

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import expect
 
 from engine.errors import ModelError
-from engine.loading.hub import patience, transfer
+from engine.loading.hub import retry, transfer
 from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import HUB_TOKEN_FILE, hub_token
 from tests.app.ui.chatting import ask, open_pair
@@ -46,7 +46,7 @@ def hosted(app: App) -> Iterator[HubServer]:
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
         patch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(app.data_dir / "login"))
         patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(app.data_dir / "cache"))
-        patch.setattr(patience, "BACKOFF_S", 0.01)
+        patch.setattr(retry, "BACKOFF_S", 0.01)
         patch.setattr(transfer, "_CHUNK", 1024)
         yield server
 

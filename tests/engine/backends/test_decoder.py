@@ -15,13 +15,13 @@ from engine.backends.native import build
 from engine.backends.torch.decoder import TorchDecoder
 from engine.events import Finished
 from engine.kernels.formats import QUANTISED
-from engine.loading.loader import load_model
 from engine.local.session import Session
 from engine.models.base import Model
 from engine.models.families import FAMILIES
 from engine.request import Request, Speculation
 from tests.support.checkpoints import VOCABULARY, open_session, write_random
 from tests.support.families import LLAMA3, MODELS, OTHERS, write_family
+from tests.support.loading import load_model
 from tests.support.places import ROOT
 from tests.support.sameness import check_parts, check_rollback, check_rows
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from engine.backends.native import build
 from engine.decoding.target import Target
 from engine.events import Tree
-from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer, entering, joined
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.families import write_family
+from tests.support.loading import load_model
 from tests.support.places import PIP
 
 LAYERS = 2

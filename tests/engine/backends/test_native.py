@@ -13,12 +13,12 @@ from engine.backends.native import build, sampling, trial
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.kernels.native.library import BLOCKS, KINDS, Library
-from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 from tests.support.checkpoints import VOCABULARY
 from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
+from tests.support.loading import load_model
 from tests.support.places import PIP
 from tests.support.sameness import (
     check_parts,

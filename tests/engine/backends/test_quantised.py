@@ -17,7 +17,6 @@ from engine.backends.native import build
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.formats import Q4, QUANTISED, nf4
 from engine.kernels.torch import int8 as int8_product
-from engine.loading.loader import load_model
 from engine.loading.planning.choices import choose_quantization, quantization_note
 from engine.loading.planning.sizes import PairSizes
 from engine.machine.devices import Device
@@ -25,6 +24,7 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.folders import tokenizer_json
+from tests.support.loading import load_model
 from tests.support.places import ROOT
 
 WIDE = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
@@ -228,7 +228,7 @@ PEAK = """
 import re, sys
 from pathlib import Path
 from engine.backends.native import build
-from engine.loading.loader import (load_model)
+from tests.support.loading import load_model
 
 def memory(what):
     # ru_maxrss would begin with what the parent had.

@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 from engine.backends import experts
 from engine.backends.transformers_adapter import WINDOW, TransformersModel
 from engine.errors import ModelError
-from engine.loading.loader import load_model
 from engine.request import Request, Speculation
 from engine.values.sampling import Sampling
 from tests.support.checkpoints import open_session, write_random
+from tests.support.loading import load_model
 
 LATENT: dict[str, Any] = {
     "q_lora_rank": 16,

@@ -16,7 +16,8 @@ from engine.errors import OutOfMemory
 from engine.events import Emitted, Failed, Finished
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
-from engine.loading.loader import ModelPlan, load_planned
+from engine.loading.loader import load_planned
+from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.progress import LoadWatch
 from engine.local.engine import LocalEngine

@@ -12,7 +12,6 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
-from engine.loading.loader import load_model
 from engine.loading.planning.choices import (
     choose_quantization,
     draft_quantization,
@@ -24,6 +23,7 @@ from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import all_in, write_gguf
+from tests.support.loading import load_model
 
 PLACE = Device(torch.device("cpu"))
 INTERPRETED = replace(PLACE, native=False)

@@ -8,8 +8,7 @@ from engine.errors import InvalidRequest
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
-from engine.loading.parallel import A_FEW
-from engine.loading.planning.plan import LoadPlan, plan_loading
+from engine.loading.planning.plan import DEFAULT_PARALLEL, LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.machine import memory
 from tests.support.places import PIP
@@ -21,7 +20,7 @@ def planned(**settings: object) -> LoadPlan:
 
 
 def test_a_few_where_nobody_says_and_as_many_as_somebody_says(library: Library) -> None:
-    assert planned().parallel == A_FEW
+    assert planned().parallel == DEFAULT_PARALLEL
     assert planned(parallel=16).parallel == 16
     assert planned(parallel=1).parallel == 1
 

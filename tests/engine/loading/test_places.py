@@ -12,7 +12,6 @@ import torch
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
-from engine.loading.loader import load_model
 from engine.loading.planning.choices import (
     check_kv_cache,
     choose_quantization,
@@ -27,7 +26,7 @@ from engine.machine import devices
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
-from tests.support.loading import request_for
+from tests.support.loading import load_model, request_for
 
 CPU = torch.device("cpu")
 KERNELS = Device(torch.device("cuda"), kernels=True)

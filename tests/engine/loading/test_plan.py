@@ -17,8 +17,9 @@ from engine.kernels.formats.block_formats import DRAFTING
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
-from engine.loading.loader import load_planned, plan_model
+from engine.loading.loader import load_planned
 from engine.loading.planning.choices import Backend
+from engine.loading.planning.model_plan import plan_model
 from engine.loading.planning.plan import LoadPlan, plan_loading
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing

@@ -15,7 +15,6 @@ from engine.backends.native import trial
 from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest
 from engine.kernels.formats.blocks import Blocks
-from engine.loading.loader import load_model, plan_model
 from engine.loading.planning.choices import (
     choose_quantization,
     draft_quantization,
@@ -23,6 +22,7 @@ from engine.loading.planning.choices import (
     quantizations,
 )
 from engine.loading.planning.fit import BLOCKS_WIDTH, OVERHEAD, TOKEN_BYTES
+from engine.loading.planning.model_plan import plan_model
 from engine.loading.planning.sizes import PairSizes
 from engine.local.engine import LocalEngine
 from engine.machine.devices import Device
@@ -31,7 +31,7 @@ from engine.models.checkpoints.tensors import Tensors
 from engine.models.four_bits import in_four_bits
 from engine.models.weights import Names
 from tests.support.checkpoints import VOCABULARY, write_random
-from tests.support.loading import request_for
+from tests.support.loading import load_model, request_for
 from tests.support.sameness import check_rows
 
 CPU = torch.device("cpu")

@@ -13,7 +13,8 @@ import pytest
 from engine.backends.native import build
 from engine.events import Finished
 from engine.kernels.native.library import Library
-from engine.loading.loader import ModelPlan, load_planned
+from engine.loading.loader import load_planned
+from engine.loading.planning.model_plan import ModelPlan
 from engine.loading.progress import LoadWatch, Stage
 from engine.local.engine import LocalEngine
 from engine.machine import compilers

@@ -12,10 +12,10 @@ import torch
 
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
-from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
 from tests.support.checkpoints import LLAMA, write_random, write_tokenizer
+from tests.support.loading import load_model
 
 SIZES: dict[str, Any] = {"initializer_range": 0.1, "uneven": 0.1}
 Edit = Callable[[dict[str, Any]], None]

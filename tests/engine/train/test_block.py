@@ -20,7 +20,6 @@ from engine.drafting.heads.block import BlockHead
 from engine.drafting.proposers.block import BlockProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
-from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, AuxLayer
@@ -39,6 +38,7 @@ from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import LLAMA, write_random
 from tests.support.heads import block_pass
+from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
 LAST = LLAMA["num_hidden_layers"] - 1

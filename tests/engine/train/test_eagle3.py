@@ -20,7 +20,6 @@ from engine.drafting.heads.eagle3 import Eagle3Head
 from engine.drafting.proposers.eagle3 import Eagle3Proposer
 from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
-from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import entering
@@ -37,6 +36,7 @@ from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import LLAMA, write_random
+from tests.support.loading import load_model
 from tests.support.places import ROOT
 
 CPU = torch.device("cpu")

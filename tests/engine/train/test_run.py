@@ -14,7 +14,6 @@ from engine.backends.native import build
 from engine.decoding.text.codec import TextCodec
 from engine.drafting import heads
 from engine.drafting.heads.medusa import MedusaHead
-from engine.loading.loader import load_model
 from engine.machine import devices
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
@@ -30,6 +29,7 @@ from engine.train.schema import Budget, OptimizerStage
 from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from tests.support.checkpoints import LLAMA, write_random
+from tests.support.loading import load_model
 
 ASKED = tuple((Message("user", f"Tell me about door {number}."),) for number in range(10))
 PROMPTS = Prompts(ASKED[2:], ASKED[:2])

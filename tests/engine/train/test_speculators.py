@@ -20,7 +20,6 @@ from engine.decoding.target import Target
 from engine.drafting import heads, proposers
 from engine.drafting.resources import Resources
 from engine.events import Budget as Depth
-from engine.loading.loader import load_model
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
@@ -35,6 +34,7 @@ from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import VOCABULARY, write_random
+from tests.support.loading import load_model
 from tests.support.places import ROOT
 
 PIP = ROOT / "assets" / "pip" / "target"

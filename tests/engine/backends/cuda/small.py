@@ -9,13 +9,14 @@ import torch
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.torch.decoder import TorchDecoder
-from engine.loading.loader import load_model, plan_model
+from engine.loading.planning.model_plan import plan_model
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.families import FAMILIES
 from engine.models.weights import Names
 from tests.support.checkpoints import VOCABULARY, write_random, write_tokenizer
+from tests.support.loading import load_model
 
 CONTEXT = 64
 SIZES: dict[str, Any] = {

@@ -24,12 +24,12 @@ from engine.drafting import heads, proposers
 from engine.drafting.resources import Resources
 from engine.events import Budget
 from engine.kernels.native.library import Kind, Library, Matrix
-from engine.loading.loader import load_model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support import heads as made
 from tests.support.heads import FakeShape, write_head
+from tests.support.loading import load_model
 from tests.support.places import PIP
 
 CPU = torch.device("cpu")

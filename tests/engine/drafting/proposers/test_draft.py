@@ -18,11 +18,11 @@ from engine.decoding.sampling import Sampler
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin
-from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.noise import Stream
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import FakeState, TableModel
+from tests.support.loading import load_model
 
 VOCABULARY = 6
 PROMPT = [3, 1, 4, 1, 5]

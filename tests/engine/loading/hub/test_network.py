@@ -13,7 +13,7 @@ import pytest
 
 from engine.errors import DownloadError
 from engine.loading import hub
-from engine.loading.hub import patience
+from engine.loading.hub import retry
 from tests.engine.loading.hub.conftest import SPEC, failure
 from tests.support.hub_server import HostedRepository, HubServer
 
@@ -63,7 +63,7 @@ def test_offline_mode_is_named_as_the_cause(
 def test_the_network_may_go_in_the_middle(
     server: HubServer, repository: HostedRepository, monkeypatch: pytest.MonkeyPatch, models: Path
 ) -> None:
-    monkeypatch.setattr(patience, "ATTEMPTS", 2)
+    monkeypatch.setattr(retry, "ATTEMPTS", 2)
     repository.breaks["config.json"] = [100] + [0] * 50
     assert "what has arrived is kept" in failure(models)
     repository.breaks.clear()

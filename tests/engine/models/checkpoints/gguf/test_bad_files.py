@@ -20,13 +20,13 @@ from engine.errors import ModelError
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.kernels.formats.blocks import Blocks
 from engine.kernels.native.library import Kind, Library, Matrix
-from engine.loading.loader import load_model
 from engine.local.engine import LocalEngine
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.header import read_gguf_header
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import Tensors, all_in, write_gguf
+from tests.support.loading import load_model
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from engine.kernels.formats.blocks import Blocks
-from engine.loading.loader import load_model
 from engine.loading.planning.pairing import why_not
 from engine.models.checkpoints.checkpoint import fingerprint, inspect
 from engine.models.checkpoints.gguf.header import read_gguf_header
@@ -20,6 +19,7 @@ from engine.models.checkpoints.tensors import open_tensors
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.families import LLAMA3, MODELS, write_family
 from tests.support.gguf_files import all_in, write_gguf
+from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
 LAST_BITS = {"phi3, longrope"}

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from engine.decoding.text.codec import TextCodec
-from engine.loading.loader import load_model
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.values.messages import Message
+from tests.support.loading import load_model
 from tests.support.places import real_models
 
 

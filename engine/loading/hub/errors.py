@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
 )
 
 from engine.errors import DownloadError, TokenNeeded
-from engine.loading.hub.places import MODELS_VARIABLE, endpoint, hub_page, repository_of
+from engine.loading.hub.paths import MODELS_VARIABLE, endpoint, hub_page, repository_of
 from engine.loading.specs import ModelSpec
 from engine.machine.secrets import hub_token
 from engine.values.units import format_bytes
@@ -32,7 +32,7 @@ _USUAL = "*Q4_K_M*.gguf"
 
 
 @contextmanager
-def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
+def explain_errors(spec: ModelSpec, destination: Path) -> Iterator[None]:
     """Every failure of the client, as a ``DownloadError`` that says what to do."""
     repository, where = repository_of(spec), hub_page(spec)
     try:
@@ -48,7 +48,7 @@ def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
     except HfHubHTTPError as error:
         raise _refused(spec, error) from error
     except OSError as error:
-        if is_connection_trouble(error):
+        if is_connection_error(error):
             raise DownloadError(_offline(spec, destination)) from error
         raise DownloadError(
             f"{repository} cannot be stored at {destination}: {error.strerror or error}. What has "
@@ -58,12 +58,12 @@ def explained(spec: ModelSpec, destination: Path) -> Iterator[None]:
     except DownloadError:
         raise
     except Exception as error:
-        if is_connection_trouble(error):
+        if is_connection_error(error):
             raise DownloadError(_offline(spec, destination)) from error
         raise
 
 
-def is_connection_trouble(error: BaseException) -> bool:
+def is_connection_error(error: BaseException) -> bool:
     """Whether the network is at fault. The client's own classes are named by its transport library,
     which changed between releases, so they are known by their common base."""
     if isinstance(error, OfflineModeIsEnabled | ConnectionError | TimeoutError):

@@ -16,9 +16,9 @@ from huggingface_hub.utils import (  # type: ignore[attr-defined]  # documented,
 )
 
 from engine.errors import DownloadError
-from engine.loading.hub.explain import is_connection_trouble
-from engine.loading.hub.places import endpoint
-from engine.loading.hub.retry_after import seconds_asked
+from engine.loading.hub.errors import is_connection_error
+from engine.loading.hub.paths import endpoint
+from engine.values.address import retry_after_seconds
 
 T = TypeVar("T")
 
@@ -34,14 +34,14 @@ LONGEST_WAIT_S = 300.0
 TOO_MANY_REQUESTS = 429
 
 
-class Patience:
+class Retry:
     """Waits between attempts. ``stop`` is called often meanwhile, and raises to end it; ``on_wait`` is
     told why something waits, and "" when it goes on."""
 
     def __init__(self, stop: Callable[[], None], on_wait: Callable[[str], None]) -> None:
         self._stop, self._on_wait = stop, on_wait
 
-    def ask(self, question: Callable[[], T], *, first: bool = False) -> T:
+    def call(self, question: Callable[[], T], *, first: bool = False) -> T:
         """The answer; raises what the last of ``ATTEMPTS`` raised, and at once what waiting cannot mend.
 
         ``first``: nothing was answered yet, so a hub that is not reached is taken for no network.
@@ -78,7 +78,7 @@ def may_pass(error: BaseException) -> bool:
     """Whether asking again later may help."""
     if isinstance(error, OfflineModeIsEnabled):
         return False
-    return is_connection_trouble(error) or status_of(error) == TOO_MANY_REQUESTS
+    return is_connection_error(error) or status_of(error) == TOO_MANY_REQUESTS
 
 
 def status_of(error: BaseException) -> int | None:
@@ -97,4 +97,4 @@ def wanted_wait(error: BaseException) -> float | None:
     if text is None:
         limit = parse_ratelimit_headers(headers)
         return float(limit.reset_in_seconds) if limit is not None and not limit.remaining else None
-    return seconds_asked(text)
+    return retry_after_seconds(text)

@@ -1,0 +1,67 @@
+"""How one model is loaded: decided from its headers and what the machine has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.backends.native.decoder import Library
+from engine.loading.planning.choices import (
+    Backend,
+    check_kv_cache,
+    choose_backend,
+    choose_quantization,
+    compiled_step,
+    compute_dtype,
+)
+from engine.machine.devices import Device
+from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlan:
+    """How one model is loaded; whoever loads it decides nothing any more.
+
+    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4, q4 or stored. ``compute`` is
+    what is computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is
+    computed in, or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the
+    native backend. ``rounded``: what wider weights are rounded to as they are packed, None as they are.
+    """
+
+    checkpoint: Checkpoint
+    place: Device
+    backend: Backend
+    quantization: str
+    compute: str
+    kv_cache_dtype: str
+    context: int
+    library: Library | None = None
+    rounded: str | None = None
+
+    @property
+    def cached(self) -> str:
+        """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
+        return FP8 if self.kv_cache_dtype == FP8 else self.compute
+
+
+def plan_model(
+    checkpoint: Checkpoint,
+    place: Device,
+    quantization: str = AUTO,
+    *,
+    context: int | None = None,
+    kv_cache_dtype: str = AUTO,
+) -> ModelPlan:
+    """The plan for a model in ``place``. ``quantization``: one of ``QUANTIZATIONS``; ``context`` bounds
+    the model's own. Raises InvalidRequest for what this model or place lacks."""
+    quantization = choose_quantization(checkpoint, quantization, place)
+    backend = choose_backend(checkpoint, quantization, place)
+    return ModelPlan(
+        checkpoint=checkpoint,
+        place=place,
+        backend=backend,
+        quantization=quantization,
+        compute=compute_dtype(checkpoint, quantization, place),
+        kv_cache_dtype=check_kv_cache(checkpoint, quantization, kv_cache_dtype, place),
+        context=min(checkpoint.context, context or checkpoint.context),
+        library=compiled_step(place) if backend is Backend.NATIVE else None,
+    )
