@@ -1,4 +1,4 @@
-"""A model that lies on the disk: what it is, or why it cannot be run. Reads headers only."""
+"""Describe a model on disk by its headers: what it is, or why it cannot be run."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.checkpoints.gguf.header import read_gguf_header
 
 _WRITES_TEXT = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-"""How transformers' classes end that continue a text."""
+"""Endings of transformers' classes for text generation."""
 _Stamp = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundModel:
-    """``path`` is what a request names; ``place`` the program, or the folder, that keeps it there.
+    """A model in the ``place`` of a program, or in a folder; requests name it by ``path``.
 
-    ``reason`` says why it cannot be run, and is None where it can; then ``spec`` describes it, unless
-    it is a ``head`` of that kind, which drafts for the target that it was made for.
-    ``architecture`` and ``type`` (Q4_K_M, BF16, ...) are empty while unknown. ``bytes``: its files'.
+    ``reason`` says why it cannot be run; if it is None, ``spec`` describes the model, or ``head`` is the
+    kind of a head. ``architecture`` and ``type`` (Q4_K_M, BF16, ...) are "" if unknown.
     """
 
     path: Path
@@ -40,7 +39,7 @@ class FoundModel:
 
 
 def examine(listed: Listed, place: str) -> FoundModel:
-    """What ``listed`` is. Never raises; what was examined and has not changed is not read again."""
+    """Describe ``listed``. Never raises; unchanged files are not read again."""
     if listed.reason is not None:
         return FoundModel(path=listed.path, name=listed.name, place=place, reason=listed.reason)
     try:
@@ -52,7 +51,7 @@ def examine(listed: Listed, place: str) -> FoundModel:
 
 
 def bytes_of(listed: Listed) -> int:
-    """What its files take; nothing is read. 0 where that is not known."""
+    """Return the bytes of the files, or 0 if they cannot be listed. Reads nothing."""
     try:
         return sum(size for _, size, _ in _stamp(listed.path))
     except OSError:
@@ -60,7 +59,7 @@ def bytes_of(listed: Listed) -> int:
 
 
 def _stamp(path: Path) -> _Stamp:
-    """Its files with size and time."""
+    """Return name, size and time of each file."""
     files = [path] if is_gguf(path) else sorted(one for one in path.iterdir() if one.is_file())
     stats = [(file.name, file.stat()) for file in files]
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
@@ -107,7 +106,7 @@ def _usable(checkpoint: Checkpoint, path: Path, name: str, place: str) -> FoundM
 
 
 def _stated_architecture(path: Path) -> str:
-    """What a file says of itself, where it can be read so far."""
+    """Return the architecture in a GGUF header, or "" if it cannot be read."""
     if not is_gguf(path):
         return ""
     try:

@@ -15,7 +15,7 @@ _PREFIX = "models--"
 
 
 def folders(system: System) -> tuple[Path, ...]:
-    """As huggingface_hub chooses it: by its variables, else in the home folder on every system."""
+    """Return the cache that huggingface_hub uses: by its variables, else in the home folder."""
     named = system.folder_named_by("HF_HUB_CACHE") or system.folder_named_by(
         "HUGGINGFACE_HUB_CACHE"
     )
@@ -26,7 +26,7 @@ def folders(system: System) -> tuple[Path, ...]:
 
 
 def models(folder: Path) -> Iterator[Listed]:
-    """Named owner/repository, with the file's name where it holds GGUF files."""
+    """Yield models as owner/repository, with the file's name for GGUF files."""
     for repository in sorted(folder.glob(f"{_PREFIX}*")):
         snapshot = _newest(repository)
         if snapshot is None:
@@ -39,7 +39,7 @@ def models(folder: Path) -> Iterator[Listed]:
 
 
 def _newest(repository: Path) -> Path | None:
-    """What ``main`` is, else the snapshot that was made last."""
+    """Return the snapshot of ``main``, else the newest one."""
     try:
         revision = (repository / "refs" / "main").read_text(encoding="utf-8").strip()
         if revision.isalnum() and (repository / "snapshots" / revision).is_dir():

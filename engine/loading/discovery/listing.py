@@ -1,4 +1,4 @@
-"""What a place lists before anything is read, and the walk through folders that several places share."""
+"""Candidates for models by their names alone, and the walk through folders."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PSEUDO = re.compile(r"/(proc|sys|dev(?!/shm(/|$)))(/|$)")
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A model that may be there: its folder or GGUF file. ``reason``: why it cannot, if that is known."""
+    """A folder or GGUF file that may be a model. ``reason`` says why it cannot be one, if known."""
 
     path: Path
     name: str
@@ -29,8 +29,8 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class ModelStore:
-    """A program that keeps models on the disk. ``folders`` are all that it may use, there or not;
-    ``models`` lists one of them, and never raises for what is broken in it."""
+    """A program that stores models. ``folders`` returns all that it may use, existing or not;
+    ``models`` lists one of them and never raises for broken content."""
 
     name: str
     folders: Callable[[System], Sequence[Path]]
@@ -43,7 +43,8 @@ def is_pseudo(real: str) -> bool:
 
 
 def models_under(folder: Path) -> Iterator[Listed]:
-    """GGUF files (of split ones the first), and folders in transformers' layout, however deep."""
+    """Yield GGUF files (the first part of split ones) and folders in transformers' layout,
+    recursively."""
     seen: set[str] = set()
     for here, folders, files in os.walk(folder, followlinks=True):
         current = Path(here)

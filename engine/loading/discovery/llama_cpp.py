@@ -12,7 +12,7 @@ from engine.loading.discovery.system import System
 
 
 def folders(system: System) -> tuple[Path, ...]:
-    """The one that is set, else the usual one."""
+    """Return the folder in LLAMA_CACHE, else the default."""
     return (system.folder_named_by("LLAMA_CACHE") or system.caches / "llama.cpp",)
 
 

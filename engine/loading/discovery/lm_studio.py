@@ -1,4 +1,4 @@
-"""LM Studio: publisher/model/file.gguf under its folder of models, which people may move."""
+"""LM Studio: publisher/model/file.gguf in its models folder, which people may move."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from engine.loading.discovery.system import System
 
 _HOME = ".lmstudio"
 _POINTER = ".lmstudio-home-pointer"
-"""A file that names the folder where it is not the usual one."""
+"""A file with the path of the folder, if it was moved."""
 
 
 def folders(system: System) -> tuple[Path, ...]:
-    """The one from its settings, the usual one, and that of versions before 0.3.6."""
+    """Return the folder in its settings, the default, and that of versions before 0.3.6."""
     home = _pointed_to(system.home / _POINTER) or system.home / _HOME
     moved = _downloads_folder(home / "settings.json")
     usual = (home / "models", system.home / ".cache" / "lm-studio" / "models")
@@ -23,7 +23,7 @@ def folders(system: System) -> tuple[Path, ...]:
 
 
 def models(folder: Path) -> Iterator[Listed]:
-    """Named publisher/model/file, as its own pages do."""
+    """Yield models as publisher/model/file, as its own pages name them."""
     for listed in models_under(folder):
         parts = listed.path.relative_to(folder).parts[:-1]
         yield Listed(listed.path, "/".join((*parts, listed.name)), listed.reason)

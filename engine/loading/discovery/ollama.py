@@ -20,7 +20,7 @@ _LARGEST_MANIFEST = 1 << 20
 
 
 def folders(system: System) -> tuple[Path, ...]:
-    """The one that is set, the user's, and on Linux those of the service."""
+    """Return the folder in OLLAMA_MODELS, the user's, and on Linux those of the service."""
     moved = system.folder_named_by("OLLAMA_MODELS")
     usual = [system.home / ".ollama" / "models"]
     if system.platform not in (WINDOWS, MACOS):
@@ -33,7 +33,7 @@ def folders(system: System) -> tuple[Path, ...]:
 
 
 def models(folder: Path) -> Iterator[Listed]:
-    """One for each manifest, named as ``ollama run`` takes it."""
+    """Yield the model of each manifest, named as for ``ollama run``."""
     manifests = folder / "manifests"
     for manifest in sorted(manifests.rglob("*")):
         parts = manifest.relative_to(manifests).parts
@@ -68,7 +68,7 @@ def _listed(folder: Path, manifest: Path, name: str) -> Listed:
 
 
 def _blob(folder: Path, layer: Mapping[str, Any]) -> Path:
-    """A digest is ``sha256:`` and a hash; it must not lead out of the folder."""
+    """Return the file of a digest, ``sha256:HASH``, which must not lead out of the folder."""
     kind, _, value = str(layer["digest"]).partition(":")
     if not (kind.isalnum() and value.isalnum()):
         raise ValueError(f"it names the file {layer['digest']!r}")

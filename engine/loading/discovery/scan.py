@@ -1,4 +1,4 @@
-"""All places, one after the other, in the background if wanted; each model once, however many know it."""
+"""Scan all places for models, optionally on a thread; each model is listed once."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PLACES: tuple[ModelStore, ...] = (LM_STUDIO, OLLAMA, LLAMA_CPP, HUGGING_FACE)
 def scan(
     system: System, folders: Sequence[Path] = (), below: int | None = None
 ) -> Iterator[FoundModel]:
-    """What the programs of ``PLACES`` keep on this machine, and what lies in ``folders``; GGUF files may
-    stand among these. ``below``: only what takes at most so many bytes.
+    """Yield the models of the programs in ``PLACES`` and in ``folders``, which may contain GGUF files.
+    ``below``: only models of at most so many bytes.
 
-    Reads headers: some tenths of a second for a file with a large vocabulary. Never raises."""
+    Reads headers, some tenths of a second for a large vocabulary. Never raises."""
     seen: set[str] = set()
     for place, listed in _listed(system, folders):
         real = os.path.realpath(listed.path)
@@ -59,8 +59,8 @@ def _in(
 
 
 class BackgroundScan:
-    """A scan on a thread of its own. ``on_found`` is called there for each model, ``on_done`` once with
-    all of them; not after ``cancel``. What a listener raises ends the scan.
+    """A scan on its own thread, which calls ``on_found`` with each model and ``on_done`` with all of
+    them; neither after ``cancel``. An exception of a listener ends the scan.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class BackgroundScan:
 
     @property
     def found(self) -> tuple[FoundModel, ...]:
-        """What was found so far."""
+        """The models found so far."""
         return tuple(self._found)
 
     @property
@@ -90,11 +90,11 @@ class BackgroundScan:
         return self._thread.is_alive()
 
     def cancel(self) -> None:
-        """Ends it behind the file that is being read; no listener is called after this."""
+        """End the scan after the current file; no listener is called any more."""
         self._cancelled.set()
 
     def wait(self, seconds: float | None = None) -> tuple[FoundModel, ...]:
-        """Waits for the end, at most so long; what was found until then."""
+        """Wait for the end, at most ``seconds``; return what was found until then."""
         self._thread.join(seconds)
         return self.found
 

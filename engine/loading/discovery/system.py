@@ -1,4 +1,4 @@
-"""Where programs keep things on this machine: what differs between Linux, macOS and Windows."""
+"""Standard folders on Linux, macOS and Windows."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class System:
         return cls(sys.platform, Path.home(), dict(os.environ))
 
     def folder_named_by(self, variable: str) -> Path | None:
-        """The folder that an environment variable names; None where it is not set."""
+        """Return the folder in an environment variable, or None if it is not set."""
         value = self.environment.get(variable)
         return Path(value).expanduser() if value else None
 
     @property
     def caches(self) -> Path:
-        """The user's folder for what can be fetched again."""
+        """The user's cache folder."""
         if self.platform == WINDOWS:
             return self.folder_named_by("LOCALAPPDATA") or self.home / "AppData" / "Local"
         if self.platform == MACOS:

@@ -1,4 +1,4 @@
-"""What downloads take on the disk, and freeing it: never outside the models folder, never in use."""
+"""Downloads on disk, complete and partial: list them, delete them; never outside the models folder."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ PARTIAL = ".partial"
 
 @dataclass(frozen=True, slots=True)
 class DownloadedModel:
-    """A model in the models folder, or what an unfinished download left there. ``files`` are GGUF files
-    that are it; without any the whole folder ``path`` is."""
+    """A model in the models folder, or a partial download. ``files`` are its GGUF files; if there are
+    none, it is the whole folder ``path``."""
 
     path: Path
     name: str
@@ -34,22 +34,22 @@ class DownloadedModel:
 
 
 def downloaded(models: Path) -> tuple[DownloadedModel, ...]:
-    """All that lies there, big before small. Never raises for what is gone meanwhile."""
+    """Return all downloads, large before small. Ignore files that vanish meanwhile."""
     found = [one for child in _children(models) for one in _in_folder(child)]
     return tuple(sorted(found, key=lambda one: -one.bytes))
 
 
 def free_bytes(models: Path) -> int:
-    """What is free on the disk of the models folder, whether or not it is there yet."""
+    """Return the free bytes on the disk of the models folder, which need not exist yet."""
     there = next(path for path in (models, *models.absolute().parents) if path.exists())
     return shutil.disk_usage(there).free
 
 
 def delete(models: Path, path: Path, in_use: Iterable[Path]) -> int:
-    """Deletes one of ``kept``; the bytes that it took.
+    """Delete one of ``downloaded`` and return its bytes.
 
-    Raises InvalidRequest for anything else, and for what holds one of ``in_use``: the places of loaded
-    models and of downloads under way; DiskError where the disk refuses.
+    Raises InvalidRequest for any other path, and if it contains one of ``in_use`` (loaded models, running
+    downloads); DiskError if the disk refuses.
     """
     found = next((one for one in downloaded(models) if one.path == path), None)
     if found is None:
@@ -89,7 +89,7 @@ def _children(models: Path) -> list[Path]:
 
 
 def _in_folder(child: Path) -> Iterator[DownloadedModel]:
-    """A folder in transformers' layout is one thing; of others each GGUF file is."""
+    """Yield a folder in transformers' layout as one model, else each GGUF file."""
     name = child.name.replace("--", "/", 1)
     if child.is_symlink() or not child.is_dir():
         if child.suffix == ".gguf" or child.is_symlink():
@@ -115,7 +115,7 @@ def _holds(path: Path, used: Path) -> bool:
 
 
 def _remove(path: Path) -> None:
-    """A link itself, not what it leads to."""
+    """Remove a file, a folder, or a link but not its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -123,7 +123,7 @@ def _remove(path: Path) -> None:
 
 
 def _drop_empty(folder: Path, models: Path) -> None:
-    """A folder that holds nothing of a model any more goes, too; hidden files are the download's own."""
+    """Remove ``folder`` and its parents if no model is left in them; hidden files belong to downloads."""
     while folder != models and models in folder.parents:
         if folder.is_dir():
             if any(not one.name.startswith(".") for one in folder.iterdir()):
@@ -135,12 +135,12 @@ def _drop_empty(folder: Path, models: Path) -> None:
 
 
 def flat(name: str) -> str:
-    """A file's name without folders, as what there is of it is named in ``PARTIAL``."""
+    """Return a file's name with its folders, as one name for ``PARTIAL``."""
     return name.replace("/", "--")
 
 
 def arrived(spec: ModelSpec, models: Path) -> int:
-    """Bytes of a model that lie here, of an unfinished download or of a whole model."""
+    """Return how many bytes of a model are here, complete or partial."""
     folder = folder_for(spec, models)
     if not spec.file:
         return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
@@ -148,7 +148,7 @@ def arrived(spec: ModelSpec, models: Path) -> int:
 
 
 def discard(spec: ModelSpec, models: Path) -> None:
-    """Deletes what an unfinished download left; a model that is complete stays. Raises OSError."""
+    """Delete a partial download; a complete model stays. Raises OSError."""
     if spec.path is not None or locate(spec, models) is not None:
         return
     folder = folder_for(spec, models)

@@ -1,4 +1,4 @@
-"""What went wrong with a download, in words that say what to do."""
+"""Errors of a download, as messages that say what to do."""
 
 from __future__ import annotations
 
@@ -24,16 +24,14 @@ from engine.values.units import format_bytes
 _LAYOUT = (
     '--include "*.json" --include "model*.safetensors" --include "tokenizer*" --include "*.jinja" '
 )
-"""Of a model in transformers' layout, as arguments of ``hf download``."""
-
-
+"""Arguments of ``hf download`` for a model in transformers' layout."""
 _USUAL = "*Q4_K_M*.gguf"
-"""Of a repository of GGUF files the one that most people take: its weights are in four bits."""
+"""The file of a GGUF repository that most people take: four bits."""
 
 
 @contextmanager
 def explain_errors(spec: ModelSpec, destination: Path) -> Iterator[None]:
-    """Every failure of the client, as a ``DownloadError`` that says what to do."""
+    """Raise every error of the client as a ``DownloadError`` that says what to do."""
     repository, where = repository_of(spec), hub_page(spec)
     try:
         yield
@@ -64,8 +62,8 @@ def explain_errors(spec: ModelSpec, destination: Path) -> Iterator[None]:
 
 
 def is_connection_error(error: BaseException) -> bool:
-    """Whether the network is at fault. The client's own classes are named by its transport library,
-    which changed between releases, so they are known by their common base."""
+    """Return whether the network is at fault. The classes of the client's transport library changed
+    between releases, so the name of their common base is compared."""
     if isinstance(error, OfflineModeIsEnabled | ConnectionError | TimeoutError):
         return True
     if isinstance(error, HfHubHTTPError):
@@ -74,7 +72,7 @@ def is_connection_error(error: BaseException) -> bool:
 
 
 def _not_found(repository: str, error: RepositoryNotFoundError) -> DownloadError:
-    """The hub answers 401, too, for what is not there, so that nobody learns what is private."""
+    """Return the error for 404, or for 401, which the hub also answers for missing repositories."""
     if error.response is not None and error.response.status_code == 404:
         return DownloadError(
             f"There is no repository {repository} at {endpoint()}. Check the name: it is spelt "
@@ -124,7 +122,7 @@ def _refused(spec: ModelSpec, error: HfHubHTTPError) -> DownloadError:
 
 
 def _offline(spec: ModelSpec, destination: Path) -> str:
-    """Of a download, or of a look-up, which knows neither files nor sizes yet."""
+    """Return the message for a download, or for a look-up, which knows no files or sizes yet."""
     offline = constants.HF_HUB_OFFLINE
     cause = "HF_HUB_OFFLINE is set" if offline else f"{endpoint()} cannot be reached"
     said = (

@@ -1,4 +1,4 @@
-"""Fetching what is missing of a model, one download of it at a time."""
+"""Download a model unless it is here, in one process at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def download(
     on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Path:
-    """Fetch what is missing of a model and return its folder, complete. Blocks.
+    """Return a model's folder, complete, after downloading what is missing. Blocks.
 
     ``models``: the models folder; without one nothing is downloaded.
     Calls ``on_progress`` about ten times a second and once at the end. Raises ModelError
@@ -58,7 +58,7 @@ def _absent(spec: ModelSpec) -> str:
 
 @contextmanager
 def _only_one(destination: Path, spec: ModelSpec) -> Iterator[None]:
-    """Two downloads of one model would write into the same file."""
+    """Hold the lock of a folder: two downloads of one model would write into the same file."""
     from filelock import Timeout
     from huggingface_hub.utils import (  # type: ignore[attr-defined]  # re-exported implicitly
         WeakFileLock,

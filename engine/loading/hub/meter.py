@@ -25,17 +25,17 @@ class Meter:
         self._waiting = ""
 
     def wait(self, file: str, why: str) -> None:
-        """Nothing comes just now, by ``why``; "": it goes on."""
+        """Report that nothing arrives because of ``why``; "" that the download goes on."""
         began = bool(why) != bool(self._waiting)
         self._waiting = why
         self.report(file, force=began)
 
     def expect(self, more: int) -> None:
-        """The total: what has arrived so far, and ``more`` bytes."""
+        """Set the total to what has arrived and ``more`` bytes."""
         self._total = self._bytes + more
 
     def arrived(self, file: str, count: int, *, now: bool = True) -> None:
-        """``now`` False: the bytes were there before, and say nothing about the speed."""
+        """Count bytes; with ``now`` False they were there before and do not count for the speed."""
         self._bytes += count
         if now:
             self._received += count

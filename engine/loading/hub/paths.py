@@ -1,4 +1,4 @@
-"""Where models lie: the models folder, and huggingface_hub's own cache. Never goes to the network."""
+"""Paths of models: the models folder, and huggingface_hub's own cache. Never uses the network."""
 
 from __future__ import annotations
 
@@ -17,16 +17,13 @@ MODELS_VARIABLE = "FORETOKEN_MODELS"
 
 
 def models_folder(data_dir: Path) -> Path:
-    """Where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the data folder.
-
-    For whoever starts an engine: what is behind it is handed the folder."""
+    """Return where downloads go: ``$FORETOKEN_MODELS``, or ``models`` in the data folder."""
     moved = os.environ.get(MODELS_VARIABLE)
     return Path(moved).expanduser() if moved else data_dir / "models"
 
 
 def folder_for(spec: ModelSpec, models: Path) -> Path:
-    """The folder of this model in the models folder, whether it is there or not; people may put its
-    files there."""
+    """Return a model's folder in the models folder, which need not exist."""
     if spec.path is not None:
         return spec.path
     name = repository_of(spec).replace("/", "--")
@@ -34,10 +31,7 @@ def folder_for(spec: ModelSpec, models: Path) -> Path:
 
 
 def locate(spec: ModelSpec, models: Path | None) -> Path | None:
-    """The model's folder or GGUF file when it is complete on disk, else None.
-
-    ``models`` is the models folder.
-    """
+    """Return the model's folder or GGUF file if it is complete on disk, else None."""
     if spec.address:
         return None
     if spec.path is not None:
@@ -50,13 +44,13 @@ def locate(spec: ModelSpec, models: Path | None) -> Path | None:
 
 
 def _gguf_in(folder: Path, file: str) -> Path | None:
-    """Its first file where all parts are there: they get their names once they are whole."""
+    """Return the first file if all parts are there: files get their names once they are complete."""
     whole = all((folder / part).is_file() for part in parts_named(file))
     return folder / parts_named(file)[0] if whole else None
 
 
 def _in_cache(repository: str, revision: str) -> Path | None:
-    """The folder of huggingface_hub's own cache, complete."""
+    """Return the model's folder in huggingface_hub's own cache, if it is complete."""
     if not Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir():
         return None
     from huggingface_hub import try_to_load_from_cache  # brings the client for HTTP
@@ -68,7 +62,7 @@ def _in_cache(repository: str, revision: str) -> Path | None:
 
 
 def repository_of(spec: ModelSpec) -> str:
-    """Its name on the hub. Raises DownloadError for a model that has none."""
+    """Return the model's name on the hub. Raises DownloadError if it has none."""
     if spec.repository is None:
         raise DownloadError(f"{spec.name} has no repository to download from.")
     return spec.repository
@@ -80,5 +74,5 @@ def hub_page(spec: ModelSpec) -> str:
 
 
 def endpoint() -> str:
-    """The hub's address: ``$HF_ENDPOINT``, or the public one."""
+    """Return the hub's address: ``$HF_ENDPOINT``, or the public one."""
     return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")

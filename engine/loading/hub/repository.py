@@ -1,4 +1,4 @@
-"""A repository that somebody names: what of it can be downloaded and run, before anything is fetched."""
+"""Look up which models of a repository can be downloaded and run."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PROJECTOR = "mmproj"
-"""How files are named that read images for a model; they are none by themselves."""
+"""In the names of vision projectors, which are no models by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """``choices`` are the models in it, each of which can be downloaded by itself; none where ``reason``
-    says why. ``gated``: its owner asks for an account that accepted terms."""
+    """``choices`` are the models that can be downloaded; if there are none, ``reason`` says why.
+    ``gated``: an account that accepted the owner's terms is needed."""
 
     name: str
     licence: str
@@ -32,7 +32,7 @@ class Repository:
 
 
 def named_in(text: str) -> tuple[str, str]:
-    """Repository and revision that ``text`` names: owner/name, with @revision, or its page's address.
+    """Return repository and revision of ``text``: owner/name, with @revision, or its page's address.
 
     Raises InvalidRequest for anything else.
     """
@@ -64,8 +64,8 @@ def names_repository(text: str) -> bool:
 
 
 def look_up(text: str, models: Path = Path()) -> Repository:
-    """Asks the hub. Blocks for some seconds. ``models``: the folder for downloads, to be named where it
-    cannot be reached. Raises InvalidRequest, DownloadError, TokenNeeded."""
+    """Ask the hub for a repository. Blocks for some seconds. ``models``: the folder for downloads,
+    named if the hub cannot be reached. Raises InvalidRequest, DownloadError, TokenNeeded."""
     name, revision = named_in(text)
     from huggingface_hub import HfApi
 
@@ -91,7 +91,7 @@ def look_up(text: str, models: Path = Path()) -> Repository:
 
 
 def _choices(spec: ModelSpec, sizes: dict[str, int], parameters: int) -> tuple[ModelSpec, ...]:
-    """In transformers' layout the whole, of GGUF files each; small before big."""
+    """Return the model in transformers' layout and each GGUF file, small before large."""
     found = []
     shards = [name for name in sizes if re.fullmatch(r"model-\d+-of-\d+\.safetensors", name)]
     weights = [SINGLE_FILE] if SINGLE_FILE in sizes else shards if INDEX_FILE in sizes else []

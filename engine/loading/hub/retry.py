@@ -1,8 +1,4 @@
-"""Asking the hub again: after a cut, an error of its own (5xx), or once it says that one may (429).
-
-A few times, each wait twice as long as the one before; never for ever, and never longer than people
-would wait at a page.
-"""
+"""Retries with exponential backoff: after a lost connection, a 5xx, or a 429 with its waiting time."""
 
 from __future__ import annotations
 
@@ -23,47 +19,49 @@ from engine.values.address import retry_after_seconds
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""How often in a row something may bring nothing."""
+"""Attempts in a row that may fail."""
 
 BACKOFF_S = 1.0
-"""The first wait; each next one is twice as long."""
+"""The first delay; each next one is twice as long."""
 
 LONGEST_WAIT_S = 300.0
-"""A hub that wants more than this is told of instead."""
+"""If the hub asks for a longer wait, the download fails and says so."""
 
 TOO_MANY_REQUESTS = 429
 
 
 class Retry:
-    """Waits between attempts. ``stop`` is called often meanwhile, and raises to end it; ``on_wait`` is
-    told why something waits, and "" when it goes on."""
+    """Retries calls. While it waits it calls ``stop``, which may raise, and ``on_wait`` with the
+    reason; with "" when it goes on."""
 
     def __init__(self, stop: Callable[[], None], on_wait: Callable[[str], None]) -> None:
         self._stop, self._on_wait = stop, on_wait
 
-    def call(self, question: Callable[[], T], *, first: bool = False) -> T:
-        """The answer; raises what the last of ``ATTEMPTS`` raised, and at once what waiting cannot mend.
+    def call(self, request: Callable[[], T], *, first: bool = False) -> T:
+        """Return the result of ``request``. Raises the error of the last of ``ATTEMPTS``, or at once
+        an error that a retry cannot cure.
 
-        ``first``: nothing was answered yet, so a hub that is not reached is taken for no network.
+        ``first``: nothing was answered yet, so an unreachable hub means that there is no network.
         """
         for attempt in range(1, ATTEMPTS):
             try:
-                return question()
+                return request()
             except Exception as error:
                 if not may_pass(error) or (first and status_of(error) is None):
                     raise
                 self.wait(attempt, error)
-        return question()
+        return request()
 
-    def wait(self, attempt: int, trouble: Exception | None) -> None:
-        """Before the attempt behind number ``attempt``. Raises DownloadError for too long a wait."""
-        asked = None if trouble is None else wanted_wait(trouble)
+    def wait(self, attempt: int, error: Exception | None) -> None:
+        """Wait after attempt number ``attempt``. Raises DownloadError if the hub asks for too long a
+        wait."""
+        asked = None if error is None else wanted_wait(error)
         if asked is not None and asked > LONGEST_WAIT_S:
             raise DownloadError(
                 f"{endpoint()} lets nobody from here in for another {round(asked / 60)} minutes, for too "
                 "much was asked of it (429). What has arrived is kept; download again then. With an "
                 "access token more may be asked."
-            ) from trouble
+            ) from error
         seconds = BACKOFF_S * 2 ** (attempt - 1) if asked is None else asked
         why = "the hub asks to slow down" if asked is not None else "the connection broke off"
         end = time.monotonic() + seconds
@@ -75,21 +73,21 @@ class Retry:
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether asking again later may help."""
+    """Return whether a retry may help."""
     if isinstance(error, OfflineModeIsEnabled):
         return False
     return is_connection_error(error) or status_of(error) == TOO_MANY_REQUESTS
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status of an answer that was an error."""
+    """Return the HTTP status of an error response, or None."""
     found = isinstance(error, HfHubHTTPError) and error.response is not None
     return error.response.status_code if found else None  # type: ignore[attr-defined]
 
 
 def wanted_wait(error: BaseException) -> float | None:
-    """The seconds that the hub asks for, by ``Retry-After`` or the draft's ``RateLimit``; None where it
-    does not say."""
+    """Return the seconds that the hub asks to wait, by ``Retry-After`` or the draft header
+    ``RateLimit``, or None."""
     if status_of(error) is None:
         return None
     headers = error.response.headers  # type: ignore[attr-defined]

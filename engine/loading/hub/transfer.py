@@ -1,7 +1,7 @@
-"""One download: which files a model needs, and how their bytes arrive, again and again if need be.
+"""One download: choose the files that a model needs, and resume each until it is complete.
 
-huggingface_hub deletes an unfinished file when a download fails, so the transfer is done here, over
-its client, authentication and errors.
+huggingface_hub deletes a partial file when a download fails, so the transfer is done here, with its
+client, authentication and errors.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _RemoteFile:
-    """``sha256`` is "" for a file that the hub tells none of: a small one."""
+    """``sha256`` is "" for small files, for which the hub has none."""
 
     name: str
     size: int
@@ -56,7 +56,7 @@ class _RemoteFile:
 
 
 class Transfer:
-    """One download of one model. Files arrive in order, the weights last."""
+    """One download of one model, file by file, the weights last."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class Transfer:
         return found
 
     def _weights(self, remote: dict[str, _RemoteFile]) -> list[_RemoteFile]:
-        """The files with weights to fetch; an index is fetched here, for it names them."""
+        """Return the weight files; an index, which names them, is fetched first."""
         if self._spec.file:
             return self._gguf_files(remote)
         if SINGLE_FILE in remote:
@@ -177,7 +177,7 @@ class Transfer:
         os.replace(part, self._destination / file.name)
 
     def _part_of(self, file: _RemoteFile, etag: str) -> Path:
-        """Where its bytes wait until they are all there; what is left of another version goes."""
+        """Return the partial file, named by the ETag; delete those of other versions."""
         part = self._parts / f"{flat(file.name)}.{etag[:40]}.part"
         for other in self._parts.glob(f"{flat(file.name)}.*.part"):
             if other != part:
@@ -185,27 +185,27 @@ class Transfer:
         return part
 
     def _receive(self, url: str, part: Path, size: int, name: str) -> None:
-        """Append to ``part`` until it has ``size`` bytes; what ended early is taken up again.
+        """Append to ``part`` until it has ``size`` bytes, resuming after each early end.
 
-        Raises once some attempts in a row have brought nothing. A file without a byte is fetched, too.
+        Raises after some attempts in a row without a byte. An empty file is fetched, too.
         """
         attempts, furthest = 0, _size_of(part)
         while not part.is_file() or _size_of(part) < size:
-            trouble = self._attempt(url, part, name)
+            error = self._attempt(url, part, name)
             reached = _size_of(part)
-            if reached >= size and trouble is None:
+            if reached >= size and error is None:
                 return
             attempts = 1 if reached > furthest else attempts + 1
             furthest = max(furthest, reached)
             if attempts >= retry.ATTEMPTS:
-                raise trouble or DownloadError(
+                raise error or DownloadError(
                     f"{endpoint()} ends {name} of {self._repository} after {reached:,} of {size:,} bytes "
                     "each time. What has arrived is kept; try again later."
                 )
-            self._retry.wait(attempts, trouble)
+            self._retry.wait(attempts, error)
 
     def _attempt(self, url: str, part: Path, name: str) -> Exception | None:
-        """Append what comes; the trouble with the connection that ended it, if any did."""
+        """Append what arrives; return the error if a retry may help, else raise it."""
         try:
             self._append(url, part, _size_of(part), name)
         except (GatedRepoError, RepositoryNotFoundError, EntryNotFoundError):
@@ -234,7 +234,7 @@ class Transfer:
                     self._stop_if_cancelled()
 
     def _check_hash(self, part: Path, sha256: str, name: str) -> None:
-        """A file from several tries is checked as a whole; "" is not checked."""
+        """Check the whole file against ``sha256``, unless that is ""."""
         if not sha256:
             return
         with part.open("rb") as stream:
@@ -259,7 +259,7 @@ def _size_of(file: Path) -> int:
 
 
 def _small_files(remote: dict[str, _RemoteFile], *, gguf: bool) -> list[_RemoteFile]:
-    """What stands beside the weights; a GGUF file holds all of it but the licence."""
+    """Return the files beside the weights; a GGUF file contains all of them but the licence."""
     patterns = _LICENCES if gguf else (*_SMALL_FILES, *_LICENCES)
     return [
         file

@@ -1,4 +1,4 @@
-"""What suits a model and a place: its format, its backend, its cache; and why something does not."""
+"""Choose a model's format, backend and KV cache for a device, and say why another is not possible."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
 PAIRS = "avx512_bf16"
 """The instruction for which the compiled step keeps bf16 weights in pairs."""
 SMALL = 100_000_000
-"""Below this many parameters fp32 is as fast as bf16 where steps are interpreted: they wait for calls. A
-compiled step finds their weights in the processor's caches."""
+"""Parameters up to which fp32 is as fast as bf16: in torch, calls take the time; in the compiled step the
+weights stay in the processor's caches."""
 
 
 class Backend(StrEnum):
-    """What runs a model's step: a package of ``engine.backends``."""
+    """The executor of a model: a package of ``engine.backends``."""
 
     TORCH = "torch"
     NATIVE = "native"
@@ -45,10 +45,10 @@ class Backend(StrEnum):
 
 
 def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
-    """Resolves ``auto`` to what suits model and machine: as the files have the weights where
-    those are quantised, else unquantised.
+    """Return ``quantization``, with ``auto`` resolved: stored if the files are quantised, else
+    unquantised.
 
-    Raises InvalidRequest for an unknown one, and for one that this model or machine lacks.
+    Raises InvalidRequest for one that is unknown, or that this model or machine does not have.
     """
     if quantization not in QUANTIZATIONS:
         raise InvalidRequest(
@@ -77,7 +77,7 @@ def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Device
 
 
 def choose_backend(checkpoint: Checkpoint, quantization: str, place: Device) -> Backend:
-    """What runs the model with this quantization: the quickest that can, of what is built by now."""
+    """Return the fastest backend that can run the model with this quantization and is built."""
     if checkpoint.architecture not in FAMILIES:
         return Backend.TRANSFORMERS
     architecture = _architecture(checkpoint)
@@ -89,13 +89,12 @@ def choose_backend(checkpoint: Checkpoint, quantization: str, place: Device) -> 
 
 
 def compiled_step(place: Device) -> Library | None:
-    """The compiled step, where it is built and may be used."""
+    """Return the compiled step if it is built and may be used."""
     return build.ready(place.threads) if _may_be_compiled(place) else None
 
 
 def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
-    """Whether the compiled step would run the model with this quantization: as it is built, or as it
-    may be once it is."""
+    """Return whether the compiled step, built or not yet, would run the model with this quantization."""
     architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
     return (
         architecture is not None
@@ -104,16 +103,16 @@ def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Device) 
 
 
 def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
-    """What is computed in, and cached, between the products of ``quantization``: fp32 or bf16."""
-    return quantization if quantization in UNQUANTISED else _interpreted(checkpoint, place)
+    """Return the dtype of activations and KV cache with weights in ``quantization``: fp32 or bf16."""
+    return quantization if quantization in UNQUANTISED else _eager_dtype(checkpoint, place)
 
 
 def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
-    """The draft's, beside a target in ``quantization``: the same, or int8 or unquantised where that
-    cannot be.
+    """Return a draft's quantization beside a target in ``quantization``: the same if possible, else
+    int8 or unquantised.
 
-    Compiled, a draft in int8 takes half the time, and on a GPU too, where a weight's bytes are what
-    takes time. It only proposes, so it needs no note.
+    In int8 a draft takes half the time in the compiled step and on a GPU. It only proposes, so people
+    need no note.
     """
     if why_not_stored(checkpoint, place) is None:
         return AS_STORED
@@ -141,21 +140,21 @@ def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Device) -> 
 
 
 def quantization_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
-    """What this machine makes of ``quantization``, where that is worth telling people."""
-    said = [_stored_note(quantization, checkpoint), _place_note(quantization, checkpoint, place)]
-    return " ".join(note for note in said if note) or None
+    """Return a note for people on how this machine computes ``quantization``, or None."""
+    notes = [_stored_note(quantization, checkpoint), _place_note(quantization, checkpoint, place)]
+    return " ".join(note for note in notes if note) or None
 
 
 def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
-    """What becomes of the blocks of a GGUF file."""
+    """Return a note on how the blocks of a GGUF file are used."""
     if not checkpoint.block_formats:
         return None
     if quantization == AS_STORED:
         rounded = sorted(checkpoint.block_formats & native_step.support(None).rounded)
-        said = f"Weights are multiplied as the file has them ({checkpoint.dtype})."
+        note = f"Weights are multiplied as the file has them ({checkpoint.dtype})."
         if not rounded:
-            return said
-        return f"{said} Those in {', '.join(rounded).upper()} are rounded again, to int8."
+            return note
+        return f"{note} Those in {', '.join(rounded).upper()} are rounded again, to int8."
     again = "widened to" if quantization in UNQUANTISED else "widened, then rounded again to"
     return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
 
@@ -185,7 +184,7 @@ def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str
 
 
 def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
-    """Why a GPU that runs the kernels does not run this model through them."""
+    """Return why a GPU that has the kernels does not use them for this model."""
     if not place.kernels or checkpoint.architecture not in FAMILIES:
         return None
     reason = _why_no_kernels(checkpoint, quantization)
@@ -195,7 +194,7 @@ def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str |
 
 
 def why_not_quantised(checkpoint: Checkpoint, place: Device) -> str | None:
-    """Why this model cannot run in int8 or nf4 here, with the remedy; None when it can."""
+    """Return why this model cannot run in int8 or nf4 here, with the remedy, or None."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
     if place.device.type == "cpu":
@@ -215,14 +214,14 @@ def _why_adapted(checkpoint: Checkpoint) -> str:
 
 
 def why_not_q4(checkpoint: Checkpoint, place: Device) -> str | None:
-    """Why this model's matrices cannot be rounded to blocks of four bits here; None where they can."""
+    """Return why this model's matrices cannot be rounded to 4-bit blocks here, or None."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
     return _why_no_blocks(checkpoint, Q4, place)
 
 
 def why_not_stored(checkpoint: Checkpoint, place: Device) -> str | None:
-    """Why the model's matrices cannot be multiplied as a GGUF file has them; None where they can."""
+    """Return why the model's matrices cannot be multiplied as a GGUF file has them, or None."""
     if not checkpoint.block_formats:
         return (
             f"that is for GGUF files with quantised weights, and {checkpoint.name} has none: its weights "
@@ -245,7 +244,8 @@ def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Device) -> 
 
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Device) -> str:
-    """``wanted`` if the model, in ``quantization``, can have its KV cache so. Raises InvalidRequest."""
+    """Return ``wanted`` if the model in ``quantization`` can have such a KV cache. Raises
+    InvalidRequest."""
     if wanted not in KV_CACHE_DTYPES:
         raise InvalidRequest(
             "kv_cache_dtype",
@@ -258,7 +258,7 @@ def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place
 
 
 def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
-    """Why the model, in ``quantization``, cannot keep its KV cache in fp8 here; None where it can."""
+    """Return why the model in ``quantization`` cannot have a KV cache in fp8 here, or None."""
     remedy = "Choose auto, which keeps it as the model computes."
     if not place.kernels:
         where = (
@@ -281,15 +281,15 @@ def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -
 
 
 def packs(checkpoint: Checkpoint, place: Device) -> bool:
-    """Whether products keep their weights in a layout of their own: the own decoder's do on a CPU."""
+    """Return whether weights are packed for the products, as this engine's decoders do on a CPU."""
     return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
 def quantizations(checkpoint: Checkpoint, place: Device) -> tuple[str, ...]:
-    """What this model can be shrunk to on this machine, from wide to narrow.
+    """Return the quantisations that shrink this model on this machine, from wide to narrow.
 
-    Where blocks of a GGUF file can stay as they are, only what saves a third of them is worth rounding
-    them once more. Of four bits the one that is multiplied more quickly is named.
+    Blocks of a GGUF file that can stay as they are, are only rounded again if that saves a third. Of the
+    4-bit formats the faster one is listed.
     """
     kinds = QUANTISED if why_not_quantised(checkpoint, place) is None else ()
     if not checkpoint.quantised and why_not_q4(checkpoint, place) is None:
@@ -302,12 +302,12 @@ def quantizations(checkpoint: Checkpoint, place: Device) -> tuple[str, ...]:
 
 
 def _unquantised(checkpoint: Checkpoint, place: Device) -> str:
-    """The faster of fp32 and bf16 here."""
-    return "bf16" if _compiled_in_bf16(checkpoint, place) else _interpreted(checkpoint, place)
+    """Return the faster of fp32 and bf16 here."""
+    return "bf16" if _compiled_in_bf16(checkpoint, place) else _eager_dtype(checkpoint, place)
 
 
-def _interpreted(checkpoint: Checkpoint, place: Device) -> str:
-    """The faster of fp32 and bf16 where no step is compiled for the processor."""
+def _eager_dtype(checkpoint: Checkpoint, place: Device) -> str:
+    """Return the faster of fp32 and bf16 without the compiled step."""
     if place.device.type == "cuda":
         return "bf16" if place.bf16 else "fp32"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -315,8 +315,8 @@ def _interpreted(checkpoint: Checkpoint, place: Device) -> str:
 
 
 def _compiled_in_bf16(checkpoint: Checkpoint, place: Device) -> bool:
-    """Whether the weights come in bf16, and the compiled step multiplies twice as many of such: the one
-    that is built, or will be, for a first start takes the same weights as every later one."""
+    """Return whether the weights are in bf16 and the compiled step, built or not yet, multiplies pairs of
+    bf16: a first start must use the same weights as every later one."""
     dtypes = {dtype for _, _, dtype in checkpoint.tensors.values()}
     if dtypes != {"BF16"} or not could_be_compiled(checkpoint, "bf16", place):
         return False
@@ -327,14 +327,14 @@ def _compiled_in_bf16(checkpoint: Checkpoint, place: Device) -> bool:
 
 
 def _compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
-    """Whether the compiled step is built and would run the model in ``quantization``."""
+    """Return whether the compiled step is built and would run the model in ``quantization``."""
     return compiled_step(place) is not None and could_be_compiled(checkpoint, quantization, place)
 
 
 def _why_not_compiled(
     checkpoint: Checkpoint, architecture: Architecture, quantization: str, place: Device
 ) -> str | None:
-    """Why the compiled step, as it is built or may be once it is, cannot run the model so."""
+    """Return why the compiled step, built or not yet, cannot run the model so, or None."""
     library = compiled_step(place)
     return native_step.why_not(architecture, quantization, library, checkpoint.block_formats)
 
@@ -344,13 +344,13 @@ def _may_be_compiled(place: Device) -> bool:
 
 
 def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:
-    """Why Triton's kernels cannot run one of the families' models so held; None where they can."""
+    """Return why the Triton kernels cannot run the model in this quantization, or None."""
     architecture = _architecture(checkpoint)
     return None if architecture is None else cuda.why_not(architecture, quantization)
 
 
 def _architecture(checkpoint: Checkpoint) -> Architecture | None:
-    """None where no family has it, or its settings are no use."""
+    """Return the architecture, or None for an unknown family or unusable settings."""
     if checkpoint.architecture not in FAMILIES:
         return None
     try:

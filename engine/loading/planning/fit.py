@@ -1,8 +1,7 @@
-"""Bytes of weights, KV cache and draft -> what fits, and how much context is left.
+"""Whether models fit into memory, and with how much context, by their sizes alone.
 
-Estimates from sizes alone, for a decision before anything is loaded: target and draft, the KV cache of
-both, and on a GPU what its kernels and graphs work in. Never imports torch: who loads to a GPU passes
-its free bytes (engine/machine/device_memory.py).
+Counts weights and KV caches of target and draft, and on a GPU what kernels and graphs work in. Never
+imports torch: the caller passes a GPU's free bytes (engine/machine/device_memory.py).
 """
 
 from __future__ import annotations
@@ -22,29 +21,29 @@ WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of one number in the dtypes that weights and caches are kept in."""
 
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-"""What of ``WIDTHS`` is meant by what people call it."""
+"""The dtypes in ``WIDTHS`` by their short names."""
 
 FLOAT8 = "float8"
-"""A cache in fp8: one byte a number, and for every position of a head a scale."""
+"""A KV cache in fp8: one byte a number, and a scale for every position of a head."""
 FLOAT8_SCALE = 4
 
 QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
 """Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
 
 BLOCKS_WIDTH = 1.05
-"""Bytes that blocks take once they are rearranged, for each byte of a GGUF file's."""
+"""Bytes of rearranged blocks for each byte of a GGUF file's."""
 
 LONGEST_CONTEXT = 32_768
 """Caches are allocated whole, so a model's 128k context is not taken for granted."""
 
 SHORTEST_CONTEXT = 512
-"""Below this a chat is no use; the pair is refused instead."""
+"""A pair that leaves less context is refused."""
 
 OVERHEAD = 300_000_000
-"""Interpreter, libraries and activations: what the process needs besides weights and caches."""
+"""Bytes of interpreter, libraries and activations."""
 
 TOKEN_BYTES = 430
-"""Of a vocabulary's entry in headers and in the tokenizer: measured with two of 151,936 tokens."""
+"""Bytes of a token in headers and tokenizer, measured with two vocabularies of 151,936 tokens."""
 
 GPU_OVERHEAD = 500_000_000
 """The kernels' code, cuBLAS's own buffers, what layers leave of a part of a prompt (105 MB for the
@@ -108,7 +107,7 @@ class ModelSize:
         )
 
     def weight_bytes(self, dtype: str) -> int:
-        """What all weights take, in ``dtype`` unless the model has its own."""
+        """Return the bytes of all weights, in ``dtype`` unless the model has its own."""
         if self.block_bytes:
             return int(self.block_bytes * BLOCKS_WIDTH)
         kind = self.weights or dtype
@@ -116,9 +115,9 @@ class ModelSize:
         return int((self.parameters + self.repeated) * width)
 
     def kv_bytes_per_token(self, dtype: str) -> int:
-        """Keys, values and aux hidden states; layers with a sliding window are counted in full.
+        """Return the bytes of keys, values and aux hidden states of a token, in all layers.
 
-        Features are kept in bf16 beside a cache in fp8.
+        Aux hidden states are in bf16 beside a cache in fp8.
         """
         if self.cache == FLOAT8:
             position, feature = self.head_dim + FLOAT8_SCALE, WIDTHS["bfloat16"]
@@ -128,12 +127,12 @@ class ModelSize:
         return 2 * self.layers * self.kv_heads * position + self.aux_width * feature
 
     def attention_bytes(self, context: int) -> int:
-        """What a GPU's attention leaves between its two launches; all layers share it."""
+        """Return the bytes between the two launches of a GPU's attention, which all layers share."""
         splits = -(-min(context, self.context) // KV_SPLIT)
         return STREAMED_ROWS * self.heads * splits * 4 * (self.head_dim + 2)
 
     def sampling_bytes(self) -> int:
-        """What a GPU turns logits into tokens in."""
+        """Return the bytes in which a GPU samples."""
         return MAX_ROWS * self.vocabulary * 4 * GPU_VOCABULARY_ROWS
 
 
@@ -176,13 +175,12 @@ def fit(
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
     gpu: bool = False,
 ) -> MemoryFit:
-    """Whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
+    """Return whether a target and what drafts for it fit in ``free`` bytes with ``context`` tokens.
 
-    ``instead``: the same models in the quantisations that could be chosen; where they do not fit, the
-    sentence says what these would need. ``context`` None is what the engine would take: the target's
-    own, up to ``LONGEST_CONTEXT``. ``free`` None asks the machine. ``dtype`` is one of ``WIDTHS``, for
-    models that do not say how they will be held. ``gpu``: they will be held there, so ``free`` is the
-    GPU's. ``overhead`` None is what is known of the place.
+    ``instead``: the same models in other quantisations; if nothing fits, the sentence says what these
+    would need. ``context`` None is the target's own, up to ``LONGEST_CONTEXT``. ``free`` None is the
+    machine's free memory. ``dtype``, a key of ``WIDTHS``, is for models without their own. ``gpu``: they
+    will be on a GPU, whose memory ``free`` is. ``overhead`` None is the default of the device.
     """
     models = [target, *drafting]
     limit = min(target.context, LONGEST_CONTEXT)
@@ -218,18 +216,18 @@ def fit(
 
 
 def widest(kinds: Sequence[str], context: Callable[[str], int], least: int) -> str:
-    """Return the first of ``kinds``, from wide to narrow, in which ``least`` tokens of context fit; the
-    first of all where they fit in none. This is what auto takes."""
+    """Return the first of ``kinds``, from wide to narrow, in which ``least`` tokens of context fit,
+    else the first. This is what auto chooses."""
     return next((kind for kind in kinds if context(kind) >= least), kinds[0])
 
 
 def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
-    """A model's cache ends at its own context."""
+    """Return the bytes of a model's cache, which ends at its own context."""
     return min(context, model.context) * model.kv_bytes_per_token(dtype)
 
 
 def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
-    """What neither weights nor context change."""
+    """Return the bytes that depend on neither weights nor context."""
     if not gpu:
         return OVERHEAD + TOKEN_BYTES * sum(model.vocabulary for model in models)
     sampling = sum(model.sampling_bytes() for model in models)
@@ -243,7 +241,7 @@ def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:
 def _largest_context(
     models: Sequence[ModelSize], limit: int, dtype: str, room: int, gpu: bool
 ) -> int:
-    """The most tokens, up to ``limit``, for which caches and attention take at most ``room`` bytes."""
+    """Return the most tokens, up to ``limit``, whose caches and attention take at most ``room`` bytes."""
     low, high = 0, limit
     while low < high:
         middle = (low + high + 1) // 2
@@ -291,7 +289,7 @@ def _sentence(
 
 
 def _alternatives(others: Mapping[str, MemoryFit]) -> str:
-    """What the first of ``others`` that fits would need; if none does, what the last would."""
+    """Return what the first fitting one of ``others`` would need; if none fits, what the last would."""
     for kind, other in others.items():
         if other.fits:
             return f" {kind} would need {format_bytes(other.needed)}."

@@ -1,6 +1,6 @@
-"""What a pair would take of memory once it is loaded, part by part, for who chooses among pairs.
+"""Forecast the memory of a pair, part by part: by its files as a load plans it, else by the catalog's
+sizes.
 
-By the files where they are here, as loading itself reckons it; by the catalog's sizes where they are not.
 All arithmetic is in fit.py.
 """
 
@@ -21,14 +21,14 @@ from engine.machine import memory, processor
 
 TARGET, DRAFT = "target", "draft"
 SMALL = 100_000_000
-"""Up to so many parameters torch is as fast in fp32: see ``engine.loading.planning.choices``."""
+"""As in ``engine.loading.planning.choices``, which imports torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """``room`` is reckoned for ``context`` tokens; ``roles`` say what each of its models is: target,
-    draft, or the kind of a head. ``longest``: the most tokens that are taken without being asked for.
-    ``held``: what the target's weights are held in.
+    """``room`` is the memory with ``context`` tokens; ``roles`` name each of its models: target,
+    draft, or the kind of a head. ``longest``: the default limit of the context. ``held``: the target's
+    quantization.
     """
 
     room: MemoryFit
@@ -41,10 +41,10 @@ class Forecast:
 def forecast(
     pairing: Pairing, request: LoadRequest, locate: Locate, context: int | None = None
 ) -> Forecast:
-    """What ``pairing`` needs with ``context`` tokens, by default with as many as it would be given.
+    """Return what ``pairing`` needs with ``context`` tokens, by default with as many as it would get.
 
-    ``request`` says how it is held and computed. Raises ModelError where nothing is known of its sizes,
-    and as ``resolve`` of the catalog does for a broken file or a draft that does not fit.
+    ``request`` says how it is loaded. Raises ModelError if its sizes are not known, and as
+    ``Catalog.resolve`` for a broken file or a draft that does not fit.
     """
     if pairing.target.address:
         raise ModelError(
@@ -70,11 +70,11 @@ def estimate(
     free: int | None = None,
     quantization: str = AUTO,
 ) -> Forecast:
-    """What a target, and a draft behind it, need in the processor's memory by their sizes alone, held as
-    auto would hold them, or in the fewest bits where they fit in none. Heads are left out: their files
-    are read with the target's.
+    """Return what a target, and a draft after it, need in main memory, by their sizes alone: quantised
+    as auto would, or in the fewest bits if nothing fits. Heads are left out: their files are read with
+    the target's.
 
-    Raises ModelError where sizes are not known.
+    Raises ModelError if sizes are not known.
     """
     unknown = [spec.name for spec in specs if not (spec.parameters and spec.layers)]
     if unknown:
@@ -106,14 +106,14 @@ def estimate(
 
 
 def _computed_in(spec: ModelSpec) -> str:
-    """What auto computes in, and keeps the KV cache in: see ``choices.choose_quantization``."""
+    """Return the dtype of activations and KV cache by auto: see ``choices.choose_quantization``."""
     has = set(processor.instructions())
     quick = {"avx512bw", "bf16"} if spec.parameters > SMALL else {"avx512_bf16"}
     return "bf16" if quick & has else "fp32"
 
 
 def _held(spec: ModelSpec, kind: str) -> ModelSize:
-    """The size of a model in ``kind``."""
+    """Return the size of a model in ``kind``."""
     size = ModelSize.of(spec, fit.DTYPES.get(kind, kind), fit.DTYPES[_computed_in(spec)])
     if kind not in (Q4, AS_STORED):
         return size
@@ -122,7 +122,8 @@ def _held(spec: ModelSpec, kind: str) -> ModelSize:
 
 
 def _bytes_in_four_bits(spec: ModelSpec) -> int:
-    """As ``four_bits.bytes_in_four_bits`` counts it by the tensors: embedding and head in eight bits."""
+    """Return what ``four_bits.bytes_in_four_bits`` counts by tensors: embedding and head in eight
+    bits."""
     tables = spec.vocabulary * spec.hidden * (1 if spec.tied else 2)
     narrow = LAYOUTS["q4_1" if spec.hidden % LAYOUTS["q4_k"].inputs else "q4_k"]
     wide = LAYOUTS["q8_0"]

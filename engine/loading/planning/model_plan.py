@@ -19,12 +19,12 @@ from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint
 
 @dataclass(frozen=True, slots=True)
 class ModelPlan:
-    """How one model is loaded; whoever loads it decides nothing any more.
+    """How one model is loaded; the loader decides nothing.
 
-    ``quantization`` is what weights are held in: fp32, bf16, int8, nf4, q4 or stored. ``compute`` is
-    what is computed in between products: fp32 or bf16. ``kv_cache_dtype``: auto, which is what is
-    computed in, or fp8. ``context``: tokens for which memory is taken. ``library`` is there for the
-    native backend. ``rounded``: what wider weights are rounded to as they are packed, None as they are.
+    ``quantization`` is the format of weights: fp32, bf16, int8, nf4, q4 or stored. ``compute``: the dtype
+    of activations, fp32 or bf16. ``kv_cache_dtype``: auto (as ``compute``) or fp8. ``context``: tokens
+    that the KV cache holds. ``library`` is set for the native backend. ``rounded``: the format that wider
+    weights are rounded to when they are packed, or None.
     """
 
     checkpoint: Checkpoint
@@ -39,7 +39,7 @@ class ModelPlan:
 
     @property
     def cached(self) -> str:
-        """What the cache is kept in, auto resolved: fp32, bf16 or fp8."""
+        """The KV cache's dtype, with auto resolved: fp32, bf16 or fp8."""
         return FP8 if self.kv_cache_dtype == FP8 else self.compute
 
 
@@ -51,8 +51,8 @@ def plan_model(
     context: int | None = None,
     kv_cache_dtype: str = AUTO,
 ) -> ModelPlan:
-    """The plan for a model in ``place``. ``quantization``: one of ``QUANTIZATIONS``; ``context`` bounds
-    the model's own. Raises InvalidRequest for what this model or place lacks."""
+    """Return the plan for a model in ``place``. ``quantization``: one of ``QUANTIZATIONS``;
+    ``context`` bounds the model's own. Raises InvalidRequest for what this model or place lacks."""
     quantization = choose_quantization(checkpoint, quantization, place)
     backend = choose_backend(checkpoint, quantization, place)
     return ModelPlan(

@@ -1,7 +1,6 @@
-"""Whether one model on disk can draft for another: why not, or in which way.
+"""Whether one model on disk can draft for another, and how or why not.
 
-A draft with the target's own tokenizer drafts in its tokens. With another tokenizer it drafts across
-vocabularies, if both can be read and share tokens (see draft_reader.py).
+A draft with another tokenizer drafts across vocabularies, if both can be read and share tokens.
 """
 
 from __future__ import annotations
@@ -20,15 +19,14 @@ SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""
 
 FEWEST_SHARED = 0.05
-"""Of a target's tokens, the least that a draft of another vocabulary has too: with fewer it was made for
-other text, and spells nearly every word in pieces."""
+"""Least share of a target's tokens that a draft of another vocabulary must have: with fewer it was
+made for other text, and spells nearly every word in pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compatibility:
-    """``reason`` says why a draft does not fit, and is None when it does.
-
-    ``shared``: what the vocabularies have in common where the tokenizers differ; else None.
+    """``reason`` says why a draft does not fit, or is None. ``shared``: what the vocabularies have in
+    common if the tokenizers differ, else None.
     """
 
     reason: str | None = None
@@ -36,19 +34,19 @@ class Compatibility:
 
     @property
     def cross_vocabulary(self) -> str | None:
-        """How a pair of two vocabularies drafts, as the end of a sentence; None where there is one."""
+        """How a pair with two vocabularies drafts, as the end of a sentence; None with one."""
         return None if self.shared is None else _cross_vocabulary(self.shared)
 
     @property
     def hopeless(self) -> str | None:
-        """Why a draft that could be used is not worth proposing; None where it may be."""
+        """Why a usable draft is not worth proposing, or None."""
         shared = self.shared
         return None if shared is None else hopeless(shared.tokens, shared.target, shared.draft)
 
 
 def hopeless(shared: int, target: int, draft: int) -> str | None:
-    """Why drafting across two vocabularies is of no use, by their numbers of tokens; None where it may
-    be. ``shared`` may be a bound from above."""
+    """Return why drafting across two vocabularies is useless, by their numbers of tokens, or None.
+    ``shared`` may be an upper bound."""
     if shared >= FEWEST_SHARED * target:
         return None
     return (
@@ -59,10 +57,10 @@ def hopeless(shared: int, target: int, draft: int) -> str | None:
 
 
 def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:
-    """Compares two models on disk; the reason names the sizes that differ.
+    """Compare two models on disk; the reason names the sizes that differ.
 
     Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
-    Raises ModelError where a tokenizer cannot be read at all.
+    Raises ModelError if a tokenizer cannot be read.
     """
     reason = _why_not_size(target, draft) or _why_not_context(target, draft)
     if reason is not None:
@@ -83,14 +81,15 @@ def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:
 
 
 def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
-    """Why ``draft`` cannot draft for ``target``; None when it can."""
+    """Return why ``draft`` cannot draft for ``target``, or None."""
     return compare(target, draft).reason
 
 
 def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
-    """How the tokens of a draft that fits stand to the target's; None: they are the same.
+    """Return the map between the vocabularies of a fitting draft and its target; None if they are the
+    same.
 
-    Raises ModelError where a tokenizer cannot be used after all.
+    Raises ModelError if a tokenizer cannot be used after all.
     """
     if _difference(target, draft) is None:
         return None
@@ -103,7 +102,7 @@ def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
 
 
 def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
-    """What a fitting pair still costs, in a sentence for people; None when nothing."""
+    """Return a warning on a fitting pair, as a sentence for people, or None."""
     if draft.context >= target.context:
         return None
     return (
@@ -132,7 +131,7 @@ def _named(checkpoint: Checkpoint) -> _Named:
 
 @lru_cache(maxsize=1024)
 def _shared(target: _Named, draft: _Named) -> Shared:
-    """Lists of models ask for every pair again and again."""
+    """Cached: lists of models compare every pair again and again."""
     found = read_map(target[0], draft[0], target_rows=target[1], draft_rows=draft[1])
     return found.shared
 

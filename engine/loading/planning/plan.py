@@ -1,4 +1,4 @@
-"""What is loaded, and how: decided once, from headers, before anything large is allocated."""
+"""Plan a load: decide everything once, from headers, before anything large is allocated."""
 
 from __future__ import annotations
 
@@ -39,13 +39,11 @@ DEFAULT_PARALLEL = 4
 class LoadPlan:
     """How to load a target and what drafts for it, all of which fit each other and this machine.
 
-    Nothing behind it looks at the request or the files again to decide anything. The target alone has
-    the ``kv_cache_dtype`` that was asked for: caches of drafts and heads are not narrowed, for it costs
-    them acceptance. ``vocabularies`` is None where the draft has the target's. ``products`` are for the
-    heads. ``room``: what was reckoned for ``wanted`` tokens of context. ``notes`` are sentences for
-    people. ``waits_for_native``: whether the target would run in the compiled step, once that is built.
-    ``parallel``: how many requests may run at once, each with caches of
-    its own.
+    Loading decides nothing again. Only the target has the requested ``kv_cache_dtype``: a narrower cache
+    would cost drafts and heads acceptance. ``vocabularies`` is None if the draft has the target's.
+    ``products`` are for the heads. ``room``: the memory for ``wanted`` tokens of context. ``notes`` are
+    sentences for people. ``waits_for_native``: the target would run in the compiled step once that is
+    built. ``parallel``: how many requests run at once, each with its own caches.
     """
 
     files: PairFiles
@@ -69,9 +67,9 @@ class LoadPlan:
         return self.sizes.footprint(target.quantization, target.kv_cache_dtype, target.context)
 
     def ran_out(self, doing: str, *, loaded: bool) -> str:
-        """What to say when memory runs out nevertheless while ``doing``.
+        """Return the message for memory that ran out while ``doing``, despite the plan.
 
-        ``loaded``: the pair is there already, so what it takes is counted as free for it.
+        ``loaded``: the pair is in memory already, so its own bytes count as free.
         """
         target = self.target
         gpu = device_memory.gpu_free_bytes(self.place.device)
@@ -81,17 +79,17 @@ class LoadPlan:
             target.quantization, target.kv_cache_dtype, target.context, free + held
         )
         where = "Memory" if gpu is None else "The GPU's memory"
-        said = f"{where} ran out while {doing}. {found.sentence}"
+        message = f"{where} ran out while {doing}. {found.sentence}"
         if not found.fits:
-            return said
+            return message
         return (
-            f"{said} By that it fits: another program may have taken memory meanwhile, or the work "
+            f"{message} By that it fits: another program may have taken memory meanwhile, or the work "
             f"needed more than was reckoned. Load the pair again{self._smaller()}; its context is "
             "chosen by what is free then."
         )
 
     def _smaller(self) -> str:
-        """How the target would take less, told behind "Load the pair again"; "" where it could not."""
+        """Return what follows "Load the pair again": how the target would take less, or ""."""
         held = self.target.quantization
         narrowest = quantizations(self.target.checkpoint, self.target.place)[-1]
         if held != narrowest:
@@ -99,17 +97,17 @@ class LoadPlan:
         return ", from a file in fewer bits if it comes back" if held == AS_STORED else ""
 
     def _kv(self) -> int:
-        """Bytes of the caches as they were made."""
+        """Return the bytes of the caches as they were allocated."""
         return self.room.kv * self.target.context // self.wanted if self.wanted else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What is known of a pair before it is said whether it fits.
+    """What headers tell of a pair, before it is decided whether it fits.
 
-    The target as ``suited`` by request and catalog, and as ``planned`` where that would not fit.
-    ``asked`` and ``wanted`` are tokens of context: the model's or the request's, and those of them that
-    are taken for granted. ``free``: a GPU's bytes; None for the machine's.
+    The target as ``suited`` by request and catalog, and as ``planned`` if that would not fit. ``asked``
+    and ``wanted`` are tokens of context: of the model or the request, and of the default limit. ``free``:
+    a GPU's free bytes; None for the machine's.
     """
 
     place: Device
@@ -122,7 +120,7 @@ class Survey:
     free: int | None
 
     def room(self, context: int | None = None) -> fit.MemoryFit:
-        """What ``planned`` needs with so much context, by default what is wanted."""
+        """Return the memory that ``planned`` needs with ``context`` tokens, by default ``wanted``."""
         planned = self.planned
         return self.sizes.fit(
             planned.quantization, planned.kv_cache_dtype, context or self.wanted, self.free
@@ -171,9 +169,9 @@ def plan_loading(
     request: LoadRequest,
     earlier: LoadPlan | None = None,
 ) -> LoadPlan:
-    """Checks everything that can be known before anything large is allocated.
+    """Return the plan for a pair. Reads headers and tokenizers; allocates nothing large.
 
-    ``earlier``: how the same was planned before; its quantization and its context stay.
+    ``earlier``: the plan of the same pair before; its quantization and context stay.
     Raises ModelError, IncompatiblePair, InvalidRequest, OutOfMemory.
     """
     if earlier is not None:
@@ -236,9 +234,9 @@ def plan_loading(
 def _parallel(
     target: ModelPlan, wanted: int | None, room: fit.MemoryFit, *, waits: bool = False
 ) -> tuple[int, str | None]:
-    """So many, and why fewer than were ``wanted``, as a sentence; None where all may, or nobody asked.
+    """Return how many requests may run at once, and why fewer than ``wanted``, as a sentence or None.
 
-    ``room`` is reckoned for the caches of one. ``waits``: whether the compiled step comes later.
+    ``room`` is the memory with the caches of one. ``waits``: the compiled step is not built yet.
     """
     if target.backend is not Backend.NATIVE:
         if wanted in {None, 1} or waits:
@@ -261,7 +259,7 @@ def _parallel(
 
 
 def _plan_draft(draft: Checkpoint, place: Device, quantization: str, context: int) -> ModelPlan:
-    """Beside a target in ``quantization``."""
+    """Return the plan of a draft beside a target in ``quantization``."""
     own = draft_quantization(draft, quantization, place)
     planned = plan_model(draft, place, own, context=context)
     return replace(planned, rounded=draft_rounding(draft, own, place))
@@ -270,7 +268,8 @@ def _plan_draft(draft: Checkpoint, place: Device, quantization: str, context: in
 def _plan_target(
     target: Checkpoint, place: Device, preferred: ModelSpec, request: LoadRequest
 ) -> ModelPlan:
-    """As asked for, else as the catalog prefers, its KV cache only where that can be."""
+    """Return the target's plan as requested, else as the catalog prefers; its fp8 cache only if
+    possible."""
     quantization = request.quantization if request.quantization != AUTO else preferred.quantization
     plan = plan_model(target, place, quantization, kv_cache_dtype=request.kv_cache_dtype)
     narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8
@@ -280,8 +279,8 @@ def _plan_target(
 
 
 def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> ModelPlan:
-    """``suited``, or else the target in the most bits that leave memory for ``least`` of the ``wanted``
-    tokens of context; ``suited`` too where none does. Never bf16: int8 is less and as quick."""
+    """Return ``suited`` if it leaves memory for ``least`` of the ``wanted`` tokens of context, else
+    the target in the most bits that does, else ``suited``. Never bf16: int8 is smaller and as fast."""
 
     def context(kind: str) -> int:
         return sizes.fit(kind, suited.kv_cache_dtype, wanted, None).context
@@ -295,7 +294,7 @@ def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> 
 
 
 def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:
-    """Whether neither ``request`` nor the catalog says what the target is held in."""
+    """Return whether neither ``request`` nor the catalog names the target's quantization."""
     return request.quantization == preferred.quantization == AUTO
 
 

@@ -1,4 +1,4 @@
-"""What the parts of a pair will take of memory, in each way that its target can be held."""
+"""The memory of a pair's parts, for each quantization of its target."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from engine.models.hidden_states import joined
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
-    """A target, what drafts for it and the places of both; ``products`` are for the heads.
+    """A target, what drafts for it and the device; ``products`` are for the heads.
 
-    ``quantization``, of its methods, is what the target's weights are held in, ``cached`` its KV cache:
+    In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
     """
 
@@ -39,7 +39,7 @@ class PairSizes:
     place: Device
 
     def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
-        """What fits into ``free`` bytes; None asks the machine."""
+        """Return what fits into ``free`` bytes; None means the machine's free memory."""
         return fit.fit(
             *self.models(quantization, cached),
             context=context,
@@ -52,8 +52,8 @@ class PairSizes:
         )
 
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
-        """Bytes of weights and caches with ``context`` tokens: of ``target``, and of each thing that
-        proposers may need (``draft``, a kind of head)."""
+        """Return the bytes of weights and caches with ``context`` tokens, by ``target``, ``draft`` and
+        kinds of heads."""
         names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
         return {
             # Sizes tell how they are held, so the dtype named here is none that counts.
@@ -63,7 +63,7 @@ class PairSizes:
         }
 
     def models(self, quantization: str, cached: str) -> list[ModelSize]:
-        """Of the target, the draft if there is one, and every head."""
+        """Return the sizes of the target, the draft if there is one, and every head."""
         draft = self.draft
         drafting = []
         if draft is not None:
@@ -80,7 +80,7 @@ class PairSizes:
         return [target, *drafting, *map(self._head_size, self.heads)]
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
-        """A cache of its own is in float32."""
+        """Return a head's size; its own cache is in float32."""
         return ModelSize(
             head.name,
             head.parameters,
@@ -104,7 +104,7 @@ class PairSizes:
 
 
 def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:
-    """``size`` where all weights but the embedding's take no more than in ``format``."""
+    """Return ``size`` with all weights but the embedding's rounded to ``format`` if they are wider."""
     layout = LAYOUTS[format]
     others = checkpoint.parameters - checkpoint.vocabulary * checkpoint.hidden
     held = size.block_bytes or size.weight_bytes("float32")
