@@ -1,4 +1,4 @@
-"""What somebody needs to know who is to find a fault: versions, machine, compiled step, pair, errors.
+"""A report for finding faults: versions, machine, compiled step, pair, errors.
 
 Nothing private: no chats, no key, and the home folder is written ``~``.
 """
@@ -52,7 +52,7 @@ def report(
 
 
 def devices_here() -> dict[str, str | None]:
-    """Every device that can be asked for: None, or why it cannot be had, in sentences.
+    """Return every device with None, or with the reason why it is not available.
 
     Before torch is there, which takes seconds to import, nothing is known to be missing.
     """
@@ -61,12 +61,12 @@ def devices_here() -> dict[str, str | None]:
 
 
 def thread_limits() -> tuple[int, int]:
-    """How many threads compute where nobody says, and how many can."""
+    """Return the default and the largest number of threads."""
     return threads.default(), threads.largest()
 
 
 def cache_folder() -> Path:
-    """Where the compiled step, and a compiler that was fetched, are kept."""
+    """Return the folder of the compiled step and of a downloaded compiler."""
     return compilers.cache_folder()
 
 
@@ -106,7 +106,7 @@ def _machine() -> list[tuple[str, str]]:
 
 
 def _gpu() -> str:
-    """Torch is asked where it is there: it takes seconds to import."""
+    """Describe the GPU, if torch is imported already, which takes seconds."""
     if "torch" not in sys.modules:
         return "not looked for yet: nothing is loaded"
     facts = devices.look()
@@ -155,7 +155,7 @@ def _without(text: str, secrets: Iterable[str | None]) -> str:
 
 
 def shortened(text: str) -> str:
-    """With the home folder written ``~``, and another user's name in a path of his left out."""
+    """Return ``text`` with the home folder as ``~`` and other users' names left out of paths."""
     home = str(Path.home())
     if home not in ("/", ""):
         text = text.replace(home, "~")

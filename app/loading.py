@@ -1,4 +1,4 @@
-"""Loading a pair in the background, one at a time, with cancel; whoever likes may watch it."""
+"""Load pairs on a thread, one at a time; a load can be watched and cancelled."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUSY = "Another model is being opened. Wait for it, or cancel it first."
 
 
 class LoadState(StrEnum):
-    """How far loading a pair has come."""
+    """State of the last load."""
 
     IDLE = "idle"
     WORKING = "working"
@@ -58,7 +58,7 @@ class LoadStatus:
 
 
 class PairLoader:
-    """Loads pairs into an engine behind the caller's back."""
+    """Loads pairs into an engine on a thread."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PairLoader:
 
     @property
     def working(self) -> bool:
-        """Whether a pair is being loaded."""
+        """True while a pair is being loaded."""
         return self.status.state is LoadState.WORKING
 
     @property
@@ -125,14 +125,14 @@ class PairLoader:
         return thread
 
     def _named(self, request: LoadRequest) -> LoadStatus:
-        """How a load of ``request`` begins. Raises as ``start``."""
+        """Return the first status of a load of ``request``. Raises as ``start``."""
         pairing = self._inventory().named(request)
         draft = None if pairing.draft is None else pairing.draft.id
         return LoadStatus(LoadState.WORKING, pairing.name, pairing.target.id, draft, LOADING)
 
     def cancel(self) -> None:
-        """Ends a load at its next step, and one that waits for a reply at once: the loaded pair stays,
-        and what was downloaded is kept for the next try."""
+        """Cancel a load at its next step, or at once if it waits for a reply. The loaded pair stays,
+        and so does what was downloaded."""
         self._watcher.cancelled = True
         with self._lock:
             status = self._status
@@ -146,7 +146,7 @@ class PairLoader:
                 self._status = replace(status, cancelling=True)
 
     def tell(self, status: LoadStatus, watcher: _Watcher) -> None:
-        """Replaces the status, unless it is of a load that nobody waits for."""
+        """Replace the status, unless it belongs to a load that was cancelled."""
         with self._lock:
             if watcher is self._watcher:
                 self._status = status
@@ -191,7 +191,7 @@ class PairLoader:
 
 
 class _Watcher:
-    """Looks on at one load."""
+    """Reports one load to its loader."""
 
     def __init__(self, loader: PairLoader, status: LoadStatus) -> None:
         self.cancelled = False
@@ -199,12 +199,12 @@ class _Watcher:
         self._loader = loader
 
     def on_progress(self, progress: DownloadProgress) -> None:
-        """Once all has arrived, what follows is loading again."""
+        """Report a download; once it is complete, loading."""
         arrived = progress.bytes >= progress.total
         self._tell(LOADING if arrived else DOWNLOADING, None if arrived else progress)
 
     def on_loading(self, progress: LoadProgress) -> None:
-        """How far it is with what is on the disk."""
+        """Report the progress of reading files."""
         self._tell(WAITING if progress.stage is Stage.WAITING else LOADING, progress)
 
     def _tell(self, message: str, progress: DownloadProgress | LoadProgress | None) -> None:

@@ -1,4 +1,4 @@
-"""Where things are: shipped files beside the packages, the user's own in the data folder."""
+"""Paths: shipped files beside the packages, the user's own in the data folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class DataFolderError(ForetokenError):
 
 
 def project_root() -> Path:
-    """The source tree: the installation is editable, so shipped files stand beside the packages."""
+    """Return the source tree: the installation is editable, so shipped files are beside the packages."""
     return Path(__file__).resolve().parent.parent
 
 
 def assets() -> Path:
-    """The shipped models, styles and images."""
+    """Return the folder of shipped models, styles and images."""
     return project_root() / "assets"
 
 
@@ -29,28 +29,28 @@ def pip_prompts() -> Path:
 
 
 def catalog_file() -> Path:
-    """The shipped catalog of models."""
+    """Return the shipped catalog of models."""
     return project_root() / "model_catalog.yaml"
 
 
 def own_catalog(data_dir: Path) -> Path:
-    """Where the user's additions to the catalog are looked for."""
+    """Return the user's own catalog."""
     return data_dir / "model_catalog.yaml"
 
 
 def remembered(data_dir: Path) -> Path:
-    """Where proposers keep what they are asked to remember, a folder for each model."""
+    """Return the folder of proposers' caches across requests, one folder for each model."""
     return data_dir / "remembered"
 
 
 def measured(data_dir: Path) -> Path:
-    """Where what a model's steps take on this machine is kept, a file for each model."""
+    """Return the folder of measured step times, a file for each model."""
     return data_dir / "measured"
 
 
 def data_folder(chosen: Path | None = None) -> Path:
-    """The folder for chats and settings, made if absent, for its owner alone; ``chosen`` replaces the
-    system's place."""
+    """Return the folder for chats and settings, created with mode 0700 if absent; ``chosen`` replaces the
+    system's default. Raises DataFolderError."""
     folder = (chosen or Path(platformdirs.user_data_dir("foretoken", appauthor=False))).expanduser()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

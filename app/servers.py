@@ -1,4 +1,4 @@
-"""Servers that people connect to: what one is, the key for it, and its entry in their own catalog."""
+"""Servers: ask one, connect to try it, and store or remove its entry in the user's own catalog."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def puts_out(address: Address) -> str | None:
 
 
 def keep(data_dir: Path, address: Address, model: str) -> str:
-    """Puts a model of a server into the user's own catalog, where it may stand already; its id.
+    """Add a model of a server to the user's own catalog, unless it is there, and return its id.
 
     Raises CatalogError for a broken file, and DiskError.
     """
@@ -72,9 +72,8 @@ def keep(data_dir: Path, address: Address, model: str) -> str:
 
 
 def forget(data_dir: Path, spec: ModelSpec) -> None:
-    """Takes a server out of the user's own catalog, and its key from where it is kept, unless another
-    entry is of the same server. Raises CatalogError, DiskError, and InvalidRequest for another's
-    entry."""
+    """Remove a server from the user's own catalog, and its key unless another entry has the same
+    server. Raises CatalogError, DiskError, and InvalidRequest for another's entry."""
     file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
     try:
         if not own_catalog.remove(file, shipped, SECTION, spec.id):

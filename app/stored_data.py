@@ -1,4 +1,4 @@
-"""What the app keeps on this machine, where and how much; and forgetting what it was asked."""
+"""What the app stores on this machine, where and how much, and the deletion of what people asked."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Asked:
 
 
 def folders(data_dir: Path, models: Path) -> dict[str, Path]:
-    """Folders that hold something of the app's, by what they are for."""
+    """Return the app's folders by purpose."""
     return {
         "data": data_dir,
         "models": models,
@@ -59,7 +59,7 @@ class StoredData:
         return size - size_on_disk(models) if within else size
 
     def asked(self) -> Asked:
-        """What ``forget`` would delete."""
+        """Return what ``forget`` would delete."""
         return Asked(
             len(self._store.chats()),
             sum(map(size_on_disk, self._chat_files())),
@@ -79,7 +79,7 @@ class StoredData:
         _delete([paths.remembered(self._runtime.data_dir), *self._chat_files("-damaged-*")])
 
     def _chat_files(self, which: str = "*") -> list[Path]:
-        """The file of chats with its logs, and damaged ones that were set aside."""
+        """Return the file of chats with its logs, and damaged ones that were set aside."""
         return sorted(self._runtime.data_dir.glob(f"{Path(FILE).stem}{which}"))
 
 

@@ -1,4 +1,4 @@
-"""Telling those who wait that something changed: from any thread, to any event loop."""
+"""Wake waiters when something changes: from any thread, on any event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE = 10.0
 
 
 class Watchers:
-    """Who waits for one thing to change."""
+    """The waiters for changes of one thing."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -25,7 +25,7 @@ class Watchers:
         return len(self._all)
 
     def wake(self) -> None:
-        """It changed; called after the change, in whatever thread made it."""
+        """Wake all waiters, after a change, from any thread."""
         with self._lock:
             waiting = tuple(self._all)
         for changed in waiting:

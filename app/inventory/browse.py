@@ -1,4 +1,4 @@
-"""Folders of this machine, for who looks for a model in them: what the user who runs the app may see."""
+"""Browse folders of this machine for models, with the rights of the user who runs the app."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from engine.errors import InvalidRequest
 
 _MOST = 2000
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
-"""Headers of a proxy, behind which anybody may stand."""
+"""Headers of a proxy, behind which anybody may be."""
 
 
 def from_this_machine(client: str | None, headers: Mapping[str, str]) -> bool:
-    """Whether a request comes from a program on this machine, and not through a proxy on it."""
+    """Return whether a request comes from a program on this machine, not through a proxy."""
     passed_on = any(name in headers for name in _FORWARDED)
     return client is not None and is_loopback(client) and not passed_on
 
 
 def listing(text: str, home: Path) -> dict[str, Any]:
-    """What lies in the folder ``text``, or beside the file of that path, by default in ``home``.
+    """Return what is in the folder ``text``, or beside the file ``text``, by default in ``home``.
 
-    Its ``path``, its ``parent``, and ``entries`` of a name, a path, a kind (folder, or model: a folder or
-    GGUF file that can be opened) and bytes; ``more`` are not among them. Hidden ones and other files are
-    left out. Raises InvalidRequest where it cannot be read.
+    Its ``path``, its ``parent``, and ``entries`` with name, path, kind (folder or model) and bytes;
+    ``more`` counts those beyond the limit. Hidden and other files are left out. Raises InvalidRequest if
+    the folder cannot be read.
     """
     folder = Path(os.path.abspath(Path(text).expanduser())) if text else home
     if folder.is_file():
@@ -51,8 +51,8 @@ def listing(text: str, home: Path) -> dict[str, Any]:
 
 
 def find(name: str, size: int, folders: Iterable[Path]) -> str | None:
-    """The file of this name and size that lies in one of ``folders``, if one does; a folder by its name
-    alone."""
+    """Return the file of this name and size in one of ``folders``, or the folder of this name, or
+    None."""
     if not name or Path(name).name != name:
         return None
     for folder in dict.fromkeys(folders):
@@ -66,7 +66,7 @@ def find(name: str, size: int, folders: Iterable[Path]) -> str | None:
 
 
 def _entry(each: os.DirEntry[str]) -> dict[str, Any] | None:
-    """None for what is no use to who looks for models."""
+    """Return an entry, or None if it is neither a folder nor a model."""
     if each.name.startswith("."):
         return None
     try:

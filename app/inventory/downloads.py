@@ -1,7 +1,7 @@
-"""Downloads behind the caller's back: one after the other, with pause, kept over the end of the app.
+"""A queue of downloads on a thread, with pause and resume, which survives the end of the app.
 
-What was not finished stands in a file of the data folder, and is paused when the app starts again; its
-bytes lie in the models folder, and the next try goes on where they end.
+Unfinished downloads are listed in a file of the data folder and paused at the next start; their bytes
+are in the models folder, where a resumed download continues.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ FILE = "downloads.json"
 _KEPT = (
     "id", "name", "repository", "revision", "file", "licence", "gated", "parameters", "bytes",
 )  # fmt: skip
-"""What is written of a model: all that the catalog may not know of a repository that was typed in."""
+"""The stored fields of a model, which need not be in the catalog."""
 
 log = logging.getLogger(__name__)
 
 
 class DownloadState(StrEnum):
-    """How a download stands; one that is done is in the list no more."""
+    """State of a download; a complete one leaves the list."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -50,13 +50,13 @@ class Download:
 
 
 def key_of(spec: ModelSpec) -> str:
-    """What names a download: no two of one key are in the list."""
+    """Return the key of a download, unique in the list."""
     return f"{spec.repository}@{spec.revision}/{spec.file}"
 
 
 class Downloads:
-    """The downloads of one running app. Safe to use from any thread; ``finished`` counts those that are
-    complete, for a quick one may never be seen in the list."""
+    """The downloads of one running app. Thread-safe. ``finished`` counts complete ones, since a quick
+    one may never be seen in the list."""
 
     def __init__(self, data_dir: Path, inventory: Inventory, on_done: Callable[[], None]) -> None:
         """``on_done`` is called when a download is complete."""
@@ -69,17 +69,17 @@ class Downloads:
         self.finished = 0
 
     def all(self) -> dict[str, Download]:
-        """By key, in the order in which they were asked for."""
+        """Return the downloads by key, oldest first."""
         with self._lock:
             return dict(self._list)
 
     @property
     def working(self) -> bool:
-        """Whether anything runs or waits."""
+        """True while anything runs or waits."""
         return self._worker is not None
 
     def start(self, spec: ModelSpec) -> str:
-        """Begins, or takes up, a download behind those that wait; its key."""
+        """Queue a download, new or paused, and return its key."""
         key = key_of(spec)
         with self._lock:
             known = self._list.get(key)
@@ -95,13 +95,13 @@ class Downloads:
         return key
 
     def resume(self, key: str) -> None:
-        """Takes up one that is paused or failed; nothing for one that is gone."""
+        """Resume a paused or failed download, if it is still in the list."""
         found = self.all().get(key)
         if found is not None:
             self.start(found.spec)
 
     def pause(self, key: str) -> None:
-        """Ends it at the next bytes; what has arrived stays for ``resume``."""
+        """Stop a download at its next bytes; what arrived stays for ``resume``."""
         with self._lock:
             found = self._list.get(key)
             if found is None:
@@ -112,7 +112,7 @@ class Downloads:
                 self._stop = key
 
     def discard(self, key: str) -> None:
-        """Takes one that does not run out of the list, and deletes what had arrived. Raises OSError."""
+        """Remove a download that does not run, and delete what arrived. Raises OSError."""
         with self._lock:
             found = self._list.get(key)
             if found is None or found.state is DownloadState.RUNNING:
@@ -122,7 +122,7 @@ class Downloads:
         self._inventory.discard(found.spec)
 
     def close(self) -> None:
-        """Ends what runs at the next bytes; it is there again when the app is."""
+        """Stop the running download at its next bytes; it stays in the list for the next start."""
         with self._lock:
             self._closed = True
             worker = self._worker
@@ -151,7 +151,7 @@ class Downloads:
                 self.finished += 1  # now that who is told of it finds it
 
     def _run(self, key: str, spec: ModelSpec) -> bool:
-        """Whether it is complete."""
+        """Download ``spec`` and return whether it is complete."""
         end: Download | None = None
         try:
             self._inventory.download(
@@ -190,7 +190,7 @@ class Downloads:
     # ---- kept
 
     def _keep(self) -> None:
-        """A list that cannot be written is worth a word, not the download."""
+        """Write the list; if that fails, log it and go on downloading."""
         entries = [{name: getattr(one.spec, name) for name in _KEPT} for one in self._list.values()]
         try:
             write_private(self._file, json.dumps(entries, indent=1))

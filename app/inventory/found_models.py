@@ -1,4 +1,4 @@
-"""What lies on this machine already, looked for and compared behind the caller's back."""
+"""Models on this machine, scanned and compared on threads."""
 
 from __future__ import annotations
 
@@ -29,21 +29,20 @@ _Pair = tuple[ModelSpec, ModelSpec]
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What can draft for a target and what cannot, fitting ones first. ``pending``: more to come."""
+    """What can draft for a target and what cannot, ranked. ``pending``: more are being compared."""
 
     choices: tuple[DraftChoice, ...]
     pending: bool
 
 
 class FoundModels:
-    """The models that other programs keep, those in the folders that the user added, those that were
-    opened by their path, and downloads.
+    """The models of other programs, in folders that the user added, opened by path, and downloaded.
 
-    ``version`` changes with everything that may be shown. Safe to use from any thread.
+    ``version`` changes with everything that may be shown. Thread-safe.
     """
 
     def __init__(self, data_dir: Path, inventory: Inventory) -> None:
-        """Nothing is looked for until ``scan``."""
+        """Nothing is scanned before ``scan``."""
         self._data_dir, self._inventory = data_dir, inventory
         self._lock = threading.Lock()
         self._scan: BackgroundScan | None = None
@@ -56,7 +55,7 @@ class FoundModels:
     # ---- looking
 
     def scan(self) -> None:
-        """Looks for everything anew; until that is done, what was found before is shown."""
+        """Scan again; until that is done, earlier results are shown."""
         with self._lock:
             if self._scan is not None:
                 self._scan.cancel()
@@ -65,43 +64,43 @@ class FoundModels:
             self.version += 1
 
     def scan_once(self) -> None:
-        """Looks for everything, unless that was begun already."""
+        """Scan unless that was done already."""
         if self._scan is None:
             self.scan()
 
     @property
     def found(self) -> tuple[FoundModel, ...]:
-        """What is known of now: of a first scan what it found so far."""
+        """The result of the last scan, or of a first one what it found so far."""
         scan = self._scan
         return self._found or (() if scan is None else scan.found)
 
     @property
     def usable(self) -> tuple[ModelSpec, ...]:
-        """Those that can be run, once each."""
+        """The models that can be run, without duplicates."""
         specs = (model.spec for model in self.found)
         return tuple({spec.id: spec for spec in specs if spec is not None}.values())
 
     @property
     def heads(self) -> tuple[Path, ...]:
-        """Folders of heads, each of which was made for some target."""
+        """Folders of heads."""
         return tuple(model.path for model in self.found if model.head)
 
     def place_of(self, spec: ModelSpec) -> str | None:
-        """The program or folder that keeps a model that was found."""
+        """Return the program or folder where a model was found, or None."""
         return next((one.place for one in self.found if one.spec == spec), None)
 
     @property
     def scanning(self) -> bool:
-        """Whether more may be found."""
+        """True while a scan runs."""
         return self._scan is not None and self._scan.running
 
     @property
     def working(self) -> bool:
-        """Whether ``version`` may change by itself."""
+        """True while ``version`` may change by itself."""
         return self.scanning or self._judge is not None
 
     def close(self) -> None:
-        """Ends what is under way, behind the file that is being read."""
+        """End the scan and comparisons after the current file."""
         with self._lock:
             if self._scan is not None:
                 self._scan.cancel()
@@ -120,16 +119,16 @@ class FoundModels:
 
     @property
     def folders(self) -> tuple[Path, ...]:
-        """Those that the user added."""
+        """The folders that the user added."""
         return model_folders(self._data_dir)
 
     def add(self, folder: Path) -> None:
-        """Raises InvalidRequest where there is no such folder, DiskError where it cannot be kept."""
+        """Add a folder and scan. Raises InvalidRequest for a missing folder, DiskError."""
         add_folder(self._data_dir, folder)
         self.scan()
 
     def remove(self, folder: Path) -> None:
-        """Looks there no more; nothing in it is touched. Raises as ``add``."""
+        """Remove a folder from the list, without touching its content. Raises as ``add``."""
         remove_folder(self._data_dir, folder)
         kept = tuple(model for model in self._found if model.place != str(folder))
         with self._lock:
@@ -140,17 +139,16 @@ class FoundModels:
 
     @property
     def recent(self) -> tuple[Path, ...]:
-        """What was opened last stands first."""
+        """Models that were opened by path, the last one first."""
         return recent_models(self._data_dir)
 
     def remember(self, *opened: Path) -> None:
-        """They are found from now on, too. Raises DiskError where that cannot be kept."""
+        """List models that were opened by path. Raises DiskError."""
         if remember_models(self._data_dir, opened):
             self.scan()
 
     def forget(self, path: Path) -> None:
-        """It is found no more, unless something else keeps it; nothing of it is touched. Raises as
-        ``remember``."""
+        """Remove a model from that list, without touching its files. Raises as ``remember``."""
         forget_model(self._data_dir, path)
         self._found = tuple(model for model in self._found if model.path != path)
         self.scan()
@@ -158,16 +156,15 @@ class FoundModels:
     # ---- drafts
 
     def compare(self, target: ModelSpec, drafts: Iterable[ModelSpec]) -> Drafts:
-        """Which of ``drafts``, all on the disk, fit ``target``, and why others do not.
+        """Return which of ``drafts``, all on disk, fit ``target``, and why others do not.
 
-        At once what is known already; the rest is compared in the background, for tokenizers of
-        hundreds of thousands of tokens are read for it.
+        What is known is returned at once; the rest is compared on a thread, which reads large tokenizers.
         """
         pairs = [(target, spec) for spec in drafts if spec.id != target.id]
         with self._lock:
             known = [self._judged[pair] for pair in pairs if pair in self._judged]
             missing = [pair for pair in pairs if pair not in self._judged]
-            # What was asked for last is compared first: the one before may be of no interest any more.
+            # The newest question is answered first: the one before may be of no interest any more.
             self._queue = [*missing, *(pair for pair in self._queue if pair not in missing)]
             if missing and self._judge is None:
                 self._judge = threading.Thread(

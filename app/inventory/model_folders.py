@@ -1,5 +1,4 @@
-"""Folders with models that the user added, and models that were opened by their path: lists in the data
-folder."""
+"""Two lists in the data folder: folders that the user added, and models opened by path."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ log = logging.getLogger(__name__)
 
 
 def model_folders(data_dir: Path) -> tuple[Path, ...]:
-    """In the order in which they were added, there or not; none where the list cannot be read."""
+    """Return the added folders, oldest first, existing or not; none if the list cannot be read."""
     return _read(data_dir / _FOLDERS)
 
 
 def add_folder(data_dir: Path, folder: Path) -> Path:
-    """Remembers it, as an absolute path, which is returned. Raises InvalidRequest where there is no such
-    folder, or it is the system's own, DiskError where the list cannot be written."""
+    """Add a folder and return its absolute path. Raises InvalidRequest for a missing folder or a file
+    system of processes and devices, DiskError if the list cannot be written."""
     from engine.loading.inventory import is_pseudo  # brings NumPy
 
     named = os.path.abspath(folder.expanduser())
@@ -42,7 +41,7 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
 
 
 def remove_folder(data_dir: Path, folder: Path) -> None:
-    """Forgets it; nothing in it is touched. Raises InvalidRequest where it was not added."""
+    """Remove a folder from the list. Raises InvalidRequest if it is not in it."""
     known = model_folders(data_dir)
     whole = folder.expanduser().resolve()
     if whole not in known:
@@ -52,17 +51,17 @@ def remove_folder(data_dir: Path, folder: Path) -> None:
 
 
 def recent_models(data_dir: Path) -> tuple[Path, ...]:
-    """Folders and files that were opened, the last one first; those that are still there."""
+    """Return the opened folders and files that still exist, the last one first."""
     return tuple(path for path in _read(data_dir / _RECENT) if path.exists())
 
 
 def searched(data_dir: Path) -> tuple[Path, ...]:
-    """Every place of the two lists that models are looked for in."""
+    """Return all paths of both lists."""
     return (*model_folders(data_dir), *recent_models(data_dir))
 
 
 def remember_models(data_dir: Path, opened: tuple[Path, ...]) -> bool:
-    """Puts what was opened first; whether any is new. Raises DiskError where it cannot be kept."""
+    """Move opened models to the front; return whether any is new. Raises DiskError."""
     known = recent_models(data_dir)
     if opened and known[: len(opened)] != opened:
         rest = (path for path in known if path not in opened)
@@ -71,7 +70,7 @@ def remember_models(data_dir: Path, opened: tuple[Path, ...]) -> bool:
 
 
 def forget_model(data_dir: Path, path: Path) -> None:
-    """Remembers it no more; nothing of it is touched. Raises DiskError where that cannot be kept."""
+    """Remove a model from the list. Raises DiskError."""
     _write(data_dir / _RECENT, tuple(one for one in recent_models(data_dir) if one != path))
 
 

@@ -1,7 +1,7 @@
-"""Adds to the user's own catalog, beside what they wrote there themselves.
+"""Add entries to the user's own catalog and remove them.
 
-The file is theirs: lines are added, or those of one entry taken out again; none is changed, and comments
-stay. What would no longer load is not written.
+The file is the user's: other lines and comments stay as they are. A change that would not load is not
+written.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ _SECTION = r"^{name}:[ \t]*(?:#.*)?$"
 
 
 _NAMING = frozenset({"name", "licence", "note"})
-"""Keys that people may change in an entry without its meaning another model or pair."""
+"""Keys that may change without making it another model or pair."""
 
 
 def is_free(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) -> bool:
-    """Whether ``entry`` may have its id: nothing has it, or the user's own entry of the same content.
+    """Return whether the id of ``entry`` is free, or the user's own entry of that id has the same
+    content.
 
     Raises CatalogError for a broken file.
     """
@@ -42,11 +43,9 @@ def is_free(file: Path, shipped: Path, section: str, entry: Mapping[str, object]
 
 
 def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) -> bool:
-    """Puts ``entry`` first in ``section`` (models, pairs or servers); False where its id is there
-    already.
+    """Insert ``entry`` first in ``section`` (models, pairs or servers); return False if its id exists.
 
-    Raises CatalogError where the file is broken, or has the section in a form that lines cannot be added
-    to; OSError where it cannot be written.
+    Raises CatalogError for a broken file or a section that lines cannot be added to, OSError.
     """
     if _entry(file, shipped, section, entry["id"]) is not None:
         return False
@@ -68,7 +67,7 @@ def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) ->
 
 
 def remove(file: Path, shipped: Path, section: str, identity: str) -> bool:
-    """Takes the lines of an entry out of ``section``; False where there is no such entry.
+    """Remove the lines of an entry from ``section``; return False if there is none.
 
     Raises as ``add``.
     """
@@ -99,7 +98,7 @@ def remove(file: Path, shipped: Path, section: str, identity: str) -> bool:
 def _entry(
     file: Path, shipped: Path, section: str, identity: object
 ) -> Mapping[str, object] | None:
-    """The user's own entry of that id, if any. Raises CatalogError for a broken file."""
+    """Return the user's own entry of that id, or None. Raises CatalogError for a broken file."""
     if not file.is_file():
         return None
     load_catalog(shipped, file)
@@ -110,7 +109,7 @@ def _entry(
 
 
 def _write(file: Path, shipped: Path, text: str) -> None:
-    """Replaces the file at once, if the new one loads."""
+    """Replace the file atomically, if the new one loads."""
     file.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(suffix=".yaml", dir=file.parent)
     trial = Path(name)

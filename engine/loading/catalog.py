@@ -1,7 +1,6 @@
-"""model_catalog.yaml -> frozen models and pairs, and what a request names among them.
+"""Read model_catalog.yaml into frozen models and pairs, and look up what a request names.
 
-Never imports torch and never goes to the network: what is known comes from the file, and for models
-in folders from their headers.
+Never imports torch, never uses the network: sizes come from the file, or from headers in folders.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """All known models and pairs. ``problems`` are entries that were left out, in words.
+    """All known models and pairs. ``problems`` are messages on entries that were left out.
 
-    ``found``: models beside it whose names are known, by their paths; they are not offered as its own.
-    ``servers``: models that run elsewhere, by their addresses.
+    ``found``: models outside the catalog, whose names are used for their paths. ``servers``: models that
+    run elsewhere.
     """
 
     models: tuple[ModelSpec, ...]
@@ -52,39 +51,38 @@ class Catalog:
     servers: tuple[ModelSpec, ...] = ()
 
     def pair(self, pair_id: str) -> Pairing:
-        """The pair of this id; ``CatalogError`` when there is none."""
+        """Return the pair of this id. Raises CatalogError."""
         for pairing in self.pairs:
             if pairing.id == pair_id:
                 return pairing
         raise CatalogError(_unknown("pair", pair_id, [pairing.id for pairing in self.pairs]))
 
     def model(self, model_id: str) -> ModelSpec:
-        """The model of this id; ``CatalogError`` when there is none."""
+        """Return the model of this id. Raises CatalogError."""
         for spec in self.models:
             if spec.id == model_id:
                 return spec
         raise CatalogError(_unknown("model", model_id, [spec.id for spec in self.models]))
 
     def paired(self, target: ModelSpec) -> frozenset[str]:
-        """The ids of the drafts that pairs have for ``target``."""
+        """Return the ids of the drafts that pairs have for ``target``."""
         return frozenset(p.draft.id for p in self.pairs if p.draft and p.target.id == target.id)
 
     def drafts_for(
         self, target: str | ModelSpec, locate: Locate = folder_of
     ) -> tuple[DraftChoice, ...]:
-        """Every other model: fitting ones first, of them those with the target's vocabulary first,
-        small before big; each with its reason.
+        """Return every other model as a draft, ranked, each with its reason.
 
-        ``locate`` (``hub.locate``) lets models on disk be compared by their real tokenizers.
+        With ``locate`` (``hub.locate``) models on disk are compared by their tokenizers.
         """
         spec = self.model(target) if isinstance(target, str) else target
         others = (other for other in self.models if other.id != spec.id)
         return ranked(judge_draft(spec, other, locate) for other in others)
 
     def named(self, request: LoadRequest) -> Pairing:
-        """The target and what drafts for it that ``request`` names, whether or not they fit.
+        """Return the target and what drafts for it that ``request`` names, whether or not they fit.
 
-        Raises CatalogError for what is not in the catalog, ModelError for a folder that is broken.
+        Raises CatalogError for an unknown name, ModelError for a broken folder.
         """
         base = next((pairing for pairing in self.pairs if pairing.id == request.target), None)
         if base is not None and request.draft is None and not request.heads:
@@ -115,7 +113,7 @@ class Catalog:
         )
 
     def resolve(self, request: LoadRequest, locate: Locate = folder_of) -> Pairing:
-        """What ``request`` names, whose draft fits as far as is known before anything is fetched.
+        """Return what ``request`` names, if its draft fits as far as is known before a download.
 
         ``locate`` as for ``drafts_for``. Raises as ``named``, and IncompatiblePair.
         """
@@ -129,8 +127,8 @@ class Catalog:
         return pairing
 
     def spec(self, text: str) -> ModelSpec:
-        """The model of this id, in this folder or file, or at this address; raises as ``named`` does,
-        and InvalidRequest for what is no address."""
+        """Return the model of this id, path or address. Raises as ``named``, and InvalidRequest for a
+        malformed address."""
         for spec in (*self.models, *self.servers):
             if spec.id == text:
                 return spec
@@ -147,10 +145,10 @@ class Catalog:
 
 
 def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
-    """The catalog in ``path``, with the user's own file ``extra`` (if it exists) on top.
+    """Return the catalog in ``path`` with the user's own file ``extra``, if it exists.
 
-    An entry of ``extra`` replaces one of the same id. Raises ``CatalogError`` for the first mistake
-    in either file. ``open_catalog`` goes on without the broken file instead.
+    An entry of ``extra`` replaces one of the same id. Raises CatalogError for the first mistake in either
+    file; ``open_catalog`` leaves a broken file out instead.
     """
     models: dict[str, ModelSpec] = {}
     pairs: dict[str, Entry] = {}
@@ -170,9 +168,9 @@ def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
 
 
 def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
-    """Like ``load_catalog``, but a broken file is left out and reported in ``problems``.
+    """Like ``load_catalog``, but leave a broken file out and report it in ``problems``.
 
-    Without the shipped file the embedded pair is still there.
+    Without the shipped file the embedded pair remains.
     """
     try:
         return load_catalog(path, extra)
@@ -186,7 +184,7 @@ def open_catalog(path: Path, extra: Path | None = None) -> Catalog:
 
 
 def local_spec(path: Path) -> ModelSpec:
-    """A folder or GGUF file outside the catalog; ``ModelError`` when it holds no model."""
+    """Return the spec of a folder or GGUF file outside the catalog. Raises ModelError."""
     found = checkpoint.inspect(path)
     whole = Path(os.path.abspath(path))  # links stay: behind them caches name files by their hashes
     spec = ModelSpec(id=str(whole), name=name_of(whole), path=path)
@@ -194,7 +192,7 @@ def local_spec(path: Path) -> ModelSpec:
 
 
 def server_spec(address: Address) -> ModelSpec:
-    """A server outside the catalog."""
+    """Return the spec of a server outside the catalog."""
     name = f"{address.model} on {address.place}" if address.model else address.place
     return ModelSpec(id=address.text, name=name, address=address.text)
 

@@ -1,4 +1,4 @@
-"""One catalog file -> checked entries. A mistake is a ``CatalogError`` with file, line and key."""
+"""Read one catalog file into checked entries. A mistake is a CatalogError with file, line and key."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ class Entry:
     lines: dict[str, int]
 
     def error(self, key: str, problem: str) -> CatalogError:
-        """A mistake in ``key`` of this entry."""
+        """Return the error for a mistake in ``key`` of this entry."""
         return _error(self.file, self.lines.get(key, self.line), f"{self.where}.{key}", problem)
 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """All of one file."""
+    """The entries of one file."""
 
     models: tuple[Entry, ...] = ()
     pairs: tuple[Entry, ...] = ()
@@ -65,7 +65,7 @@ class Entries:
 
 
 def read_catalog_file(file: Path) -> Entries:
-    """What ``file`` holds."""
+    """Return the entries of ``file``. Raises CatalogError."""
     root = _compose(file)
     if root is None:
         return Entries()
@@ -115,7 +115,7 @@ def _compose(file: Path) -> Node | None:
 
 
 def _key_near(text: str, line: int) -> str | None:
-    """The key on this line or the closest one above, for an error the parser cannot name."""
+    """Return the key on this line or the closest one above, for an error that the parser cannot name."""
     for candidate in reversed(text.splitlines()[: line + 1]):
         key, colon, _ = candidate.strip().removeprefix("- ").partition(":")
         if colon and key and not key.startswith("#"):
@@ -134,7 +134,7 @@ def _elements(file: Path, node: Node | None, section: str) -> Iterator[tuple[int
 def _items(
     file: Path, node: MappingNode, where: str, known: tuple[str, ...]
 ) -> Iterator[tuple[ScalarNode, Node]]:
-    """Key and value nodes, with unknown and repeated keys refused."""
+    """Yield key and value nodes. Raises CatalogError for unknown and repeated keys."""
     seen: set[str] = set()
     for key, value in node.value:
         name = str(key.value)

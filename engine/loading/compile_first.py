@@ -1,6 +1,6 @@
-"""Compile the step before a load, where the weights need it or a command should not run without it.
+"""Compile the step before a load, if the weights need it or a command should not run without it.
 
-Other loads begin in torch while it is built, and change to it behind.
+Other loads begin in torch and change to the compiled step once it is built.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from engine.models.checkpoints.gguf.description import is_gguf
 
 
 def needs_step(target: Path, *quantizations: str) -> bool:
-    """Return whether the weights are in blocks, which the compiled step alone multiplies.
+    """Return whether the weights are in blocks, which only the compiled step multiplies.
 
     ``quantizations``: those that may be asked for. Raises ModelError.
     """
@@ -25,10 +25,10 @@ def needs_step(target: Path, *quantizations: str) -> bool:
 
 
 def compile_first(choose: Callable[[], Device], begin: Callable[[], None]) -> str | None:
-    """Build the compiled step, unless it is there or of no use in the chosen place; ``begin`` is called
-    before. ``choose`` may bring torch, so it is asked only where nothing is built.
+    """Build the compiled step, unless it is built or useless on the chosen device; call ``begin`` before.
+    ``choose`` may import torch, so it is called only if nothing is built.
 
-    Return why it could not be built, for people. Where there is no compiler the plan of a load says so.
+    Return why the build failed, for people, or None. A missing compiler is reported by the load's plan.
     """
     if build.built() is not None:
         return None

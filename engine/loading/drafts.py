@@ -1,5 +1,5 @@
-"""Whether one model can draft for another, and why not: by their files, or by what the catalog says.
-And which one is loaded with a target where nobody chose."""
+"""Whether one model can draft for another, by their files or the catalog, and which one is the
+default."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from engine.loading.specs import Locate, ModelSpec, folder_of
 from engine.models.checkpoints import checkpoint
 
 LARGEST_SHARE, USUAL_SHARE = 1 / 2, 1 / 10
-"""Of a target's bytes, what a draft takes at most to be loaded unasked, and what it usually takes."""
+"""Share of a target's bytes that a default draft takes at most, and usually."""
 
 
 @dataclass(frozen=True, slots=True)
 class DraftChoice:
-    """A model that could draft; ``reason`` says why it cannot, and is None when it can.
+    """A possible draft; ``reason`` says why it cannot draft, or is None.
 
-    ``cross_vocabulary`` says how it drafts where its vocabulary is not the target's.
+    ``cross_vocabulary`` says how it drafts if its vocabulary is not the target's.
     """
 
     spec: ModelSpec
@@ -44,12 +44,12 @@ class HeadChoice:
 
 
 def judge_draft(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> DraftChoice:
-    """Whether ``draft`` can usefully draft for ``target``, and how; if not, why, with sizes.
+    """Return whether ``draft`` can usefully draft for ``target``, and how or why not.
 
-    Models on disk are compared by their files, others by what the catalog says.
+    Models on disk are compared by their files, others by the catalog.
     """
     if 0 < draft.vocabulary < target.vocabulary and draft.parameters < target.parameters:
-        # Known without a look at the tokens, which takes seconds.
+        # Known without reading the tokens, which takes seconds.
         reason = hopeless(draft.vocabulary, target.vocabulary, draft.vocabulary)
         if reason is not None:
             return DraftChoice(draft, reason)
@@ -75,7 +75,7 @@ def best_draft(
     suits: Callable[[ModelSpec], bool],
     paired: Collection[str] = (),
 ) -> ModelSpec | None:
-    """Return the draft that is loaded with ``target`` where nobody chose; None where none should be.
+    """Return the default draft of ``target``, or None.
 
     The catalog's own (``paired``, by ids) go first, then the largest of ``USUAL_SHARE`` of the target's
     bytes or less, then the smallest up to ``LARGEST_SHARE``. The first that ``suits`` is returned.
@@ -92,7 +92,7 @@ def best_draft(
 
 
 def why_not(target: ModelSpec, draft: ModelSpec, locate: Locate = folder_of) -> str | None:
-    """Why ``draft`` cannot draft for ``target``; None when it can, be it of little use."""
+    """Return why ``draft`` cannot draft for ``target`` at all, or None."""
     return _compared(target, draft, locate).reason
 
 
@@ -107,7 +107,8 @@ def ranked(choices: Iterable[DraftChoice]) -> tuple[DraftChoice, ...]:
 
 
 def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> HeadChoice:
-    """Whether the head in ``folder`` was made for ``target``, by the files of both; if not, why."""
+    """Return whether the head in ``folder`` was trained for ``target``, by the files of both, or why
+    not."""
     kind, place = heads.kind_in(folder) or "", locate(target)
     if place is None:
         return HeadChoice(
@@ -123,19 +124,19 @@ def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> H
 
 
 def break_even(target: ModelSpec, draft: ModelSpec) -> float | None:
-    """The least share of drafted tokens that must be accepted for drafting to pay; None where sizes are
-    not known, 1 or more where it cannot.
+    """Return the acceptance rate above which drafting pays: None if sizes are not known, 1 or more if it
+    cannot.
 
-    A token costs what its weights weigh, for each is read once for it: with c = draft / target, a draft
-    of k tokens that are each accepted with probability a pays where (1 + a + ... + a^k) / (1 + k c) > 1,
-    which some k does exactly where a > c. A bound from below: that the target judges several tokens in
-    the time of one is nearly so on a GPU, and less so on a CPU.
+    Decoding is bandwidth-bound, so a token costs the bytes of its weights: with c = draft / target, a
+    draft of k tokens that are each accepted with probability a pays where (1 + a + ... + a^k) / (1 + k
+    c) > 1, which some k does exactly where a > c. A lower bound: it assumes that the target verifies
+    several tokens in the time of one.
     """
     return draft.bytes / target.bytes if draft.bytes and target.bytes else None
 
 
 def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
-    """The same by what is known before anything is fetched."""
+    """Return why ``draft`` cannot draft for ``target`` as far as the catalog tells, or None."""
     for spec in (target, draft):
         if not spec.vocabulary:
             return f"The files of {spec.name} are not here, so nothing is known about it yet."

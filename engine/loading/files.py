@@ -1,4 +1,4 @@
-"""A request to files: looked up in the catalog, found on disk or fetched from the hub."""
+"""From a request to files: look it up in the catalog, download what is not on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.models.checkpoints.tokenizer import load_tokenizer, version_of
 
 @dataclass(frozen=True, slots=True)
 class PairFiles:
-    """A pair whose models are on disk, complete, in these folders or GGUF files."""
+    """A pair and the folders or GGUF files of its models, complete on disk."""
 
     pairing: Pairing
     target: Path
@@ -31,17 +31,14 @@ def fetch_pair(
     on_progress: Callable[[DownloadProgress], None] = lambda progress: None,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> PairFiles:
-    """Resolves ``request`` and fetches what is not here into the folder ``models``. Blocks.
+    """Resolve ``request`` and download what is not here into the folder ``models``. Blocks.
 
     Raises CatalogError, ModelError, IncompatiblePair, DownloadError.
     """
     pairing = catalog.resolve(request, partial(hub.locate, models=models))
     fetch = partial(hub.download, models=models, on_progress=on_progress, cancelled=cancelled)
     target = fetch(pairing.target)
-    draft = None
-    if pairing.draft is not None:
-        draft = fetch(pairing.draft)
-    return PairFiles(pairing, target, draft)
+    return PairFiles(pairing, target, None if pairing.draft is None else fetch(pairing.draft))
 
 
 def template_of(model: Path) -> str:
@@ -51,5 +48,5 @@ def template_of(model: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _template(model: Path, version: object) -> str:
-    """Read once for each ``version`` of the files: to build a tokenizer takes a second."""
+    """Cached by ``version`` of the files: building a tokenizer takes a second."""
     return load_tokenizer(model).template or ""

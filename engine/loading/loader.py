@@ -1,4 +1,4 @@
-"""A planned model to a ``Model``: an own decoder where one can, the adapter otherwise."""
+"""Load a planned model: with a decoder of this engine, or through transformers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 
 
 def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
-    """Load a model, and tell ``watch``. Raises ModelError, DeviceLost, LoadCancelled."""
+    """Load a model and report to ``watch``. Raises ModelError, DeviceLost, LoadCancelled."""
     watch = watch or LoadWatch()
     with device_errors(plan.place.device):
         adapted = plan.backend is Backend.TRANSFORMERS
@@ -78,7 +78,7 @@ def _load_own(plan: ModelPlan, watch: LoadWatch) -> Model:
 
 
 def _described(plan: ModelPlan) -> tuple[Architecture, Names]:
-    """The model as its configuration and header tell of it. Raises ModelError where they are wrong."""
+    """Return architecture and tensor names by configuration and header. Raises ModelError."""
     checkpoint = plan.checkpoint
     try:
         architecture = FAMILIES[checkpoint.architecture](checkpoint, plan.context)
@@ -117,8 +117,8 @@ def _load_native(
 
 
 def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
-    """Vectors in float32, matrices in the file's dtype: the step widens bf16 as it multiplies. And what
-    the compiled step holds tensors in."""
+    """Return a source of vectors in float32 and matrices in the file's dtype, and the format that the
+    compiled step keeps them in. It widens bf16 as it multiplies."""
     checkpoint, device = plan.checkpoint, plan.place.device
     if plan.quantization == AS_STORED:
         return GgufTensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
@@ -145,7 +145,7 @@ def _load_torch(
 
 
 def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:
-    """The weights in what is computed in; in the file's dtype where they are quantised here."""
+    """Return the weights in the compute dtype; in the file's dtype if they are quantised here."""
     tensors = open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
@@ -156,7 +156,7 @@ def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:
 
 
 def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Names) -> None:
-    """Raises ModelError where configuration and weights tell of different models."""
+    """Raise ModelError if configuration and weights belong to different models."""
     expected = tensor_shapes(architecture, names)
     for name, shape in expected.items():
         _, found, dtype = checkpoint.tensors[name]
@@ -232,7 +232,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
 
 
 def _contradiction(checkpoint: Checkpoint) -> str:
-    """What of an adapted model's configuration is known to be wrong; "" for nothing."""
+    """Return a sentence on a known contradiction in the configuration, or ""."""
     sizes = [checkpoint.config.get(key) for key in ("head_dim", "qk_rope_head_dim")]
     if None in sizes or sizes[0] == sizes[1]:
         return ""

@@ -17,21 +17,21 @@ T = TypeVar("T")
 
 
 class Stage(StrEnum):
-    """What is done, in this order; weights take longest."""
+    """The steps of a load, in order; weights take longest."""
 
-    CONNECTING = "connecting"  # to a server, which is all that there is to be done
-    COMPILING = "compiling"  # the step for this processor, where the weights need it
-    WAITING = "waiting"  # for a reply that is being written
+    CONNECTING = "connecting"  # to a server
+    COMPILING = "compiling"  # the step, if the weights need it
+    WAITING = "waiting"  # for a running reply
     CHECKING = "checking"
     TARGET = "target"  # its weights
-    TOKENIZER = "tokenizer"  # where it is not built before they are there
+    TOKENIZER = "tokenizer"  # if it is not built yet
     DRAFT = "draft"  # its weights
     FINISHING = "finishing"
 
 
 @dataclass(frozen=True, slots=True)
 class LoadProgress:
-    """``bytes`` of ``total`` were read, of all models, as they are stored; 0 before it is known."""
+    """``bytes`` of ``total`` of all model files were read; 0 before they are known."""
 
     stage: Stage
     bytes: int = 0
@@ -45,9 +45,9 @@ class LoadProgress:
 
 @dataclass(frozen=True, slots=True)
 class DownloadProgress:
-    """How far a model's download is. Bytes from an earlier try count; the speed is this try's.
+    """Progress of a model's download. Bytes of earlier tries count; the speed is this try's.
 
-    ``waiting`` says why nothing comes just now, and what follows; "" while it comes.
+    ``waiting`` says why nothing arrives now, or is "".
     """
 
     repository: str
@@ -64,7 +64,7 @@ class DownloadProgress:
 
 
 class LoadWatch:
-    """Told by whoever loads; each call of it raises LoadCancelled once the load is to end."""
+    """Reports the progress of a load; each method raises LoadCancelled once the load is cancelled."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class LoadWatch:
         self._before = self._total = 0
 
     def begin(self, stage: Stage) -> None:
-        """What is done from here on."""
+        """Report the next stage."""
         self._stage = stage
         self._report(self._before)
 
     def expect(self, *checkpoints: Checkpoint) -> None:
-        """What will be read from here on."""
+        """Set what will be read."""
         self._before, self._total = 0, sum(each.bytes for each in checkpoints)
 
     def reading(self, checkpoint: Checkpoint, source: Callable[[str], T]) -> Callable[[str], T]:
-        """``source`` of the checkpoint's tensors, counted as they are asked for."""
+        """Return ``source`` of the checkpoint's tensors, with progress reported at each call."""
         weights = {name: math.prod(info.shape) for name, info in checkpoint.tensors.items()}
         a_weight = checkpoint.bytes / max(sum(weights.values()), 1)
         read = 0
@@ -99,7 +99,7 @@ class LoadWatch:
         return fetch
 
     def loaded(self, checkpoint: Checkpoint) -> None:
-        """All of it is in memory."""
+        """Count a checkpoint as read."""
         self._before += checkpoint.bytes
 
     def _report(self, done: int) -> None:

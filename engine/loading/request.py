@@ -1,4 +1,4 @@
-"""What is to be loaded: one frozen value, made once and handed on whole. Torch-free."""
+"""What to load, as one frozen value. Torch-free."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = [
 ]  # fmt: skip
 
 SEPARATOR = "::"
-"""Between target, draft and heads where people write all of it as one text."""
+"""Separates target, draft and heads in one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRequest:
-    """A target, what drafts for it, and how both are held and computed.
+    """A target, what drafts for it, and how both are loaded.
 
     ``target`` is the id of a pair, a model or a server in the catalog, a folder, a GGUF file, or a
     server's address. ``draft`` is a model's id, a folder or a GGUF file, "" for none, and None for what
@@ -66,7 +66,7 @@ class LoadRequest:
 
     @classmethod
     def parse(cls, text: str, heads: Sequence[str | Path] = (), **settings: Any) -> LoadRequest:
-        """What people write: ``TARGET[::DRAFT][::HEAD...]``, and other ``heads``; or a server's address.
+        """Parse ``TARGET[::DRAFT][::HEAD...]`` or a server's address; ``heads`` are added.
 
         ``TARGET`` is a pair, a model, a folder or a GGUF file; what a folder behind it holds is said by
         its config.json, and a folder here goes before a model of the catalog whose id is spelt so.
@@ -93,14 +93,14 @@ class LoadRequest:
         )
 
     def alike(self, pair: str) -> LoadRequest:
-        """Another pair, or a server, computed as this one is: on its device and threads, in its types.
-        Raises as ``parse``."""
+        """Return a request for another pair or server with the other settings of this one. Raises as
+        ``parse``."""
         other = LoadRequest.parse(pair)
         return replace(self, target=other.target, draft=other.draft, heads=other.heads)
 
     @property
     def text(self) -> str:
-        """What it asks for, as ``parse`` reads it."""
+        """The models, as ``parse`` reads them."""
         parts = [self.target, *(() if self.draft is None else (self.draft,)), *self.heads]
         return SEPARATOR.join(parts)
 

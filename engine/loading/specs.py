@@ -57,7 +57,7 @@ class ModelSpec:
 
     @property
     def is_gguf(self) -> bool:
-        """Whether it is a GGUF file, here or on the hub."""
+        """True for a GGUF file, here or on the hub."""
         return bool(self.file) or (self.path is not None and is_gguf(self.path))
 
     @property
@@ -68,7 +68,7 @@ class ModelSpec:
 
     @property
     def called(self) -> str:
-        """What people call it: its id, or its name where it has none in the catalog but its path."""
+        """The name for people: its id, or its name if the id is a path."""
         return self.name if Path(self.id).is_absolute() else self.id
 
 
@@ -99,7 +99,7 @@ class Pairing:
 
 
 Locate = Callable[[ModelSpec], Path | None]
-"""Where a model lies on disk, complete; None when it does not (``hub.locate``)."""
+"""Return a model's complete files, or None (``hub.locate``)."""
 
 
 def without_part(stem: str) -> str:
@@ -112,7 +112,7 @@ def folder_of(spec: ModelSpec) -> Path | None:
 
 
 def with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
-    """The same with the sizes that its files have."""
+    """Return ``spec`` with the sizes of its files."""
     return replace(
         spec,
         parameters=found.parameters,

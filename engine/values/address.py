@@ -19,15 +19,15 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_address(text: str) -> bool:
-    """Whether ``text`` is meant as a server's address, not as a model here."""
+    """Return whether ``text`` means a server's address, not a model."""
     return _SCHEME.match(text.strip()) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a server answers, and which of its models is meant: "" is its first.
+    """A server and one of its models; "" is its first.
 
-    ``root`` is what stands before ``/v1``, without a slash behind it; another version is part of it.
+    ``root`` is the address before ``/v1``, without a trailing slash; another version is part of it.
     """
 
     root: str
@@ -35,9 +35,9 @@ class Address:
 
     @classmethod
     def parse(cls, text: str) -> Address:
-        """``http://HOST[:PORT][/PATH][/v1][#MODEL]``; without a scheme it is http.
+        """Parse ``http://HOST[:PORT][/PATH][/v1][#MODEL]``; the scheme defaults to http.
 
-        Raises InvalidRequest for what is no such address, and for one that holds a password.
+        Raises InvalidRequest for anything else, and for an address with a password.
         """
         from httpx2 import URL, InvalidURL  # no time for it where no server is asked
 
@@ -75,12 +75,12 @@ class Address:
 
     @property
     def api(self) -> str:
-        """Where OpenAI's protocol is spoken."""
+        """The address of OpenAI's protocol."""
         return self.root if _OTHER_VERSION.search(self.root) else f"{self.root}/v1"
 
     @property
     def text(self) -> str:
-        """As ``parse`` reads it."""
+        """The address as ``parse`` reads it."""
         return f"{self.root}#{quote(self.model, safe='/:@+~')}" if self.model else self.root
 
     @property
@@ -90,12 +90,12 @@ class Address:
 
     @property
     def is_here(self) -> bool:
-        """Whether it is on this machine."""
+        """True on this machine."""
         return urlsplit(self.root).hostname in _LOOPBACK
 
     @property
     def is_open(self) -> bool:
-        """Whether what is sent can be read on the way."""
+        """True if requests can be read on the way."""
         return self.root.startswith("http://") and not self.is_here
 
 
@@ -108,7 +108,7 @@ def _no_address(text: str, why: str) -> InvalidRequest:
 
 
 def retry_after_seconds(retry_after: str) -> float | None:
-    """The seconds that the header means, as such or up to a date (RFC 9110 10.2.3); None for neither."""
+    """Return the seconds of a ``Retry-After``, a number or a date (RFC 9110 10.2.3), or None."""
     try:
         return max(0.0, float(retry_after))
     except ValueError:
