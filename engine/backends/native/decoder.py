@@ -112,7 +112,7 @@ class NativeDecoder:
         # What the structures point to lives as long as the decoder.
         self._embedding, self._head = embedding, head
         self._layers, self._kept = layers, (norm, rotations)
-        self._narrowed: TrimmedHead | None = None
+        self._trimmed_head: TrimmedHead | None = None
         self._begin(shape, parts)
 
     def _begin(self, shape: structures.Shape, parts: Sequence[structures.Layer]) -> None:
@@ -181,12 +181,12 @@ class NativeDecoder:
     ) -> Tensor:
         """See ``WritingModel``."""
         assert isinstance(state, NativeState)
-        narrowed = self._narrowed_to(among)
+        trimmed = self._trimmed_to(among)
         ids = _ids(tokens)
-        step = self._step(ids, state, 1, narrowed.logits, wanted=narrowed.wanted)
+        step = self._step(ids, state, 1, trimmed.logits, trimmed=trimmed.panels)
         self._library.forward(self._pointer, ctypes.byref(step))
         state.append(len(tokens), final=final)
-        return self._capped(narrowed.widened(self.architecture.vocabulary))
+        return self._capped(trimmed.widened(self.architecture.vocabulary))
 
     def forward_tree(
         self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
@@ -253,9 +253,9 @@ class NativeDecoder:
             step, numbers = self._step(ids, state, 1, logits), None
             limit = min(limit, self.architecture.vocabulary)
         else:
-            narrowed = self._narrowed_to(among)
-            step = self._step(ids, state, 1, narrowed.logits, wanted=narrowed.wanted)
-            numbers, limit = narrowed.ids.data_ptr(), narrowed.below(limit)
+            trimmed = self._trimmed_to(among)
+            step = self._step(ids, state, 1, trimmed.logits, trimmed=trimmed.panels)
+            numbers, limit = trimmed.ids.data_ptr(), trimmed.below(limit)
         sharpness, keys = 1.0, None
         if draws is not None:
             sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
@@ -267,11 +267,11 @@ class NativeDecoder:
         state.append(count - 1, final=False)
         return chosen[:count], likely[:count]
 
-    def _narrowed_to(self, among: TrimmedVocabulary) -> TrimmedHead:
-        """The one of the last call, as long as a text adds no token to it."""
-        if self._narrowed is None or self._narrowed.among is not among:
-            self._narrowed = TrimmedHead(among, self.architecture.vocabulary)
-        return self._narrowed
+    def _trimmed_to(self, among: TrimmedVocabulary) -> TrimmedHead:
+        """Return the trimmed head of ``among``; the last one is kept."""
+        if self._trimmed_head is None or self._trimmed_head.among is not among:
+            self._trimmed_head = TrimmedHead(among, self.architecture.vocabulary)
+        return self._trimmed_head
 
     def _step(
         self,
@@ -279,7 +279,7 @@ class NativeDecoder:
         state: NativeState,
         last: int,
         logits: Tensor,
-        wanted: structures.Wanted | None = None,
+        trimmed: structures.TrimmedPanels | None = None,
     ) -> structures.Step:
         """Of one sequence. Points into its arguments, which must outlive it."""
         sequence = structures.Sequence()
@@ -290,7 +290,7 @@ class NativeDecoder:
             1,
             last,
             logits.data_ptr(),
-            structures.Wanted() if wanted is None else wanted,
+            structures.TrimmedPanels() if trimmed is None else trimmed,
         )
 
 

@@ -74,7 +74,7 @@ def greedy(library: Library, logits: Tensor) -> SampledTokens:
     assert supports(logits)
     rows, width = logits.shape
     tokens, peaks, masses = _room(rows)
-    library.likeliest(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
+    library.greedy(logits.data_ptr(), rows, width, logits.stride(0), tokens, peaks, masses)
     return SampledTokens(library, list(tokens), logits, 1.0, peaks, masses)
 
 

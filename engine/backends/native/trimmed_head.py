@@ -21,7 +21,7 @@ class TrimmedHead:
         self.logits = torch.empty(1, among.groups * GROUP)
         runs = [structures.Range(run.start, run.stop) for run in among.runs]
         self._runs = (structures.Range * len(runs))(*runs)
-        self.wanted = structures.Wanted(self._runs, len(self._runs), among.groups)
+        self.panels = structures.TrimmedPanels(self._runs, len(self._runs), among.groups)
 
     def below(self, limit: int) -> int:
         """How many of the tokens are below ``limit``; they come first."""

@@ -122,8 +122,8 @@ class Library(Products):
             pointer, c.POINTER(Step), number, number, pointer,
             c.c_float, pointer, c.c_float, pointer, pointer,
         )  # fmt: skip
-        self.likeliest = _typed(
-            brief.foretoken_likeliest, None,
+        self.greedy = _typed(
+            brief.foretoken_greedy, None,
             pointer, number, number, c.c_int64, pointer, pointer, pointer,
         )  # fmt: skip
         self.first_places = _typed(

@@ -22,8 +22,8 @@ inline void relax() {
 #endif
 }
 
-// How far some work is dealt out.
-struct alignas(64) Dealt {
+// The number of items of some work that threads have begun.
+struct alignas(64) WorkCounter {
     std::atomic<int> next{0};
 };
 
@@ -72,12 +72,12 @@ public:
         }
     }
 
-    // Calls work(first, end) for parts of `count` things, on whichever thread is free: cores differ, and something
-    // else may have one of them. `dealt` is at 0 before the first thread comes. Does not wait for the others.
+    // Calls work(first, end) for parts of `count` things, on whichever thread is free (dynamic scheduling): cores differ, and something
+    // else may have one of them. `counter` is at 0 before the first thread comes. Does not wait for the others.
     template <class Work>
-    void deal(Dealt& dealt, int count, const Work& work) {
+    void parallel_for(WorkCounter& counter, int count, const Work& work) {
         const int size = count_ == 1 ? count : std::max(1, count / (count_ * PARTS_EACH));
-        for (int first; (first = dealt.next.fetch_add(size, std::memory_order_relaxed)) < count;)
+        for (int first; (first = counter.next.fetch_add(size, std::memory_order_relaxed)) < count;)
             work(first, std::min(first + size, count));
     }
 

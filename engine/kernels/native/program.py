@@ -40,7 +40,7 @@ class Code(IntEnum):
 
     TAKE = 0
     EMBED = 1
-    PRODUCT = 2
+    LINEAR = 2
     NORM = 3
     ADD = 4
     ACTIVATE = 5
@@ -141,7 +141,7 @@ class ProgramTracer:
         assert len(x) == 1 or x.is_contiguous()
         count = self._count(x) if count is None else count  # a number that is still 0 is false
         result = self._buffer(len(x), matrix.outputs, count)
-        op = Op(code=Code.PRODUCT, matrix=matrix.pointer, bias=_vector(bias, matrix.outputs))
+        op = Op(code=Code.LINEAR, matrix=matrix.pointer, bias=_vector(bias, matrix.outputs))
         self._record(op, count, x=x, to=result, alive=(matrix, bias))
         return result
 

@@ -68,7 +68,7 @@ class Range(c.Structure):
     _fields_ = [("first", c.c_int), ("end", c.c_int)]
 
 
-class Wanted(c.Structure):
+class TrimmedPanels(c.Structure):
     """See structures.h."""
 
     _fields_ = [("runs", c.POINTER(Range)), ("count", c.c_int32), ("panels", c.c_int32)]
@@ -94,7 +94,7 @@ class Step(c.Structure):
         ("count", c.c_int32),
         ("last", c.c_int32),
         ("logits", c.c_void_p),
-        ("wanted", Wanted),
+        ("trimmed", TrimmedPanels),
     ]
 
 

@@ -51,7 +51,7 @@ inline Taken take(Matrix& matrix, Pool& pool, const Stored& rows, int first) {
         Matrix& matrix;
         const Stored& rows;
         const int first;
-        Dealt dealt;
+        WorkCounter counter;
         std::atomic<Taken> taken{Taken::ALL};
     } task{matrix, rows, first};
     pool.run(
@@ -64,7 +64,7 @@ inline Taken take(Matrix& matrix, Pool& pool, const Stored& rows, int first) {
             // Kept: memory that is given back comes back as pages to be cleared.
             thread_local std::vector<uint8_t> room;
             if (room.size() < size * some) room.resize(size * some);
-            pool.deal(task.dealt, (rows.count + some - 1) / some, [&](int piece, int end) {
+            pool.parallel_for(task.counter, (rows.count + some - 1) / some, [&](int piece, int end) {
                 for (; piece < end && task.taken == Taken::ALL; ++piece) {
                     const int row = piece * some, count = std::min(some, rows.count - row);
                     if (!read_at(rows.file, room.data(), size * count, rows.at + size * row)) task.taken = Taken::UNREADABLE;

@@ -82,11 +82,11 @@ public:
         attended_.resize(size_t(MOST_ROWS) * attended);
         mixed_.resize(size_t(MOST_ROWS) * shape.hidden);
         active_.resize(size_t(MOST_ROWS) * shape.intermediate);
-        dealt_ = std::vector<Dealt>(size_t(shape.count) * LINEARS + 1);
+        counters_ = std::vector<WorkCounter>(size_t(shape.count) * LINEARS + 1);
     }
 
     // Logits of a row.
-    int width(const Step& step) const { return step.wanted.count ? step.wanted.panels * LANES : shape_.vocabulary; }
+    int width(const Step& step) const { return step.trimmed.count ? step.trimmed.panels * LANES : shape_.vocabulary; }
 
     // Up to MOST_ROWS rows in all.
     void run(const Step& step) {
@@ -99,7 +99,7 @@ public:
                 positions[r] = !own.parents ? own.start + r : own.parents[r] < 0 ? own.start : positions[own.parents[r]] + 1;
             rows_ += own.rows;
         }
-        for (Dealt& each : dealt_) each.next.store(0, std::memory_order_relaxed);
+        for (WorkCounter& each : counters_) each.next.store(0, std::memory_order_relaxed);
         pool_.run([](void* self, int thread, Pool&) { static_cast<Decoder*>(self)->work(thread); }, this);
     }
 
@@ -160,12 +160,12 @@ private:
     // Mixers and feed-forwards leave their result in `mixed_`, and end with a barrier.
     void attention(int index, const Layer& layer, Scratch& own, int thread) {
         const Attention& weights = layer.attention;
-        linear(*weights.qkv, normed(own, layer.mixer_norm), shape_.hidden, own, dealt(index, QKV), qkv_);
+        linear(*weights.qkv, normed(own, layer.mixer_norm), shape_.hidden, own, counter(index, QKV), qkv_);
         pool_.barrier();
         if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(weights, own, thread);
         else attend_all<float>(weights, own, thread);
         pool_.barrier();
-        linear(*weights.output, attended_.data(), shape_.heads * shape_.head_dim, own, dealt(index, OUTPUT), mixed_);
+        linear(*weights.output, attended_.data(), shape_.heads * shape_.head_dim, own, counter(index, OUTPUT), mixed_);
         pool_.barrier();
     }
 
@@ -173,11 +173,11 @@ private:
         const Matrix& gate_up = *layer.mlp.gate_up;
         const int width = shape_.intermediate, panels = width / LANES;
         const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), rows_, shape_.hidden);
-        pool_.deal(dealt(index, GATE_UP), panels, [&](int first, int end) {
+        pool_.parallel_for(counter(index, GATE_UP), panels, [&](int first, int end) {
             for (; first < end; first += GATES) activate(gate_up, rows, first, std::min(first + GATES, end), own);
         });
         pool_.barrier();
-        linear(*layer.mlp.down, active_.data(), width, own, dealt(index, DOWN), mixed_);
+        linear(*layer.mlp.down, active_.data(), width, own, counter(index, DOWN), mixed_);
         pool_.barrier();
     }
 
@@ -203,21 +203,21 @@ private:
             normalise(kept + start, shape_.norm, shape_.hidden, shape_.epsilon, own.normed.data() + start);
         }
         const Arranged& rows = own.arranged.arrange(head.kinds, own.normed.data(), step_.last, shape_.hidden);
-        const Wanted& wanted = step_.wanted;
-        pool_.deal(dealt_.back(), wanted.count ? wanted.panels : head.panels, [&](int first, int end) {
-            if (wanted.count) among(rows, first, end);
+        const TrimmedPanels& trimmed = step_.trimmed;
+        pool_.parallel_for(counters_.back(), trimmed.count ? trimmed.panels : head.panels, [&](int first, int end) {
+            if (trimmed.count) trimmed_logits(rows, first, end);
             else head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
         });
     }
 
-    // Panels first .. end - 1 of those that are wanted.
-    void among(const Arranged& rows, int first, int end) {
-        const Wanted& wanted = step_.wanted;
+    // Computes panels first .. end - 1, counted over the trimmed head's.
+    void trimmed_logits(const Arranged& rows, int first, int end) {
+        const TrimmedPanels& trimmed = step_.trimmed;
         int before = 0;  // panels
-        for (int number = 0; number < wanted.count && before < end; ++number) {
-            const Range run = wanted.runs[number];
+        for (int number = 0; number < trimmed.count && before < end; ++number) {
+            const Range run = trimmed.runs[number];
             const int size = run.end - run.first, from = std::max(first - before, 0), until = std::min(end - before, size);
-            // Where the run's first logit would stand if all before it were wanted too.
+            // Where the run's first logit would stand if all panels before it were computed too.
             float* to = step_.logits + (ptrdiff_t(before) - run.first) * LANES;
             if (from < until) shape_.head->multiply(rows, run.first + from, run.first + until, to, width(step_));
             before += size;
@@ -225,9 +225,9 @@ private:
     }
 
     // Outputs of `matrix` for `from` [rows][width], as many as come to this thread.
-    void linear(const Matrix& matrix, const float* from, int width, Scratch& own, Dealt& dealt, std::vector<float>& to) {
+    void linear(const Matrix& matrix, const float* from, int width, Scratch& own, WorkCounter& counter, std::vector<float>& to) {
         const Arranged& rows = own.arranged.arrange(matrix.kinds, from, rows_, width);
-        pool_.deal(dealt, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
+        pool_.parallel_for(counter, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
 
     const float* normed(Scratch& own, const float* weight) {
@@ -380,7 +380,7 @@ private:
     }
 
     Range part(int count, int thread) const { return share(count, thread, pool_.count()); }
-    Dealt& dealt(int layer, Linear linear) { return dealt_[size_t(layer) * LINEARS + linear]; }
+    WorkCounter& counter(int layer, Linear linear) { return counters_[size_t(layer) * LINEARS + linear]; }
 
     const Shape shape_;
     Pool& pool_;
@@ -389,7 +389,7 @@ private:
     int positions_[MOST_ROWS];  // of each row in its text
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, mixed_, active_;
-    std::vector<Dealt> dealt_;  // of each linear layer in a step, the head's last
+    std::vector<WorkCounter> counters_;  // of each linear layer in a step, the head's last
 };
 
 }  // namespace foretoken

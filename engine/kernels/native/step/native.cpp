@@ -5,7 +5,7 @@
 
 #include "decoder.h"
 #include "../exported.h"
-#include "likeliest.h"
+#include "top_tokens.h"
 #include "program.h"
 #include "sampling.h"
 
@@ -75,7 +75,7 @@ EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, i
 }
 
 // For each of `rows` rows of `width` logits, `stride` apart: the likeliest token, its logit, and the mass beside it.
-EXPORTED void foretoken_likeliest(const float* logits, int rows, int width, int64_t stride, int64_t* tokens,
+EXPORTED void foretoken_greedy(const float* logits, int rows, int width, int64_t stride, int64_t* tokens,
                                   float* peaks, float* masses) {
     for (int r = 0; r < rows; ++r) {
         const Candidate found = best(logits + r * stride, 0, width);
@@ -90,7 +90,7 @@ EXPORTED void foretoken_first_places(const float* numbers, int width, int count,
     first_places(numbers, width, count, places);
 }
 
-// As foretoken_likeliest, but the token is drawn; `sharpness` is 1 / temperature, the keys are sampling.h's.
+// As foretoken_greedy, but the token is drawn; `sharpness` is 1 / temperature, the keys are sampling.h's.
 EXPORTED void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness,
                               const uint64_t* keys, int64_t* tokens, float* peaks, float* masses) {
     for (int r = 0; r < rows; ++r) {

@@ -12,7 +12,7 @@
 
 #include "attention.h"
 #include "decoder.h"
-#include "likeliest.h"
+#include "top_tokens.h"
 #include "../matrix/matrix.h"
 #include "../pool.h"
 #include "sampling.h"
@@ -22,7 +22,7 @@ namespace foretoken {
 enum class Code : int32_t {
     TAKE = 0,      // to = row `start` + r of the table in `from`
     EMBED = 1,     // to = row tokens[r] of `matrix`, or of the table in `from`
-    PRODUCT = 2,   // to = `matrix` from + bias
+    LINEAR = 2,    // to = `matrix` from + bias
     NORM = 3,      // to = from / its root mean square * scale * weight + bias
     ADD = 4,       // to = from + scale * second
     ACTIVATE = 5,  // to = act(from) * second, or act(from)
@@ -85,7 +85,7 @@ struct Op {
 
 class Program {
 public:
-    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), likeliest_(pool.count()), earliest_(pool.count()) {
+    Program(const Op* ops, int count, Pool& pool) : ops_(ops, ops + count), pool_(pool), candidates_(pool.count()), earliest_(pool.count()) {
         int widest = LANES, head = LANES, choice = 0;
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
@@ -131,14 +131,14 @@ private:
         switch (op.code) {
             case Code::TAKE: return take(op, thread);
             case Code::EMBED: return embed(op, thread);
-            case Code::PRODUCT: return product(op, own, thread);
+            case Code::LINEAR: return linear(op, own, thread);
             case Code::NORM: return norm(op, thread);
             case Code::ADD: return add(op, thread);
             case Code::ACTIVATE: return activate(op, thread);
             case Code::CAP: return cap(op, thread);
             case Code::REMEMBER: return remember(op, own, thread);
             case Code::ATTEND: return attend_to(op, own, thread);
-            case Code::CHOOSE: return op.draws && op.draws->keys ? draw(op, thread) : likeliest(op, thread);
+            case Code::CHOOSE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
         }
     }
 
@@ -186,7 +186,7 @@ private:
         }
     }
 
-    void product(const Op& op, Own& own, int thread) const {
+    void linear(const Op& op, Own& own, int thread) const {
         const Matrix& matrix = *op.matrix;
         const Range panels = part(matrix.panels, thread);
         for (int done = 0; done < *op.rows; done += MOST_ROWS) {
@@ -310,16 +310,16 @@ private:
 
     // The first of several; its probability is that among all. Each thread finds its part's, the first of
     // the threads the best of these.
-    void likeliest(const Op& op, int thread) {
+    void greedy(const Op& op, int thread) {
         const Range logits = logits_of(op, thread);
-        likeliest_[thread] = best(from_of(op, 0), logits.first, logits.end);
+        candidates_[thread] = best(from_of(op, 0), logits.first, logits.end);
         pool_.barrier();
         if (thread) return;
-        Candidate found = likeliest_[0];
-        for (const Candidate& other : likeliest_)
+        Candidate found = candidates_[0];
+        for (const Candidate& other : candidates_)
             if (other.value > found.value) found = other;
         found.mass = 0;
-        for (const Candidate& other : likeliest_)
+        for (const Candidate& other : candidates_)
             if (other.mass > 0) found.mass += other.mass * std::exp(other.value - found.value);
         name(op, found.place, found.probability());
     }
@@ -328,11 +328,11 @@ private:
     void draw(const Op& op, int thread) {
         const float* logits = from_of(op, 0);
         const auto [first, end] = logits_of(op, thread);
-        Candidate& own = likeliest_[thread];
+        Candidate& own = candidates_[thread];
         own.value = highest(logits, first, end);
         pool_.barrier();
         float peak = -INFINITY;
-        for (const Candidate& other : likeliest_) peak = std::max(peak, other.value);
+        for (const Candidate& other : candidates_) peak = std::max(peak, other.value);
         own.mass = weigh(logits, first, end, peak, op.draws->sharpness, weights_.data());
         earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], op.numbers);
         pool_.barrier();
@@ -341,7 +341,7 @@ private:
         for (const Clock& other : earliest_)
             if (other.time < found.time) found = other;
         float mass = 0;
-        for (const Candidate& other : likeliest_) mass += other.mass;
+        for (const Candidate& other : candidates_) mass += other.mass;
         name(op, found.place, mass > 0 ? weights_[found.place] / mass : 0.0f);
     }
 
@@ -351,7 +351,7 @@ private:
     float likely_ = 1;   // how likely the tokens of this run are, together
     bool over_ = false;  // the last one was too much
     std::vector<std::unique_ptr<Own>> scratch_;
-    std::vector<Candidate> likeliest_;
+    std::vector<Candidate> candidates_;
     std::vector<Clock> earliest_;
     std::vector<float> weights_;
 };

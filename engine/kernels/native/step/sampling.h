@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "likeliest.h"
+#include "top_tokens.h"
 
 namespace foretoken {
 

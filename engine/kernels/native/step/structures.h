@@ -59,8 +59,8 @@ struct Cache {
     int32_t context;  // positions, a multiple of sixteen; the last sixteen are for the rows of a tree
 };
 
-// Some panels of the head, in order: those of tokens that are chosen among; no runs: all of it.
-struct Wanted {
+// Panels of the output head that a trimmed vocabulary keeps, in order; no runs: all of them.
+struct TrimmedPanels {
     const Range* runs;
     int32_t count, panels;  // of all runs together
 };
@@ -77,8 +77,8 @@ struct Step {
     const Sequence* sequences;  // no two with the same cache; their caches keep the same type
     int32_t count;              // of sequences
     int32_t last;               // rows at the end whose logits are wanted
-    float* logits;              // [last][vocabulary], or [last][wanted.panels * 16]
-    Wanted wanted;
+    float* logits;              // [last][vocabulary], or [last][trimmed.panels * 16]
+    TrimmedPanels trimmed;
 };
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// The likeliest of tokens, and how likely each is.
+// The token with the largest logit, its probability, and the largest of many numbers.
 #pragma once
 
 #include <algorithm>
