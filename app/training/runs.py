@@ -92,9 +92,8 @@ class Status:
 class Trainings:
     """The runs of one data folder. Safe to use from any thread."""
 
-    def __init__(self, data_dir: Path, models: Path) -> None:
-        """``models``: the folder in which targets are looked for."""
-        self._data_dir, self._models, self._folder = data_dir, models, data_dir / "training"
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir, self._folder = data_dir, data_dir / "training"
         self._lock = threading.RLock()
         self._own: subprocess.Popen[bytes] | None = None
         self._stopping = False

@@ -40,7 +40,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     chat = ChatBackend(runtime, store)
     runtime.ending.callback(store.close)
     runtime.ending.callback(chat.live_replies.close)  # before it
-    trainings = Trainings(runtime.data_dir, runtime.models)
+    trainings = Trainings(runtime.data_dir)
     runtime.ending.callback(trainings.close)
     pickers, measurements = Pickers(runtime), Measurements()
     panel = PanelBackend(chat.kept, chat.speeds)

@@ -140,7 +140,7 @@ def test_a_training_ends_with_the_app(tmp_path: Path) -> None:
             assert training.is_running()
             ended_by_ctrl_c(process)
             training.wait(60)
-            status = Trainings(data, data / "models").status()
+            status = Trainings(data).status()
             assert status is not None
             assert status.state is State.STOPPED
         finally:

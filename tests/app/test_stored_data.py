@@ -30,7 +30,7 @@ def data(tmp_path: Path) -> Iterator[StoredData]:
         store.clear(chat)  # what is deleted is marked, and stands there yet
         store.begin_turn(chat, SECRET, keep=None)
         (tmp_path / "chat.json").write_text("{}")
-        yield StoredData(runtime, store, Trainings(tmp_path, runtime.models))
+        yield StoredData(runtime, store, Trainings(tmp_path))
 
 
 def holding(folder: Path) -> list[str]:

@@ -43,7 +43,7 @@ def data_dir(tmp_path: Path) -> Path:
 @pytest.fixture
 def trainings(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Trainings]:
     monkeypatch.setattr(training_process, "NICE", 1)  # tests are waited for, also on a busy machine
-    found = Trainings(data_dir, data_dir / "models")
+    found = Trainings(data_dir)
     yield found
     found.close()
 
@@ -139,7 +139,7 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert learning.state is State.RUNNING, learning.error
     pid = json.loads((data_dir / "training" / "current.json").read_text())["process"][0]
     assert psutil.Process(pid).nice() != psutil.Process().nice()
-    later = Trainings(data_dir, data_dir / "models")  # an app that came after a crash
+    later = Trainings(data_dir)  # an app that came after a crash
     assert (status := later.status()) is not None
     assert status.state is State.RUNNING
     later.stop()
@@ -187,7 +187,7 @@ def test_a_training_ends_with_the_app_and_can_be_gone_on_with(
 ) -> None:
     trainings.start(order)
     trainings.close()
-    assert awaited(Trainings(data_dir, data_dir / "models"), ended).state is State.STOPPED
+    assert awaited(Trainings(data_dir), ended).state is State.STOPPED
 
 
 def test_a_failure_is_told_in_words_and_can_be_tried_again(
@@ -202,7 +202,7 @@ def test_a_failure_is_told_in_words_and_can_be_tried_again(
     assert failed.state is State.FAILED
     assert "device: cuda was asked for" in failed.error
     assert "Traceback" not in failed.error
-    again = Trainings(data_dir, data_dir / "models").status()
+    again = Trainings(data_dir).status()
     assert (again.state, again.error) == (State.FAILED, failed.error)
 
 
@@ -243,7 +243,7 @@ def test_a_process_that_was_killed_is_a_failure_with_its_likely_reason(
     assert failed.state is State.FAILED
     assert "memory" in failed.error
     # The next app cannot know why; it offers to go on.
-    assert Trainings(data_dir, data_dir / "models").status().state is State.STOPPED
+    assert Trainings(data_dir).status().state is State.STOPPED
 
 
 def test_a_broken_record_of_the_run_is_no_run(trainings: Trainings, data_dir: Path) -> None:

@@ -169,7 +169,7 @@ def test_every_page_loads_on_the_device_and_with_the_steps_that_the_app_was_star
         expected, draft="", quantization="fp32", kv_cache_dtype="fp8"
     )
     write_run(tmp_path, phase="done", folder=str(folder), pair="smollm2-360m")
-    TrainBackend(runtime, Trainings(tmp_path, runtime.models), pickers).open_trained()
+    TrainBackend(runtime, Trainings(tmp_path), pickers).open_trained()
     settled(pickers)
     assert asked_for(pickers) == replace(expected, target="smollm2-360m")
 

@@ -28,7 +28,7 @@ def backend(tmp_path: Path) -> TrainBackend:
     runtime = Runtime(
         reciting_engine(), open_catalog(catalog_file()), tmp_path, tmp_path / "models"
     )
-    return TrainBackend(runtime, Trainings(tmp_path, runtime.models), Pickers(runtime))
+    return TrainBackend(runtime, Trainings(tmp_path), Pickers(runtime))
 
 
 def test_every_kind_has_its_sentence() -> None:
