@@ -132,7 +132,7 @@ class Operations(Arithmetic, Protocol):
     ) -> None:
         """Stores keys and values of all layers, which lie side by side: keys, values, keys, ...
 
-        ``norms`` (layers, kv_heads, head_dim) are weights for the keys, which then are turned.
+        ``norms`` (layers, kv_heads, head_dim) are weights for the keys, which are then rotated.
         """
 
     def attend(
@@ -148,7 +148,7 @@ class Operations(Arithmetic, Protocol):
         """Attention (rows, heads * head_dim) of scaled queries to what is stored and to these rows.
 
         Keys and values are stored first, queries and keys normed by ``norms (heads + kv_heads,
-        head_dim)`` and turned. Each row sees all up to itself if ``causal``, else up to the last.
+        head_dim)`` and rotated. Each row sees all up to itself if ``causal``, else up to the last.
         """
 
     def unroll(

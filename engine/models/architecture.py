@@ -15,10 +15,10 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 
 @dataclass(frozen=True, slots=True)
 class Rope:
-    """Rotary positions: pair i of a head turns by ``frequencies[i]`` radians a position.
+    """Rotary positions: pair i of a head is rotated by ``frequencies[i]`` radians a position.
 
     Fewer frequencies than half the head's width leave the rest of the head as it is. ``magnitude``
-    multiplies what is turned (YaRN and LongRoPE sharpen attention this way).
+    multiplies what is rotated (YaRN and LongRoPE sharpen attention this way).
     """
 
     frequencies: tuple[float, ...]
@@ -50,7 +50,7 @@ class GatedDeltaNet:
 
 @dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """What tells layers of one model apart: the mixer, which lets a row see rows before it. A gated
+    """A layer: its mixer, which lets a row see rows before it. A gated
     feed-forward follows."""
 
     mixer: Attention | GatedDeltaNet
@@ -88,7 +88,7 @@ class Architecture:
     joined: bool = False
     """The file holds qkv_proj and gate_up_proj instead of their parts."""
     qk_norm: bool = False
-    """Queries and keys are normalised per head before they are turned."""
+    """Queries and keys are normalised per head before RoPE."""
     centred_norms: bool = False
     """Norms multiply by 1 + weight."""
     sandwich_norms: bool = False
@@ -111,7 +111,7 @@ SIZES = frozenset(
 
 
 def features(architecture: Architecture) -> frozenset[str]:
-    """What the model needs beyond sizes: the fields that are not as their defaults have them.
+    """Return what the model needs beyond sizes: the fields that differ from their defaults.
 
     A name is the path of the field, as ``layers.mixer.window``; of a field that names a function or kind,
     its value follows, as ``activation=silu`` and ``layers.mixer=GatedDeltaNet``. A field without a

@@ -39,7 +39,7 @@ _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
 
 def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
-    """Whether matrices may be given in the file's dtype, with no rounding but that of ``quantization``.
+    """Return whether matrices may keep the file's dtype, rounded only by ``quantization``.
 
     The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
     """
@@ -281,7 +281,7 @@ class NativeDecoder:
         logits: Tensor,
         trimmed: structures.TrimmedPanels | None = None,
     ) -> structures.Step:
-        """Of one sequence. Points into its arguments, which must outlive it."""
+        """Return a step of one sequence. It points into its arguments, which must outlive it."""
         sequence = structures.Sequence()
         _place(sequence, state, len(ids))
         return structures.Step(
@@ -312,7 +312,7 @@ def _at(tensor: WeightSource, prefix: str, name: str) -> Weight:
 
 
 def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
-    """What the scores' scale is folded into in float32: in 16 bits it would be rounded once more."""
+    """Return queries in float32: the scale of the scores, folded in, would round 16 bits again."""
     found = tensor(name)
     return found.float() if isinstance(found, Tensor) and name.endswith(_QUERIES) else found
 

@@ -1,4 +1,4 @@
-"""What the compiled step computes, and why it cannot run a model."""
+"""Say what the compiled step computes, and why it cannot run a model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.models.four_bits import IN_FOUR_BITS
 
 
 def support(library: Library | None) -> Support:
-    """What the compiled step computes on this processor; without a ``library``, on any."""
+    """Return what the compiled step computes on this processor; without a ``library``, on any."""
     formats = tuple(native.KINDS if library is None else library.kinds)
     if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
         formats = (*formats, *IN_BLOCKS)
@@ -35,7 +35,7 @@ def why_not(
     library: Library | None,
     blocks: Collection[str] = (),
 ) -> str | None:
-    """Why the compiled step cannot run such a model; None where it can. A sentence for people.
+    """Return why the compiled step cannot run the model; None if it can. A sentence for people.
 
     Where it is not built yet, so that there is no ``library``: why it could not even then. ``blocks``:
     see ``Support.why_not``.

@@ -127,9 +127,9 @@ class TracedMemory:
         self.values = torch.cat([self.values, torch.zeros(*outer, more, a.head_dim)], dim=2)
         rope = a.layers[0].attention.rope
         assert rope is not None
-        self.turns = cosines(rope, a.head_dim, room)
+        self.rope = cosines(rope, a.head_dim, room)
         for cache, keys, values in zip(self.caches, self.keys, self.values, strict=True):
-            cache.move(keys, values, self.turns)
+            cache.move(keys, values, self.rope)
 
 
 class TracedDraft:

@@ -98,7 +98,7 @@ class EagerOperations(EagerArithmetic):
         start, end = rows.start.value, rows.start.value + len(made)
         keys, values = memory.parted(made)
         keys = torch.rms_norm(keys, keys.shape[-1:], None, epsilon) * norms
-        keys = _turned(keys, memory.turns[start:end, None])
+        keys = _apply_rope(keys, memory.rope[start:end, None])
         memory.keys[:, :, start:end] = keys.permute(1, 2, 0, 3)
         memory.values[:, :, start:end] = values.permute(1, 2, 0, 3)
 
@@ -114,15 +114,15 @@ class EagerOperations(EagerArithmetic):
     ) -> Tensor:
         assert isinstance(memory, EagerMemory)
         a, start = memory.architecture, rows.start.value + rows.offset
-        end, turned = start + len(qkv), a.heads + a.kv_heads
+        end, rotated = start + len(qkv), a.heads + a.kv_heads
         by_head = qkv.view(len(qkv), -1, a.head_dim)
-        qk = by_head[:, :turned]
+        qk = by_head[:, :rotated]
         if norms is not None:
             qk = torch.rms_norm(qk, (a.head_dim,), None, a.epsilon) * norms
-        qk = _turned(qk, memory.turns[start:end])
+        qk = _apply_rope(qk, memory.rope[start:end])
         keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
         keys[:, start:] = qk[:, a.heads :].transpose(0, 1)
-        values[:, start:] = by_head[:, turned:].transpose(0, 1)
+        values[:, start:] = by_head[:, rotated:].transpose(0, 1)
         return _attend(qk[:, : a.heads], keys, values, causal=causal)
 
     def unroll(
@@ -138,7 +138,7 @@ class EagerOperations(EagerArithmetic):
 class EagerMemory:
     """See ``Memory``.
 
-    keys, values (layers, kv_heads, room, head_dim) float32; turns (room, 1, head_dim / 2) complex.
+    keys, values (layers, kv_heads, room, head_dim) float32; rope (room, 1, head_dim / 2) complex.
     Rows that stood in a place are overwritten, so what was drafted and rejected needs no removal.
     """
 
@@ -161,7 +161,7 @@ class EagerMemory:
         self.values = torch.cat([self.values, more], dim=2)
         rope = a.layers[0].attention.rope
         assert rope is not None
-        self.turns = rotations(rope, a.head_dim, room)[:, None].to(self._device)
+        self.rope = rotations(rope, a.head_dim, room)[:, None].to(self._device)
 
     def parted(self, made: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (rows, layers, kv_heads, head_dim) of all layers, from rows that hold both."""
@@ -229,10 +229,10 @@ class EagerDraft(Generic[R]):
         return rows[0] if depth == 1 else torch.cat(rows)
 
 
-def _turned(x: Tensor, turns: Tensor) -> Tensor:
+def _apply_rope(x: Tensor, rope: Tensor) -> Tensor:
     """Rotates the pairs of ``x (..., head_dim)``, which lie side by side."""
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-    return torch.view_as_real(pairs * turns).flatten(-2)
+    return torch.view_as_real(pairs * rope).flatten(-2)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:

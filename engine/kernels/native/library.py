@@ -142,12 +142,12 @@ class Library(Products):
 
 
 def takes(library: Products, weights: str, inputs: Iterable[int]) -> bool:
-    """Whether matrices in the format ``weights`` multiply here, by rows of so many ``inputs``."""
+    """Return whether matrices in the format ``weights`` multiply here, by rows of so many ``inputs``."""
     return weights in library.kinds and fits(weights, inputs)
 
 
 def fits(weights: str, inputs: Iterable[int]) -> bool:
-    """Whether rows of so many ``inputs`` are whole groups in the format ``weights``."""
+    """Return whether rows of so many ``inputs`` are whole groups in the format ``weights``."""
     unit = UNITS.get(weights, LANES)
     return not any(width % unit for width in inputs)
 
@@ -292,7 +292,7 @@ def _kind(kind: Kind, part: Weight, rounded: str | None) -> int:
 
 
 def _takes_more(part: Weight, layout: Layout) -> bool:
-    """Whether rows of ``part`` are whole blocks of ``layout``, and held in more bytes otherwise."""
+    """Return whether rows of ``part`` are whole blocks of ``layout`` and take more bytes otherwise."""
     outputs, inputs = part.shape
     blocks, rest = divmod(inputs, layout.inputs)
     in_int8 = isinstance(part, Blocks) and part.format in ROUNDED

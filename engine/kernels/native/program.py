@@ -56,12 +56,12 @@ class LayerCache:
     def __init__(self) -> None:
         self.view = structures.LayerCache()
 
-    def move(self, keys: Tensor, values: Tensor, turns: Tensor) -> None:
+    def move(self, keys: Tensor, values: Tensor, rope: Tensor) -> None:
         """To tensors that outlive this: float32 keys (kv_heads, room / 16, head_dim, 16), values
-        (kv_heads, room, head_dim), turns (room, head_dim / 2, 2)."""
+        (kv_heads, room, head_dim), rope (room, head_dim / 2, 2)."""
         view = self.view
         view.keys, view.values = keys.data_ptr(), values.data_ptr()
-        view.rotation, view.room = turns.data_ptr(), values.shape[1]
+        view.rotation, view.room = rope.data_ptr(), values.shape[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,14 +197,14 @@ class ProgramTracer:
     def store(
         self, keys: Tensor, values: Tensor, heads: Attention, norm: Tensor | None, rows: Rows
     ) -> None:
-        """Stores keys, normed by ``norm (kv_heads, head_dim)`` and turned, and values."""
+        """Stores keys, normed by ``norm (kv_heads, head_dim)`` and rotated, and values."""
         op = Op(code=Code.REMEMBER)
         self._attention(op, keys, heads.kv_heads, heads, norm, rows, second=values)
 
     def look(
         self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, *, causal: bool
     ) -> Tensor:
-        """Scaled queries, normed and turned likewise, against what is stored.
+        """Scaled queries, normed and rotated likewise, against what is stored.
 
         Each sees all up to itself if ``causal``, else up to the last row.
         """

@@ -27,7 +27,7 @@ enum class Code : int32_t {
     ADD = 4,       // to = from + scale * second
     ACTIVATE = 5,  // to = act(from) * second, or act(from)
     CAP = 6,       // to = scale * tanh(from / scale)
-    REMEMBER = 7,  // keys in `from`, normed and turned, and values in `second`, into `cache`
+    REMEMBER = 7,  // keys in `from`, normed and rotated, and values in `second`, into `cache`
     ATTEND = 8,    // to = what the queries in `from` take from `cache`
     CHOOSE = 9,    // a token of the logits in `from`, and its probability: the likeliest, or one drawn
 };
@@ -250,8 +250,8 @@ private:
         return {op.cache->keys + start, op.cache->values + start, op.width};
     }
 
-    // A head, normed by its own weight where there is one, and turned to its position.
-    static void turn(const Op& op, const float* from, int head, int position, float* to) {
+    // A head, normed by its own weight where there is one, and rotated to its position.
+    static void apply_rope(const Op& op, const float* from, int head, int position, float* to) {
         if (op.weight) normalise(from, op.weight + size_t(head) * op.width, op.width, op.epsilon, to);
         else std::memcpy(to, from, sizeof(float) * op.width);
         const float* angle = op.cache->rotation + size_t(position) * op.width;
@@ -268,7 +268,7 @@ private:
         for (int item = items.first; item < items.end; ++item) {
             const int r = item / op.kv_heads, head = item % op.kv_heads;
             const size_t place = size_t(head) * op.width;
-            turn(op, from_of(op, r) + place, head, start + r, own.head.data());
+            apply_rope(op, from_of(op, r) + place, head, start + r, own.head.data());
             memory_of(op, head).write(start + r, own.head.data(), second_of(op, r) + place);
         }
     }
@@ -284,10 +284,10 @@ private:
             Query queries[TILE];
             for (int query = from; query < to; ++query) {
                 const int head = kv_head * group + query / rows, r = query % rows;
-                float* turned = own.head.data() + size_t(query - from) * op.width;
-                turn(op, from_of(op, r) + size_t(head) * op.width, head, start + r, turned);
+                float* rotated = own.head.data() + size_t(query - from) * op.width;
+                apply_rope(op, from_of(op, r) + size_t(head) * op.width, head, start + r, rotated);
                 const int last = start + (op.choice ? r : rows - 1);
-                queries[query - from] = {turned, 0, last, to_of(op, r) + size_t(head) * op.width};
+                queries[query - from] = {rotated, 0, last, to_of(op, r) + size_t(head) * op.width};
             }
             attend(memory_of(op, kv_head), queries, to - from, 0.0f, own.scores.data(), op.cache->room);
         }

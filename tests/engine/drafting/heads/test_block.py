@@ -144,7 +144,7 @@ def test_memory_grows_and_keeps_what_it_holds(tmp_path: Path) -> None:
     before, memory = drafts.states, drafts.memory
     assert isinstance(memory, EagerMemory)
     memory.reserve(memory.keys.shape[2] + 1)
-    assert memory.keys.shape[2] == len(memory.turns) == 512
+    assert memory.keys.shape[2] == len(memory.rope) == 512
     drafts.begin(8, 8, PENDING, 1).logits(0)
     assert torch.equal(drafts.states, before)
 
