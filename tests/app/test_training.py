@@ -28,7 +28,7 @@ from engine.train.output.run_directory import RunDirectory
 from engine.train.progress import Phase, ProgressFile
 from engine.train.recipe import load_recipe
 from engine.train.schema import read
-from engine.train.trainer import Origin
+from engine.train.trainer import TargetView
 from tests.support.checkpoints import write_random
 from tests.support.loading import load_model
 
@@ -123,7 +123,8 @@ def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
     content = training_order.derived(Order(str(tmp_path / "tiny"), kind, "chats", 3), "mine")
     made = kinds.trainer(kind)
     trainer = made(
-        read(made.Shape, content["shape"]), Origin.of(model, torch.device("cpu"), hard_weight=0.1)
+        read(made.Shape, content["shape"]),
+        TargetView.of(model, torch.device("cpu"), hard_weight=0.1),
     )
     assert all(each.layer is None or each.layer <= model.info.layers for each in trainer.aux_layers)
 
