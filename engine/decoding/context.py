@@ -36,7 +36,7 @@ class Context:
         return len(self.tokens) - self.prompt_length
 
 
-def common_prefix(cached: list[int], wanted: list[int]) -> int:
+def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
     """Return the length of the common prefix of two texts' content keys (see ``Prompt``).
 
     All reuse of a state goes by this.
@@ -44,7 +44,8 @@ def common_prefix(cached: list[int], wanted: list[int]) -> int:
     limit = min(len(cached), len(wanted))
     if cached[:limit] == wanted[:limit]:  # quick, and what a follow-up finds
         return limit
-    return next(index for index in range(limit) if cached[index] != wanted[index])
+    pairs = zip(cached, wanted, strict=False)
+    return next((at for at, (one, other) in enumerate(pairs) if one != other), limit)
 
 
 def chunks(tokens: Sequence[int], *, beside_others: bool = False) -> Iterator[Sequence[int]]:

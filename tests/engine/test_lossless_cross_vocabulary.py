@@ -1,4 +1,4 @@
-"""A draft with another vocabulary changes speed, never words: whole models, both ways, every rule.
+"""A draft with another vocabulary changes speed, never words: whole models, every rule.
 
 The random target writes all kinds of broken characters. Its drafts: the pair's own with other numbers
 for its tokens, which is often right, and one that splits text in SentencePiece's way. Trained models
@@ -37,20 +37,18 @@ from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 from tests.support.vocabularies import relabel
 
-WAYS = ("tli", "slem")
 SAMPLINGS = (GREEDY, *COUPLED[::3])
 SCRIPTS = PROMPTS[-10:]
 """Prompts with accents, ideographs and an emoji."""
 TOKENS = 16
 
 
-def drafting(way: str, depth: int, rule: AcceptanceRule = AcceptanceRule.AUTO) -> Speculation:
+def drafting(depth: int, rule: AcceptanceRule = AcceptanceRule.AUTO) -> Speculation:
     return Speculation(
         proposer="draft",
         depth=depth,
         controller=Control.FIXED,
         acceptance=rule,
-        options={"cross_vocabulary": way},
     )
 
 
@@ -89,27 +87,24 @@ def spread() -> Iterator[str]:
         yield from (plain, f"{plain} {plain}", scripts)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_both_ways_say_the_same_under_every_sampling(random_pair: Pair, way: str) -> None:
-    assert_same(random_pair, way, (*PROMPTS[:140:35], *SCRIPTS[::3]))
+def test_it_says_the_same_under_every_sampling(random_pair: Pair) -> None:
+    assert_same(random_pair, (*PROMPTS[:140:35], *SCRIPTS[::3]))
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_trained_draft_says_the_same(trained_pair: Pair, way: str) -> None:
-    assert_same(trained_pair, way, (PROMPTS[3], *SCRIPTS[::4]))
+def test_a_trained_draft_says_the_same(trained_pair: Pair) -> None:
+    assert_same(trained_pair, (PROMPTS[3], *SCRIPTS[::4]))
 
 
-def assert_same(pair: Pair, way: str, prompts: tuple[str, ...]) -> None:
+def assert_same(pair: Pair, prompts: tuple[str, ...]) -> None:
     """Each prompt with the next sampling and depth, against plain decoding."""
     depths = itertools.cycle((1, 3, 8))
     drafted = 0
     for prompt, sampling, depth in zip(prompts, itertools.cycle(SAMPLINGS), depths, strict=False):
-        drafted += pair.check(prompt, sampling, drafting(way, depth), TOKENS).drafted
+        drafted += pair.check(prompt, sampling, drafting(depth), TOKENS).drafted
     assert drafted
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_draft_is_as_good_as_with_the_targets_own_numbers(tmp_path: Path, way: str) -> None:
+def test_a_draft_is_as_good_as_with_the_targets_own_numbers(tmp_path: Path) -> None:
     """The embedded draft, its tokens numbered anew: nearly as many of its tokens stand."""
     shutil.copytree(PIP / "draft", tmp_path / "draft")
     relabel(tmp_path / "draft")
@@ -118,21 +113,20 @@ def test_a_draft_is_as_good_as_with_the_targets_own_numbers(tmp_path: Path, way:
         session, accepted, rounds = open_session(PIP / "target", draft), 0, 0
         assert (session.resources.vocabularies is None) == (draft.parent == PIP)
         for prompt in PROMPTS[::20]:
-            found = answer(session, asked(prompt, GREEDY, drafting(way, 4), 32))
+            found = answer(session, asked(prompt, GREEDY, drafting(4), 32))
             accepted, rounds = accepted + found.accepted, rounds + len(found.rounds)
         lengths.append(accepted / rounds)
     assert lengths[1] > 0.8 * lengths[0] > 0.4
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_conversation_goes_on_from_what_both_models_hold(random_pair: Pair, way: str) -> None:
+def test_a_conversation_goes_on_from_what_both_models_hold(random_pair: Pair) -> None:
     session = random_pair.speculative
     turns: tuple[Message, ...] = ()
     for number, words in enumerate(("Tell me a tale of 😀 é.", "And then?", "漢字, you say?")):
         turns = (*turns, Message("user", words))
         request = Request(messages=turns, speculation=PLAIN, max_tokens=12, ignore_eos=True)
         expected = answer(random_pair.plain, request).tokens
-        request = dataclasses.replace(request, speculation=drafting(way, 4))
+        request = dataclasses.replace(request, speculation=drafting(4))
         events = list(session.run(request, lambda: False))
         last = events[-1]
         assert isinstance(last, Finished) and last.token_ids == expected
@@ -141,10 +135,10 @@ def test_a_conversation_goes_on_from_what_both_models_hold(random_pair: Pair, wa
         turns = (*turns, Message("assistant", last.text))
 
 
-@pytest.mark.parametrize(("draft", "way"), [("strangers", "tli"), ("pieces", "slem")])
+@pytest.mark.parametrize("draft", ["strangers", "pieces"])
 def test_rejection_sampling_leaves_the_targets_distribution(
-    draft: str, way: str, pair: tuple[Path, Path], request: pytest.FixtureRequest
+    draft: str, pair: tuple[Path, Path], request: pytest.FixtureRequest
 ) -> None:
     found = request.getfixturevalue(draft)
     session = open_session(pair[0], found[1] if isinstance(found, tuple) else found)
-    assert_distribution(session, drafting(way, 2, AcceptanceRule.REJECTION))
+    assert_distribution(session, drafting(2, AcceptanceRule.REJECTION))

@@ -44,7 +44,7 @@ def among() -> TrimmedVocabulary:
     """What the last draft was chosen among."""
     _, proposer = embedded().speculative._slots.first._proposers["draft"]
     assert isinstance(proposer, DraftModelProposer)
-    found = proposer.reader.among
+    found = proposer.reader.trimmed
     assert found is not None and FREQUENT < found.groups < 160
     return found
 

@@ -61,9 +61,7 @@ def _offered(name: str, *options: OptionInfo) -> ProposerInfo:
 CAPABILITIES = Capabilities(
     proposers=(
         _offered(PLAIN),
-        _offered(
-            DRAFT, OptionInfo("cross_vocabulary", str, "auto", "", choices=("auto", "tli", "slem"))
-        ),
+        _offered(DRAFT),
         _offered(
             "ngram",
             OptionInfo("prompt_lookup_min", int, 2, ""),

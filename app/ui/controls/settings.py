@@ -19,8 +19,6 @@ from engine.values.sampling import Sampling, SamplingValues, rule_named
 Options = dict[str, OptionValue]
 DRAFTING = ("proposer", "controller", "depth")
 """The settings that a sweep measures."""
-_RENAMED_OPTIONS: Mapping[tuple[str, str], str] = {("draft", "across"): "cross_vocabulary"}
-"""By proposer and the name that settings may have been kept by."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,9 +172,8 @@ def _kept_options(value: Any) -> dict[str, Options]:
     made: dict[str, Options] = {}
     for proposer, own in value.items():
         if isinstance(own, dict):
-            usable = {name: one for name, one in own.items() if isinstance(one, OptionValue)}
             made[proposer] = {
-                _RENAMED_OPTIONS.get((proposer, name), name): one for name, one in usable.items()
+                name: one for name, one in own.items() if isinstance(one, OptionValue)
             }
     return made
 

@@ -99,8 +99,8 @@ def split_unfinished(data: bytes | bytearray) -> tuple[str, bytes]:
     return decoder.decode(bytes(data)), decoder.getstate()[0]
 
 
-def read_lexicon(path: Path) -> TokenTable:
-    """The lexicon of the tokenizer in ``path``, a model's folder or GGUF file.
+def read_token_table(path: Path) -> TokenTable:
+    """Return the tokens of the tokenizer in ``path``, a model's folder or GGUF file.
 
     Raises ModelError where there is no tokenizer.json, or one of another kind.
     """
@@ -111,11 +111,11 @@ def read_lexicon(path: Path) -> TokenTable:
             f"{path} has no tokenizer.json, without which its vocabulary cannot be compared with "
             "another. Download that file too, if it was published."
         )
-    return _lexicon(path, version)
+    return _read(path, version)
 
 
 @lru_cache(maxsize=2)
-def _lexicon(path: Path, _version: tuple[int, int]) -> TokenTable:
+def _read(path: Path, _version: tuple[int, int]) -> TokenTable:
     """Cached by time and size: a large vocabulary takes a second to read, and much memory to keep."""
     content = read_tokenizer(path)
     spell = _spelling(path, content)

@@ -1,53 +1,38 @@
-"""``draft``: a small model writes ahead, token by token; its vocabulary may be another one."""
+"""``draft``: a small model drafts token by token; its vocabulary may differ from the target's."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal, InRound
 from engine.decoding.sampling import Sampler
-from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
-from engine.drafting.draft_reader import CrossVocabulary, OtherVocabulary, Reader, SameVocabulary
+from engine.drafting.draft_reader import OtherVocabulary, SameVocabulary
 from engine.drafting.proposers.drawing import Chain, draws_of, floors_of, written
 from engine.drafting.resources import DRAFT, Resources
-from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
-from engine.models.base import Model
 from engine.models.rounds import RoundModel
 
 
 class DraftModelProposer:
-    """Keeps the draft's own KV cache, which catches up with the text before each draft."""
+    """Keep the draft's own state, which catches up with the text before each draft."""
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        cross_vocabulary: str = field(
-            default=CrossVocabulary.AUTO.value,
-            metadata={
-                "help": "a draft with another vocabulary: tli chooses among shared tokens, slem "
-                "rewrites its text in the target's, auto by the acceptance rule",
-                "choices": tuple(map(str, CrossVocabulary)),
-            },
-        )
-
-        def __post_init__(self) -> None:
-            if self.cross_vocabulary not in tuple(CrossVocabulary):
-                raise InvalidRequest(
-                    "options",
-                    f"cross_vocabulary is {self.cross_vocabulary!r}; it must be "
-                    f"{', '.join(CrossVocabulary)}.",
-                )
+        pass
 
     needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
 
     def __init__(self, options: Options, resources: Resources) -> None:
         assert resources.draft is not None
-        method = CrossVocabulary(options.cross_vocabulary)
-        self.reader = _reader(resources.draft, resources.vocabularies, method)
+        self.reader: SameVocabulary | OtherVocabulary = (
+            SameVocabulary(resources.draft)
+            if resources.vocabularies is None
+            else OtherVocabulary(resources.draft, resources.vocabularies)
+        )
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -57,22 +42,22 @@ class DraftModelProposer:
         return self.reader.prepare(context)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        depth = min(budget.depth, self.reader.room(context))
+        reader, sampler = self.reader, self.sampler
+        depth = min(budget.depth, reader.room(context))
         if depth < 1:
             return NOTHING
-        sampler, known, floors = self.sampler, len(context.tokens), floors_of(self.sampler, budget)
-        if self.reader.writes_on(sampler):
-            draws = draws_of(sampler, known, depth)
-            drafted, likely = self.reader.write_on(
-                context, depth, sampler.vocabulary, draws, floors.goes_on
-            )
-            if likely is None:
-                return DraftProposal(Tree.chain(drafted), None, (None,) * len(drafted))
-            return written(drafted, likely, floors)
-        chain = Chain(sampler, known, floors)
-        token = chain.draw(self.reader.catch_up(context))
+        if isinstance(reader, OtherVocabulary):
+            drafted = reader.draft(context, depth, sampler.vocabulary)
+            return DraftProposal(Tree.chain(drafted), None, (None,) * len(drafted))
+        position, floors = len(context.tokens), floors_of(sampler, budget)
+        if reader.drafts_at_once(sampler):
+            draws = draws_of(sampler, position, depth)
+            drafted, q = reader.draft(context, depth, sampler.vocabulary, draws, floors.goes_on)
+            return written(drafted, q, floors)
+        chain = Chain(sampler, position, floors)
+        token = chain.draw(reader.catch_up(context))
         while len(chain.tokens) < depth and not chain.ended:
-            token = chain.draw(self.reader.write(token))
+            token = chain.draw(reader.extend(token))
         return chain.proposal()
 
     def in_round(self) -> InRound | None:
@@ -85,9 +70,3 @@ class DraftModelProposer:
         self.reader.observe(len(acceptance.path))
 
     def close(self) -> None: ...
-
-
-def _reader(draft: Model, vocabularies: VocabularyMap | None, method: CrossVocabulary) -> Reader:
-    if vocabularies is None:
-        return SameVocabulary(draft)
-    return OtherVocabulary(draft, vocabularies, method)

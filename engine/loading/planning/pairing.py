@@ -96,8 +96,8 @@ def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
     found = read_map(
         target.path, draft.path, target_rows=target.vocabulary, draft_rows=draft.vocabulary
     )
-    for lexicon in (found.target, found.draft):
-        lexicon.encode("a")  # what parsing would find wrong is found now, not at the first request
+    for table in (found.target, found.draft):
+        table.encode("a")  # fail here if the tokenizer cannot be parsed, not at the first request
     return found
 
 
@@ -112,12 +112,9 @@ def caution(target: Checkpoint, draft: Checkpoint) -> str | None:
 
 
 def _cross_vocabulary(shared: Shared) -> str:
-    ways = "rewritten text (slem)"
-    if not shared.little:
-        ways += ", under rejection sampling by shared tokens (tli)"
     return (
         f"across vocabularies: {100 * shared.of_target:.0f}% of the target's {shared.target:,} "
-        f"tokens are among the draft's {shared.draft:,}; drafts by {ways}"
+        f"tokens are among the draft's {shared.draft:,}; drafts by rewritten text"
     )
 
 

@@ -100,16 +100,11 @@ def test_the_words_do_not_depend_on_the_proposer(
     assert 0 < drafted["accepted"] < drafted["drafted"] and not plain["drafted"]
 
 
-@pytest.mark.parametrize("way", ["tli", "slem"])
-def test_a_draft_with_another_vocabulary_changes_no_word(
-    foretoken: Foretoken, model: Path, way: str
-) -> None:
+def test_a_draft_with_another_vocabulary_changes_no_word(foretoken: Foretoken, model: Path) -> None:
     asked = ("chat", "Tell me a tale of a cat.", "--max-tokens", 24, "--json", "--temperature", 0.8)
     pair = ("--pair", f"{PIP / 'target'}::{model}", "--seed", 3)
     plain = foretoken(*asked, *pair, "--proposer", "none").last_json
-    across = foretoken(
-        *asked, *pair, "--proposer", "draft", "--depth", 4, "--option", f"cross_vocabulary={way}"
-    )
+    across = foretoken(*asked, *pair, "--proposer", "draft", "--depth", 4)
     assert across.last_json["token_ids"] == plain["token_ids"]
     assert across.last_json["drafted"] > 0
     assert "across vocabularies" in across.err

@@ -114,13 +114,11 @@ def test_a_kept_value_that_is_no_use_falls_back_and_the_others_stay(broken):
 
 def test_kept_options_that_a_proposer_has_no_use_for_are_not_asked_for():
     kept = {
-        "draft": {"gone": True, "across": "tli"},
         "ngram": {"prompt_lookup_min": "x", "prompt_lookup_max": 3, "remember": 1},
         "gone": {"left": True},
     }
     settings = Settings.from_json({"options": kept})
     assert typed(settings.options, CAPABILITIES) == {
-        "draft": {"cross_vocabulary": "tli"},  # kept by the name that it had once
         "ngram": {"prompt_lookup_max": 3},
         "gone": {"left": True},
     }

@@ -144,7 +144,7 @@ def test_a_draft_with_such_a_state_is_after_each_round_that_of_a_fresh_start(
         assert torch.equal(behind, logits(model, context.tokens))
         drafted = [int(behind.argmax())]
         while len(drafted) < 4:
-            drafted.append(int(reader.write(drafted[-1]).argmax()))
+            drafted.append(int(reader.extend(drafted[-1]).argmax()))
         reader.observe(accepted)
         context.tokens += [*drafted[:accepted], 11]
 

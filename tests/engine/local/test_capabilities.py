@@ -77,10 +77,9 @@ def test_all_of_every_proposer_is_told(name: str) -> None:
 def test_what_is_one_of_few_is_told_as_a_list_even_where_the_registry_says_which() -> None:
     choices = {
         (name, option.name): option.choices
-        for name in ("draft", "hybrid", "ngram")
+        for name in ("hybrid", "ngram")
         for option in proposer_info(name).options
     }
-    assert choices["draft", "cross_vocabulary"] == ("auto", "tli", "slem")
     assert choices["hybrid", "neural"] == proposers.neural()
     assert "eagle3" in proposers.neural()
     assert choices["ngram", "prompt_lookup_min"] == ()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.drafting.cross_vocabulary.token_table import TokenTable, read_lexicon
+from engine.drafting.cross_vocabulary.token_table import TokenTable, read_token_table
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
 from tests.support.checkpoints import write_tokenizer
 from tests.support.vocabularies import write_sentencepiece
@@ -25,4 +25,4 @@ def lexicons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenTable]:
     write_tokenizer(folder / "bytes")
     write_sentencepiece(folder / "pieces")
     write_sentencepiece(folder / "bare", byte_tokens=False)
-    return {name: read_lexicon(folder / name) for name in ("bytes", "pieces", "bare")}
+    return {name: read_token_table(folder / name) for name in ("bytes", "pieces", "bare")}

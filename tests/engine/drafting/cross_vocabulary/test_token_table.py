@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.drafting.cross_vocabulary.token_table import (
     Leading,
     TokenTable,
-    read_lexicon,
+    read_token_table,
     split_unfinished,
 )
 from engine.errors import ModelError
@@ -101,30 +101,30 @@ def test_an_added_space_is_found_and_left_out_of_encoding(
     content["normalizer"] = None
     content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", **settings}
     file.write_text(json.dumps(content))
-    table = read_lexicon(tmp_path)
+    table = read_token_table(tmp_path)
     assert table.leading is leading
     assert spelled(table, table.encode("a tale")) == b"a tale"
 
 
 def test_a_folder_without_tokenizer_json_is_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"has no tokenizer\.json"):
-        read_lexicon(tmp_path)
+        read_token_table(tmp_path)
 
 
 def test_another_kind_of_tokenizer_is_told(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"is a BPE that is neither byte-level"):
-        read_lexicon(write_model(tmp_path))
+        read_token_table(write_model(tmp_path))
 
 
 def test_a_tokenizer_that_changes_is_read_again(tmp_path: Path) -> None:
     write_sentencepiece(tmp_path)
-    before = read_lexicon(tmp_path)
-    assert read_lexicon(tmp_path) is before
+    before = read_token_table(tmp_path)
+    assert read_token_table(tmp_path) is before
     write_sentencepiece(tmp_path, byte_tokens=False)
-    assert len(read_lexicon(tmp_path).spelled) < len(before.spelled)
+    assert len(read_token_table(tmp_path).spelled) < len(before.spelled)
 
 
 def test_pips_own_tokenizer_spells_words_in_any_script() -> None:
-    table = read_lexicon(PIP)
+    table = read_token_table(PIP)
     text = "Señor Muñoz, 漢字 and 😀\n\tdef f(x): return 1"
     assert spelled(table, table.encode(text)) == text.encode()

@@ -11,28 +11,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.backends.native import build
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.cross_vocabulary.token_table import TokenTable, read_lexicon
+from engine.drafting.cross_vocabulary.token_table import TokenTable, read_token_table
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap, map_vocabularies
 from engine.drafting.draft_reader import OtherVocabulary
 from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.resources import Resources
-from engine.errors import InvalidRequest
-from engine.events import Budget, Emitted, Origin, Round
-from engine.local.session import Session
-from engine.request import Control, Request, Speculation
+from engine.events import Budget, Origin
 from engine.values.sampling import AcceptanceRule, Sampling
-from tests.support.checkpoints import open_session, write_tokenizer
+from tests.support.checkpoints import write_tokenizer
 from tests.support.fakes import FakeState, TableModel
 from tests.support.vocabularies import write_sentencepiece
 
 ROWS, DRAFT_ROWS = 320, 360
 RULES = [AcceptanceRule.GREEDY, AcceptanceRule.COUPLED, AcceptanceRule.REJECTION]
-WAYS = ["tli", "slem"]
 patterns = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=1, max_size=6)
 
 
@@ -40,7 +35,7 @@ patterns = st.lists(st.tuples(st.integers(1, 8), st.integers(0, 8)), min_size=1,
 def target(tmp_path_factory: pytest.TempPathFactory) -> TokenTable:
     folder = tmp_path_factory.mktemp("target")
     write_tokenizer(folder)
-    return read_lexicon(folder)
+    return read_token_table(folder)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +43,7 @@ def both(target: TokenTable, tmp_path_factory: pytest.TempPathFactory) -> Vocabu
     """A byte-level target and a draft in SentencePiece's way."""
     folder = tmp_path_factory.mktemp("draft")
     write_sentencepiece(folder)
-    draft = read_lexicon(folder)
+    draft = read_token_table(folder)
     return map_vocabularies(target, draft, target_rows=ROWS, draft_rows=DRAFT_ROWS)
 
 
@@ -67,11 +62,10 @@ def begin(
     draft: TableModel,
     both: VocabularyMap,
     context: Context,
-    way: str = "auto",
     rule: AcceptanceRule = AcceptanceRule.COUPLED,
 ) -> DraftModelProposer:
     resources = Resources(draft=draft, vocabularies=both)
-    proposer = DraftModelProposer(DraftModelProposer.Options(cross_vocabulary=way), resources)
+    proposer = DraftModelProposer(DraftModelProposer.Options(), resources)
     proposer.begin(context, sampler(context, rule))
     return proposer
 
@@ -103,56 +97,29 @@ def assert_same(first: DraftProposal, second: DraftProposal) -> None:
 
 
 @settings(max_examples=25, deadline=None)
-@given(rounds=patterns, rule=st.sampled_from(RULES), way=st.sampled_from(WAYS))
+@given(rounds=patterns, rule=st.sampled_from(RULES))
 def test_after_every_pattern_of_acceptance_the_draft_is_that_of_a_fresh_start(
     both: VocabularyMap,
     target: TokenTable,
     rounds: list[tuple[int, int]],
     rule: AcceptanceRule,
-    way: str,
 ) -> None:
     context = Context(target.encode("The lamp told 😀 tales"))
-    proposer = begin(model(), both, context, way, rule)
+    proposer = begin(model(), both, context, rule)
     play(proposer, context, rounds)
     state = reader(proposer).state
     assert isinstance(state, FakeState)
     assert state.tokens == reader(proposer).tokens
-    fresh = begin(model(), both, context, way, rule)
+    fresh = begin(model(), both, context, rule)
     assert_same(proposer.propose(context, Budget(5, 5)), fresh.propose(context, Budget(5, 5)))
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_tli_is_the_drafts_distribution_among_the_shared_tokens(
-    both: VocabularyMap, target: TokenTable, rule: AcceptanceRule
-) -> None:
-    """Against a softmax over the shared tokens, taken here from the draft's own logits."""
-    context = Context(target.encode("The lamp"))
-    proposer = DraftModelProposer(
-        DraftModelProposer.Options(cross_vocabulary="tli"),
-        Resources(draft=model(), vocabularies=both),
-    )
-    temperature = 0.0 if rule is AcceptanceRule.GREEDY else 0.9
-    plain = Sampler(Sampling(temperature=temperature), rule, 11, context, ROWS)
-    proposer.begin(context, plain)
-    proposal = proposer.propose(context, Budget(4, 4))
-    assert (proposal.q is not None) == rule.weighs_q or build.ready() is None
-    shared = dict(zip(both.target_ids, both.draft_ids, strict=True))
-    written = [*both.draft.opening, *both.draft.encode(" The lamp")]
-    for node, token in enumerate(proposal.tree.tokens):
-        wanted = torch.zeros(ROWS)
-        logits = torch.tensor(table(written))[list(shared.values())]
-        wanted[list(shared)] = torch.softmax(logits / (temperature or 1.0), 0)
-        assert proposal.chosen_q[node] == pytest.approx(float(wanted[token]), rel=1e-4)
-        assert proposal.q is None or torch.allclose(proposal.q[node], wanted)
-        written.append(shared[token])
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_slem_writes_the_drafts_likeliest_text_in_the_targets_tokens(
+def test_it_writes_the_drafts_greedy_text_in_the_targets_tokens(
     both: VocabularyMap, target: TokenTable, rule: AcceptanceRule
 ) -> None:
     context = Context(target.encode("The lamp"))
-    proposer = begin(model(), both, context, "slem", rule)
+    proposer = begin(model(), both, context, rule)
     proposal = proposer.propose(context, Budget(5, 5))
     assert proposal.q is None and len(proposal.tree) == 5
     written = [*both.draft.opening, *both.draft.encode(" The lamp")]
@@ -164,46 +131,29 @@ def test_slem_writes_the_drafts_likeliest_text_in_the_targets_tokens(
     assert text.startswith(proposed)
 
 
-def test_auto_draws_among_shared_tokens_under_rejection_where_enough_are_shared(
-    both: VocabularyMap, target: TokenTable
-) -> None:
-    context = Context(target.encode("The lamp"))
-
-    def draws(vocabularies: VocabularyMap, rule: AcceptanceRule) -> bool:
-        proposer = begin(model(), vocabularies, context, rule=rule)
-        return proposer.propose(context, Budget(3, 3)).q is not None
-
-    assert [draws(both, rule) for rule in RULES] == [False, False, True]
-    few = map_vocabularies(both.target, both.draft, target_rows=ROWS, draft_rows=100)
-    assert few.shared.little
-    assert not draws(few, AcceptanceRule.REJECTION)
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_the_draft_may_end_the_text(both: VocabularyMap, target: TokenTable, way: str) -> None:
+def test_the_draft_may_end_the_text(both: VocabularyMap, target: TokenTable) -> None:
     """Its own end of a text is the target's."""
     ends = model(logits=lambda tokens: [9.0 if token == 2 else 0.0 for token in range(DRAFT_ROWS)])
     context = Context(target.encode("The lamp"))
-    proposer = begin(ends, both, context, way, AcceptanceRule.GREEDY)
+    proposer = begin(ends, both, context, AcceptanceRule.GREEDY)
     assert proposer.propose(context, Budget(1, 1)).tree.tokens == (target.eos,)
 
 
-def test_slem_stops_at_what_stands_for_no_text(both: VocabularyMap, target: TokenTable) -> None:
+def test_it_stops_at_a_token_that_spells_nothing(both: VocabularyMap, target: TokenTable) -> None:
     silent = model(
         logits=lambda tokens: [9.0 if token == 1 else 0.0 for token in range(DRAFT_ROWS)]
     )
     context = Context(target.encode("The lamp"))
-    proposer = begin(silent, both, context, "slem")
+    proposer = begin(silent, both, context)
     assert proposer.propose(context, Budget(4, 4)).tree.tokens == ()
 
 
-@pytest.mark.parametrize("way", WAYS)
 def test_a_round_feeds_the_same_however_long_the_text_is(
-    both: VocabularyMap, target: TokenTable, way: str
+    both: VocabularyMap, target: TokenTable
 ) -> None:
     context = Context(target.encode("The lamp told tales. " * 40))
     draft = model()
-    proposer = begin(draft, both, context, way)
+    proposer = begin(draft, both, context)
     proposer.propose(context, Budget(2, 2))
     for _ in range(60):
         fed = draft.fed
@@ -231,15 +181,14 @@ def test_a_follow_up_feeds_only_what_is_new(both: VocabularyMap, target: TokenTa
     assert reader(proposer).tokens == []
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("room", [0, 1, 2, 5])
 def test_nothing_is_drafted_beyond_the_drafts_own_context(
-    both: VocabularyMap, target: TokenTable, way: str, room: int
+    both: VocabularyMap, target: TokenTable, room: int
 ) -> None:
     context = Context(target.encode("The lamp told tales"))
     text = [*both.draft.opening, *both.draft.encode(" The lamp told tales")]
     draft = model(context=len(text) + room)
-    proposer = begin(draft, both, context, way)
+    proposer = begin(draft, both, context)
     assert bool(list(proposer.prepare(context))) == (room > 0)
     assert len(proposer.propose(context, Budget(9, 9)).tree) <= room
     assert reader(proposer).state.end <= len(text) + room
@@ -249,60 +198,18 @@ def test_nothing_is_drafted_in_a_character_that_the_draft_cannot_finish(
     target: TokenTable, tmp_path: Path
 ) -> None:
     write_sentencepiece(tmp_path, byte_tokens=False)
-    bare = map_vocabularies(target, read_lexicon(tmp_path), target_rows=ROWS, draft_rows=ROWS)
+    bare = map_vocabularies(target, read_token_table(tmp_path), target_rows=ROWS, draft_rows=ROWS)
     *begun, last = target.encode("The lamp é")
     context = Context(begun)
-    proposer = begin(model(), bare, context, "tli")
+    proposer = begin(model(), bare, context)
     assert proposer.propose(context, Budget(2, 2)).tree.tokens == ()
+    assert not reader(proposer).room(context)
     context.tokens.append(last)
-    assert len(proposer.propose(context, Budget(2, 2)).tree) == 2
+    assert reader(proposer).room(context) > 2
 
 
 def test_a_text_of_nothing_but_an_opening_is_not_drafted_for(target: TokenTable) -> None:
     same = map_vocabularies(target, target, target_rows=ROWS, draft_rows=ROWS)
     context = Context([target.bos or 0])
-    proposer = begin(model(), same, context, "tli")
+    proposer = begin(model(), same, context)
     assert proposer.propose(context, Budget(2, 2)).tree.tokens == ()
-
-
-def test_an_unknown_way_is_refused() -> None:
-    with pytest.raises(
-        InvalidRequest, match="cross_vocabulary is 'both'; it must be auto, tli, slem"
-    ):
-        DraftModelProposer.Options(cross_vocabulary="both")
-
-
-@pytest.mark.parametrize("rule", [AcceptanceRule.COUPLED, AcceptanceRule.REJECTION])
-def test_other_numbers_for_the_same_tokens_change_nothing(
-    pair: tuple[Path, Path], strangers: tuple[Path, Path], rule: AcceptanceRule
-) -> None:
-    """By TLI: the same drafts, q and verdicts as with the draft whose numbers are the target's."""
-    near, far = open_session(*pair), open_session(*strangers)
-    assert far.resources.vocabularies is not None and near.resources.vocabularies is None
-    prompt = tuple(near.codec.encode("Once upon a time there was", special=False))
-    accepted = 0
-    for seed in range(20):
-        request = Request(
-            token_ids=prompt,
-            sampling=Sampling(temperature=1.0, seed=seed),
-            speculation=Speculation(
-                proposer="draft",
-                depth=4,
-                controller=Control.FIXED,
-                acceptance=rule,
-                options={"cross_vocabulary": "tli"},
-            ),
-            max_tokens=5,
-            ignore_eos=True,
-        )
-        # What a random target writes is no text; behind its first round the draft reads another.
-        ours, theirs = (first_round(session, request) for session in (near, far))
-        assert (ours.tree, ours.accepted_path) == (theirs.tree, theirs.accepted_path)
-        assert ours.q == pytest.approx(theirs.q, rel=1e-4)
-        accepted += len(ours.accepted_path)
-    assert accepted
-
-
-def first_round(session: Session, request: Request) -> Round:
-    events = session.run(request, lambda: False)
-    return next(event.round for event in events if isinstance(event, Emitted))
