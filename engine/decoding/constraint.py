@@ -119,7 +119,7 @@ class Constraint:
             ahead.result()
         start = self._context.prompt_length + self._matcher.read
         if start < len(self._context.tokens):
-            self._matcher.go_on(self._context.tokens[start:])
+            self._matcher.consume(self._context.tokens[start:])
         return self._matcher
 
 

@@ -76,12 +76,12 @@ class RoundLoop:
         context: Context,
         launcher: Launcher,
         controller: Controller,
-        ending: StoppingCriteria,
+        stopping: StoppingCriteria,
         name: str,
     ) -> None:
         """``name`` is the proposer's name in ``Round``, unless a proposal names another."""
         self._context, self._launcher, self._controller = context, launcher, controller
-        self._ending, self._name = ending, name
+        self._stopping, self._name = stopping, name
         self._index, self._unread, self._met_eos = 0, 0, False
         self._budget: Budget | None = None  # of a round that could not be launched yet
 
@@ -92,7 +92,7 @@ class RoundLoop:
 
     @property
     def _room(self) -> int:
-        return self._ending.limit - self._context.generated
+        return self._stopping.limit - self._context.generated
 
     def launch(self) -> WorkItem | None:
         """Propose for the next round, and return the work item that verifies it.
@@ -118,7 +118,7 @@ class RoundLoop:
         proposal, output = verified.proposal, verified.output
         acceptance, drafted = output.acceptance, proposal.tree.tokens
         tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
-        emitted, self._met_eos = up_to_end(tokens[: self._room], self._ending.eos)
+        emitted, self._met_eos = up_to_end(tokens[: self._room], self._stopping.eos)
         self._context.tokens.extend(tokens[:emitted])
         round = Round(
             index=self._index,
@@ -149,11 +149,11 @@ def decode(
     context: Context,
     launcher: Launcher,
     controller: Controller,
-    ending: StoppingCriteria,
+    stopping: StoppingCriteria,
     name: str,
 ) -> Generator[Round]:
     """Yield the rounds of a sequence that is decoded alone; see ``RoundLoop``."""
-    with closing(RoundLoop(context, launcher, controller, ending, name)) as rounds:
+    with closing(RoundLoop(context, launcher, controller, stopping, name)) as rounds:
         while not rounds.ended:
             rounds.launch()
             yield rounds.finish()

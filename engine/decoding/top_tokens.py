@@ -25,7 +25,7 @@ def top_tokens(target: Target, sampler: Sampler, context: Context, count: int) -
     target.reuse(context.keys[:-1])
     prefill = PrefillWork(target, context)
     while prefill.left:
-        prefill.read(PREFILL_CHUNK)
+        prefill.compute(PREFILL_CHUNK)
     adjusted = sampler.adjusted(target.verify(context.tokens[-1], Tree()), [()])
     target.rewind(target.length)
     p, position = sampler.probabilities(adjusted), len(context.tokens)

@@ -1,6 +1,6 @@
 """Work items: what a running request needs next, done for it alone or in a pass that several share.
 
-``engine.local.batcher`` sees the items of all requests and decides what a pass computes.
+``engine.local.batcher`` chooses what a pass computes.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _numbers = count()
 
 
 class WorkItem:
-    """The request goes on once its item is ``ready``. ``error`` is set if the work failed. ``number``
-    rises with each new item."""
+    """A request continues once its item is ``ready``; ``error`` is set if the work failed. Later items
+    have higher numbers."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -50,8 +50,8 @@ class VerifyWork(WorkItem):
         """Return the rows as an entry of a batch."""
         return self.target.verify_entry(self.pending, self.tree)
 
-    def take(self, logits: Tensor, began: float) -> None:
-        """Take over the logits of a pass that began at ``began``."""
+    def finish(self, logits: Tensor, began: float) -> None:
+        """Set the logits of a pass that began at ``began``."""
         self._logits, self.began, self.ready = logits, began, True
 
     def logits(self) -> Tensor:
@@ -83,7 +83,7 @@ class PrefillWork(WorkItem):
         return len(self._tokens) - self.target.length
 
     def copy_prefix(self) -> None:
-        """Copy what another slot has by now; that may be all there is to do."""
+        """Copy what another slot has by now, possibly all."""
         if self._copy_into is not None:
             self._copy_into(self._keys)
         self.ready = not self.left
@@ -92,13 +92,13 @@ class PrefillWork(WorkItem):
         """Return at most the next ``count`` tokens as an entry of a batch."""
         return Entry(self._tokens[self._next(count)], self.target.state, final=True)
 
-    def take(self, part: Entry) -> None:
+    def finish(self, entry: Entry) -> None:
         """Note that a pass has computed the entry."""
-        self.target.keys.extend(self._keys[self._next(len(part.tokens))])
-        self.computed += len(part.tokens)
+        self.target.keys.extend(self._keys[self._next(len(entry.tokens))])
+        self.computed += len(entry.tokens)
         self.ready = True
 
-    def read(self, count: int) -> None:
+    def compute(self, count: int) -> None:
         """Prefill at most ``count`` tokens, for this request alone."""
         part = self._next(count)
         self.target.extend(self._tokens[part], self._keys[part])

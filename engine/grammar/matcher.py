@@ -57,7 +57,7 @@ class Matcher:
         self.read = 0
         self.ended = False
 
-    def go_on(self, tokens: Sequence[int]) -> None:
+    def consume(self, tokens: Sequence[int]) -> None:
         """The text goes on with ``tokens``. Raises ValueError where they may not follow."""
         if not tokens:
             return

@@ -76,7 +76,7 @@ def _follow(matcher: Matcher, ends: Sequence[int], steps: int) -> None:
         if token is None or token in ends:
             return
         _timed(partial(matcher.count_fitting, [token] * 4))
-        _timed(partial(matcher.go_on, [token]))
+        _timed(partial(matcher.consume, [token]))
 
 
 def _drawn(mask: Bits, draw: random.Random) -> int | None:

@@ -21,80 +21,79 @@ from engine.values import MAX_ROWS
 class Batcher:
     """Does the work items of running requests, some in each pass."""
 
-    def __init__(self, model: BatchModel, batch: BatchController) -> None:
-        """``batch`` is told what each shared pass took, and says how large a prefill chunk may be."""
-        self._model, self._batch = model, batch
-        self._by_age = False
+    def __init__(self, model: BatchModel, controller: BatchController) -> None:
+        """``controller`` limits prefill chunks, and learns the times of passes."""
+        self._model, self._controller = model, controller
+        self._oldest_first = False
 
-    def serve(self, waits: Sequence[WorkItem]) -> None:
-        """Makes at least one of ``waits`` ready, the longest waiting first. What fails is in its
-        ``error``."""
-        waits = sorted(waits, key=lambda wait: wait.number)
-        chores = [wait for wait in waits if isinstance(wait, YieldWork)]
-        verifying = _fitting([wait for wait in waits if isinstance(wait, VerifyWork)])
-        reading = self._next([wait for wait in waits if isinstance(wait, PrefillWork)])
-        if chores:
-            chores[0].ready = True
-        if len(verifying) == 1 and reading is None:
-            verifying[0].ready = True  # whoever waits computes it, as if nobody else was there
-        elif verifying:
-            self._pass(verifying, reading)
-        elif reading is not None:
-            _attempt(reading, lambda: reading.read(self._rows))
+    def serve(self, items: Sequence[WorkItem]) -> None:
+        """Make at least one of ``items`` ready, oldest first. An item that fails has its ``error``."""
+        items = sorted(items, key=lambda item: item.number)
+        yielded = [item for item in items if isinstance(item, YieldWork)]
+        verifies = _fitting([item for item in items if isinstance(item, VerifyWork)])
+        prefill = self._next_prefill([item for item in items if isinstance(item, PrefillWork)])
+        if yielded:
+            yielded[0].ready = True
+        if len(verifies) == 1 and prefill is None:
+            verifies[0].ready = True  # its request computes it, as if it ran alone
+        elif verifies:
+            self._pass(verifies, prefill)
+        elif prefill is not None:
+            self._prefill_alone(prefill)
 
-    @property
-    def _rows(self) -> int:
-        return self._model.batch_rows
+    def _next_prefill(self, items: Sequence[PrefillWork]) -> PrefillWork | None:
+        """Return in turn the shortest and the oldest, so that neither waits for ever."""
+        for item in items:
+            _attempt(item, item.copy_prefix)
+        items = [item for item in items if not item.ready]
+        if len(items) < 2:
+            return items[0] if items else None
+        self._oldest_first = not self._oldest_first
+        return items[0] if self._oldest_first else min(items, key=lambda item: item.left)
 
-    def _next(self, readings: Sequence[PrefillWork]) -> PrefillWork | None:
-        """By turns the one that is through first, and the one that waits longest: a short prompt does not
-        wait for a long one, nor a long one for ever."""
-        for each in readings:
-            _attempt(each, each.copy_prefix)
-        readings = [each for each in readings if not each.ready]
-        if len(readings) < 2:
-            return readings[0] if readings else None
-        self._by_age = not self._by_age
-        return readings[0] if self._by_age else min(readings, key=lambda each: each.left)
+    def _prefill_alone(self, item: PrefillWork) -> None:
+        _attempt(item, lambda: item.compute(self._model.batch_rows))
 
-    def _pass(self, verifying: Sequence[VerifyWork], reading: PrefillWork | None) -> None:
+    def _pass(self, verifies: Sequence[VerifyWork], prefill: PrefillWork | None) -> None:
         began = perf_counter()
-        rows = sum(each.rows for each in verifying)
-        read, found = None, None
+        rows = sum(item.rows for item in verifies)
+        chunk, logits = None, None
         try:
             with device_errors(torch.device(self._model.info.device)):
-                parts = [each.entry() for each in verifying]
-                if reading is not None:
-                    read = reading.entry(self._batch.prompt_rows(rows, self._rows))
-                found = self._model.forward_batch([*parts, *(() if read is None else (read,))])
+                entries = [item.entry() for item in verifies]
+                if prefill is not None:
+                    most = self._controller.prompt_rows(rows, self._model.batch_rows)
+                    chunk = prefill.entry(most)
+                    entries.append(chunk)
+                logits = self._model.forward_batch(entries)
         except Exception:
-            pass  # whose fault it was shows when each is alone; the others go on
-        if found is None:  # not inside ``except``: there the error holds what the pass had made
-            for each in verifying:
-                each.ready = True
-            if reading is not None:
-                _attempt(reading, lambda: reading.read(self._rows))
+            pass  # each request then computes alone, and the one at fault fails alone
+        if logits is None:  # not inside ``except``, where the error keeps the pass's tensors alive
+            for item in verifies:
+                item.ready = True
+            if prefill is not None:
+                self._prefill_alone(prefill)
             return
-        for each, logits in zip(verifying, found, strict=False):
-            each.take(logits, began)
-        if reading is not None and read is not None:
-            reading.take(read)
+        for item, found in zip(verifies, logits, strict=False):
+            item.finish(found, began)
+        if prefill is not None and chunk is not None:
+            prefill.finish(chunk)
         else:
-            self._batch.passed(rows, perf_counter() - began)
+            self._controller.passed(rows, perf_counter() - began)
 
 
-def _fitting(verifying: Sequence[VerifyWork]) -> list[VerifyWork]:
-    """The first of them whose rows are verified in one pass; at least one, which drafted no more."""
-    found, rows = list[VerifyWork](), 0
-    for each in verifying:
-        if rows + each.rows <= MAX_ROWS:
-            found.append(each)
-            rows += each.rows
-    return found
+def _fitting(items: Sequence[VerifyWork]) -> list[VerifyWork]:
+    """Return the first items whose rows fit one pass."""
+    fitting, rows = list[VerifyWork](), 0
+    for item in items:
+        if rows + item.rows <= MAX_ROWS:
+            fitting.append(item)
+            rows += item.rows
+    return fitting
 
 
-def _attempt(wait: WorkItem, work: Callable[[], None]) -> None:
+def _attempt(item: WorkItem, work: Callable[[], None]) -> None:
     try:
         work()
     except Exception as error:
-        wait.error, wait.ready = error, True
+        item.error, item.ready = error, True

@@ -1,4 +1,4 @@
-"""What a loaded pair can do, read from what drafts for it."""
+"""The capabilities of a loaded pair."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from engine.values.sampling import AcceptanceRule, Sampling
 def capabilities(
     resources: Resources, calls: CallStyle, *, host_logits: bool = True, parallel: int = 1
 ) -> Capabilities:
-    """Of a target with ``resources``: every acceptance rule and sampling parameter, rounds, grammars.
+    """Return the capabilities of a target with these resources.
 
-    ``calls``: how it writes calls of tools. ``host_logits``: whether the host sees the logits that tokens
-    are chosen from. ``parallel``: as of ``Capabilities``.
+    ``calls``: its style of tool calls. ``host_logits``: whether tokens are sampled on the host.
     """
     names = proposers.available(resources.loaded)
     return Capabilities(
@@ -40,7 +39,7 @@ def capabilities(
 
 
 def proposer_info(name: str) -> ProposerInfo:
-    """A proposer of the registry and its own options. Raises InvalidRequest."""
+    """Return a proposer of the registry with its options. Raises InvalidRequest."""
     options = proposers.options_of(name)
     kinds = get_type_hints(options)
     found = []

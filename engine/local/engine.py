@@ -1,6 +1,6 @@
-"""The engine of this machine: one thread owns the device; everybody else asks and hears events.
+"""The engine of this machine: one thread owns the device.
 
-Torch, and what needs it, is imported by the first load: an app answers before that.
+The first load imports torch and what needs it, so that an app can answer before.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ def _no_catalog() -> Catalog:
 
 
 class LocalEngine:
-    """An ``engine.api.Engine`` that loads pairs and runs requests in arrival order: as many at once as
-    what is loaded can, which is one but for the compiled step."""
+    """An ``engine.api.Engine`` that loads pairs and runs requests, batched on the compiled step."""
 
     def __init__(
         self,
@@ -57,13 +56,12 @@ class LocalEngine:
         measured: Path | None = None,
         grammars: bool = False,
     ) -> None:
-        """``catalog``: the one by which the next pair is looked up; without one there are folders.
+        """``catalog`` returns the one for the next load; by default only folders can be loaded.
 
-        ``models``: the folder for downloads; without one there are none.
-        ``remembered``: a folder for what proposers learn, where a request asks them to.
-        ``measured``: a folder for what a model's steps take on this machine; without one that is measured
-        after every load. ``grammars``: what they need is read behind every load, and not at the first
-        one: for a large vocabulary that takes a second, in which nobody is answered.
+        ``models``: a folder for downloads; None: none. ``remembered``: a folder for past replies, if a
+        request wants them stored. ``measured``: a folder for times of steps; None: measure after each
+        load. ``grammars``: read the vocabulary for grammars after each load, not at the first grammar,
+        where it would hold up replies for a second.
         """
         self._catalog, self._models = catalog, models
         self._remembered, self._measured = remembered, measured
@@ -84,27 +82,16 @@ class LocalEngine:
 
     @property
     def footprint(self) -> dict[str, int]:
-        """Bytes that the loaded pair takes: of the target, the draft, each kind of head.
-
-        Raises NotLoaded."""
+        """Bytes of the loaded target, draft and each kind of head. Raises NotLoaded."""
         return self._need_pair().plan.footprint
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Fetches what is not here and replaces what is loaded, after the requests that wait. Blocks.
-
-        Raises CatalogError, DownloadError, ModelError, IncompatiblePair, InvalidRequest, OutOfMemory,
-        DeviceLost, LoadCancelled; what was loaded before then stays.
-        """
+        """See ``Engine.load``."""
+        source = request, self._catalog(), self._models
         if watcher is None:
-            files, watch = fetch_pair(request, self._catalog(), self._models), LoadWatch()
+            files, watch = fetch_pair(*source), LoadWatch()
         else:
-            files = fetch_pair(
-                request,
-                self._catalog(),
-                self._models,
-                watcher.on_progress,
-                lambda: watcher.cancelled,
-            )
+            files = fetch_pair(*source, watcher.on_progress, lambda: watcher.cancelled)
             watch = LoadWatch(watcher.on_loading, lambda: watcher.cancelled)
         _compile_first(files, request, watch)
         watch.begin(Stage.WAITING if self.busy else Stage.CHECKING)
@@ -124,9 +111,9 @@ class LocalEngine:
             self._scheduler.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
         check_supported(request, pair.loaded.capabilities)
-        asked = _Asked(pair, pair.session.prepared(request))
+        prepared = _PreparedRequest(pair, pair.session.prepared(request))
         return self._scheduler.generate(
-            request, lambda generation, publish: self._answer(asked, generation, publish)
+            request, lambda generation, publish: self._answer(prepared, generation, publish)
         )
 
     def top_tokens(
@@ -150,11 +137,11 @@ class LocalEngine:
         return self._scheduler.call(lambda: work(self._need_pair().session.target.model))
 
     def follow_caches(self, listener: CacheListener) -> None:
-        """Call this listener, and no other, when slots change, of this pair and of later ones."""
+        """Call only this listener when slots change, of this pair and of later ones."""
         self._scheduler.call(lambda: self._follow_caches(listener))
 
     def close(self) -> None:
-        """Cancels everything and frees the models' memory."""
+        """See ``Engine.close``."""
         self._scheduler.close(self._unload)
 
     def _need_pair(self) -> LoadedPair:
@@ -167,19 +154,22 @@ class LocalEngine:
         pair = self._pair
         return 1 if pair is None else pair.session.parallel
 
-    def _serve(self, waits: Sequence[WorkItem]) -> None:
-        self._need_pair().session.serve(waits)
+    def _serve(self, items: Sequence[WorkItem]) -> None:
+        self._need_pair().session.serve(items)
 
     def _answer(
-        self, asked: _Asked, generation: Generation, publish: Publish
+        self, prepared: _PreparedRequest, generation: Generation, publish: Publish
     ) -> Iterator[WorkItem | None]:
         pair = self._pair
         if pair is None:
             raise NotLoaded("The model was unloaded while this request waited.")
-        prepared = asked.prepared_for(pair)
         request = generation.request
         steps = pair.session.steps(
-            request, publish, lambda: generation.cancelled, prepared, batched=not request.exclusive
+            request,
+            publish,
+            lambda: generation.cancelled,
+            prepared.take(pair),
+            batched=not request.exclusive,
         )
         while True:
             try:
@@ -194,7 +184,7 @@ class LocalEngine:
     def _load(
         self, files: PairFiles, request: LoadRequest, watch: LoadWatch
     ) -> tuple[LoadPlan, Loaded]:
-        """On the thread."""
+        """Plan and load; on the engine's thread."""
         watch.begin(Stage.CHECKING)
         with uncollected_imports():
             from engine.loading.planning.plan import plan_loading
@@ -204,11 +194,10 @@ class LocalEngine:
         return plan, self._replace(plan, request, watch)
 
     def _replace(self, plan: LoadPlan, request: LoadRequest, watch: LoadWatch) -> Loaded:
-        """Load what is planned, then drop what was loaded before; on the thread."""
+        """Load the planned pair, then drop the old one; on the engine's thread."""
         from engine.local.pair import load_pair
 
-        # Both fit beside what is loaded now, or this would have been refused: the old pair stays
-        # until the new one is ready.
+        # The plan made sure that both fit: the old pair stays until the new one is ready.
         pair = device_memory.within_memory(
             lambda: load_pair(
                 plan, request, watch, remembered=self._remembered, measured=self._measured
@@ -224,29 +213,27 @@ class LocalEngine:
         return pair.loaded
 
     def _follow_caches(self, listener: CacheListener) -> None:
-        """On the thread."""
         self._cache_listener = listener
         if self._pair is not None:
             self._pair.session.follow_caches(listener)
 
     def _compile_behind(self, plan: LoadPlan, loaded: Loaded) -> None:
-        """Builds the compiled step, then loads the same pair once more.
+        """Build the compiled step in the background, then load the same pair again with it.
 
-        Requests go on meanwhile; the change waits its turn among them. Nothing here refers to the pair
-        itself: it may be unloaded before the build ends, and its memory is wanted then.
+        Nothing here refers to the pair itself: it may be unloaded before the build ends.
         """
         from engine.backends.native import build
 
         def swap() -> None:
             try:
                 self._scheduler.call(lambda: self._exchange(plan, loaded))
-            except ForetokenError as error:  # closed, or no room for both: nothing is lost
+            except ForetokenError as error:  # closed, or no memory for both
                 log.info("The step was compiled, and what is loaded stays as it is: %s", error)
 
         build.build_in_background(swap)
 
     def _exchange(self, earlier: LoadPlan, loaded: Loaded) -> None:
-        """``loaded`` once more, compiled, if it is still there; on the thread."""
+        """Load ``loaded`` again, compiled, if it is still loaded; on the engine's thread."""
         if self.loaded is not loaded:
             return
         from engine.loading.planning.plan import plan_loading
@@ -264,10 +251,10 @@ class LocalEngine:
 
 
 def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> None:
-    """Build the compiled step for weights that it alone multiplies.
+    """Build the compiled step before the load of weights that only it can multiply.
 
-    Other models begin in torch while it is built; a GGUF file's would be rounded once more and stay so,
-    and q4 would be refused. Where it cannot be built, the plan says what becomes of them.
+    Other models begin in torch meanwhile; a GGUF file's weights would be rounded once more and stay so,
+    and q4 would be refused. If the build fails, the plan decides.
     """
     if not request.native:
         return
@@ -283,16 +270,15 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
             log.info("%s", why)
 
 
-class _Asked:
-    """A request as it was prepared for the pair that was there when it was asked."""
+class _PreparedRequest:
+    """A request, prepared for the pair that was loaded when it arrived."""
 
     def __init__(self, pair: LoadedPair, prepared: Prepared) -> None:
         self._pair: LoadedPair | None = pair
         self._prepared: Prepared | None = prepared
 
-    def prepared_for(self, pair: LoadedPair) -> Prepared | None:
-        """None where another pair was loaded meanwhile, whose tokens are others. Asked once: it holds
-        on to its pair no longer."""
+    def take(self, pair: LoadedPair) -> Prepared | None:
+        """Return it, or None if another pair, with other tokens, was loaded since. Release both."""
         same, self._pair = self._pair is pair, None
         prepared, self._prepared = self._prepared, None
         return prepared if same else None

@@ -1,4 +1,4 @@
-"""A load plan to a pair in memory. Runs on the engine's thread."""
+"""Carry out a load plan. Runs on the engine's thread."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
 
 _FEW_BYTES = 200_000_000
-"""Of a model that one of torch's threads rounds as quickly as several, which wait for each other."""
+"""Bytes of a model up to which one of torch's threads rounds weights as quickly as several."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedPair:
-    """What is in memory: how it was planned, what runs requests on it, and how it is described."""
+    """A pair in memory: its plan, its session, and its description."""
 
     plan: LoadPlan
     session: Session
@@ -48,16 +48,15 @@ def load_pair(
     remembered: Path | None,
     measured: Path | None,
 ) -> LoadedPair:
-    """Loads what is planned. ``request`` is what was asked for, and is shown.
+    """Load the planned models; describe them with ``request``.
 
-    ``remembered``: a folder for what proposers learn, where a request asks them to; ``measured``: one for
-    what verifying takes. Raises ModelError, DeviceLost, LoadCancelled, and what ``ran_out``
-    knows where memory runs out.
+    ``remembered``: a folder for past replies, if a request wants them stored; ``measured``: one for times
+    of verification. Raises ModelError, DeviceLost, LoadCancelled, and torch's errors for full memory.
     """
     models = [each for each in (plan.target, plan.draft) if each is not None]
-    threads.use(_loading_threads(models))  # each thread has its own setting: it is made in this one
+    threads.use(_loading_threads(models))  # a setting of this thread
     watch.expect(*(each.checkpoint for each in models))
-    with ThreadPoolExecutor(1, "tokenizer") as beside:  # Python builds it, and not the weights
+    with ThreadPoolExecutor(1, "tokenizer") as beside:
         building = beside.submit(TextCodec, plan.files.target)
         watch.begin(Stage.TARGET)
         model, draft = load_planned(plan.target, watch), None
@@ -74,19 +73,19 @@ def load_pair(
         remembered=remembered and remembered / name,
         heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
     )
-    kept = None
+    times = None
     if measured is not None:
-        kept = StoredTimes(measured / f"{name}.json", _way(plan, model))
-    session = Session(model, codec, resources, plan.place, plan.parallel, kept)
+        times = StoredTimes(measured / f"{name}.json", _setup(plan, model))
+    session = Session(model, codec, resources, plan.place, plan.parallel, times)
     if model.info.compiled and (draft is None or draft.info.compiled):
-        # Its threads are its own; torch's would spin beside them after every small operation.
+        # The step has its own threads; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
     return LoadedPair(plan, session, _describe(plan, request, codec, session, resources))
 
 
 def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
-    """How many threads torch loads with: one where the compiled step takes the weights as they are, or
-    few are rounded. More would spin after every small operation, for longer than it takes."""
+    """Return torch's threads for loading: one if the compiled step takes stored weights, or few are
+    rounded. More would spin after every small operation, for longer than it takes."""
     quick = all(
         each.library is not None
         and (each.quantization == AS_STORED or each.checkpoint.bytes < _FEW_BYTES)
@@ -95,8 +94,8 @@ def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
     return 1 if quick else models[0].place.threads
 
 
-def _way(plan: LoadPlan, model: Model) -> str:
-    """All that decides what a step of ``model`` takes here."""
+def _setup(plan: LoadPlan, model: Model) -> str:
+    """Name all that the time of a step of ``model`` depends on here."""
     info = model.info
     count = plan.place.threads or threads.default()
     step = build.built() if info.compiled else None
@@ -106,13 +105,10 @@ def _way(plan: LoadPlan, model: Model) -> str:
 
 def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[str]:
     yield from plan.notes
-    cut = (
-        None
-        if draft is None or plan.vocabularies is not None
-        else vocabulary_trimmer.note_on(draft)
-    )
-    if cut is not None:
-        yield cut
+    if draft is not None and plan.vocabularies is None:
+        note = vocabulary_trimmer.note_on(draft)
+        if note is not None:
+            yield note
     if not codec.has_template:
         yield NO_TEMPLATE
 

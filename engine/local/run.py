@@ -1,4 +1,4 @@
-"""A request, resolved once against what is loaded: nothing behind this asks the request again."""
+"""A request, resolved once against the loaded model."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Run:
     rule: AcceptanceRule
     seed: int
     speculation: Speculation
-    ending: StoppingCriteria
+    stopping: StoppingCriteria
     stop: tuple[str, ...]
     reuse_cache: bool
     predicted: str
@@ -60,7 +60,7 @@ class Run:
             rule=resolve_rule(request.speculation.acceptance, sampling.temperature),
             seed=secrets.randbits(53) if sampling.seed is None else sampling.seed,
             speculation=request.speculation,
-            ending=StoppingCriteria(limit, eos),
+            stopping=StoppingCriteria(limit, eos),
             stop=request.stop,
             reuse_cache=request.reuse_cache,
             predicted=request.predicted,

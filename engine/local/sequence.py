@@ -1,7 +1,7 @@
-"""One running request: prompt, rounds and text, a step at a time.
+"""One running request: prefill, rounds and text, a step at a time.
 
-A step goes as far as the sequence can alone. Then it either needs a work item, which ``Batcher`` does
-together with those of other sequences, or gives way to them.
+A step goes as far as the sequence can alone. It then needs a work item, which ``Batcher`` may do together
+with those of other sequences, or yields to them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from engine.local.slots import Slots
 from engine.request import Control
 
 Steps = Generator[WorkItem | None, None, None]
-"""A work item that the sequence waits for, or None where it only gives way."""
+"""Yields a work item that the sequence waits for, or None to let other sequences run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What all sequences of a session share. ``native``: whether the compiled library samples."""
+    """Shared by all sequences of a session. ``native``: whether the compiled library samples."""
 
     codec: TextCodec
     learning: Learning
@@ -49,9 +49,10 @@ class Shared:
 
 @dataclass(frozen=True, slots=True)
 class Sequence:
-    """A request in its slot. ``batched``: whether others may run at the same time.
+    """A request in its slot.
 
-    ``thinking``: whether the reply begins inside a thought. ``publish`` takes its events.
+    ``publish`` takes its events. ``batched``: whether others may run at the same time. ``thinking``:
+    whether the reply begins inside a thought.
     """
 
     shared: Shared
@@ -76,26 +77,25 @@ class Sequence:
         constraint = constraint_of(run, context)
         vocabulary = target.model.info.vocabulary
         sampler = sampler_of(run, context, constraint, vocabulary, native=self.shared.native)
-        proposer = self._begun(context, sampler)
+        proposer = self._begin(context, sampler)
         member = learning.batch_member(wanted, proposer, sampler) if self.batched else None
         yield from self._prefill(context, proposer, member)
         if not self.cancelled():
             controller = member or learning.controller(wanted, proposer, sampler)
             yield from self._decode(context, proposer, sampler, constraint, controller, member)
-        # Tokens that were not shown are forgotten. What a follow-up finds in the state must not depend on
-        # the proposer, since a prompt's keys need not have the bits of a decoded token's.
+        # Forget tokens that were not shown. What a follow-up finds in the state must not depend on the
+        # proposer, since prefilled KV need not have the bits of decoded KV.
         target.reuse([*run.prompt.keys, *self.processor.tokens][:-1])
         self.publish(self.processor.finish(cancelled=self.cancelled()))
 
-    def _begun(self, context: Context, sampler: Sampler) -> Proposer:
-        """Return the run's proposer, or one that drafts from its prediction first."""
+    def _begin(self, context: Context, sampler: Sampler) -> Proposer:
+        """Return the slot's proposer, or one that drafts from the prediction first; begin its text."""
         run, proposer = self.run, self.slot.proposer(self.run.speculation)
         if run.predicted:
             expected = self.shared.codec.encode_part(run.predicted, self.slot.target.context)
             proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
         if not run.reuse_cache:
-            # An empty text shares no prefix with the proposer's state, so it is cleared.
-            proposer.begin(Context(()), sampler)
+            proposer.begin(Context(()), sampler)  # shares no prefix: clears the proposer's state
         proposer.begin(context, sampler)
         return proposer
 
@@ -122,18 +122,18 @@ class Sequence:
             drafter = ConstrainedProposer(proposer, constraint)
             controller = ForcingController(controller, constraint, run.speculation.deepest)
         launcher = self._launcher(context, drafter, sampler, constraint)
-        rounds = RoundLoop(context, launcher, controller, run.ending, run.speculation.proposer)
+        rounds = RoundLoop(context, launcher, controller, run.stopping, run.speculation.proposer)
         deciding = nullcontext() if member is None else member.decoding(len(context.tokens))
         with closing(rounds), deciding:
-            unread: Iterator[None] | None = None
+            preparing: Iterator[None] | None = None
             while not (rounds.ended or self.processor.stopped or self.cancelled()):
                 if (work := rounds.launch()) is not None:
                     yield work
                 self.publish(self.processor.add(rounds.finish()))
                 yield None
                 if member is not None and member.wants_prefill:
-                    unread = unread or _preparing(proposer, context)
-                    _prepare_on(unread, member)
+                    preparing = preparing or _preparing(proposer, context)
+                    _prepare_chunk(preparing, member)
 
     def _launcher(
         self,
@@ -142,10 +142,10 @@ class Sequence:
         sampler: Sampler,
         constraint: Constraint | None,
     ) -> Launcher:
-        """Return what runs the rounds.
+        """Return the launcher of the rounds.
 
-        A target that runs rounds verifies all of its requests on the device, whatever drafts. Its noise
-        and the host's differ in the last bits, and the words of a seed must not depend on that.
+        A target that runs rounds verifies every request on the device: its noise and the host's differ in
+        the last bits, and the words of a seed must not depend on the proposer.
         """
         target = self.slot.target
         if target.runs_rounds:
@@ -155,7 +155,7 @@ class Sequence:
 
 
 def constraint_of(run: Run, context: Context) -> Constraint | None:
-    """Return what keeps the reply to the run's grammar; None without one."""
+    """Return the constraint of the run's grammar; None without one."""
     return None if run.grammar is None else Constraint(run.grammar.start(), context)
 
 
@@ -177,13 +177,13 @@ def sampler_of(
 
 def _preparing(proposer: Proposer, context: Context) -> Iterator[None]:
     """Return the proposer's prefill of the text, stopped before its first chunk."""
-    unread = proposer.prepare(context)
-    next(unread, None)
-    return unread
+    chunks = proposer.prepare(context)
+    next(chunks, None)
+    return chunks
 
 
-def _prepare_on(unread: Iterator[None], member: BatchMember) -> None:
-    """Let the proposer prefill one chunk; then every sequence has its next round."""
+def _prepare_chunk(chunks: Iterator[None], member: BatchMember) -> None:
+    """Let the proposer prefill one chunk."""
     began = perf_counter()
-    finished = next(unread, True)
+    finished = next(chunks, True)
     member.read(perf_counter() - began, finished=bool(finished))

@@ -1,7 +1,7 @@
-"""A loaded pair and its conversation memory: requests in, events out.
+"""A loaded pair: requests in, events out.
 
-Keeps states and proposers between requests, in slots of one request each, so that a follow-up prefills
-only what is new. Not thread-safe: one thread runs requests, several of them by turns (see engine.py).
+Keeps states and proposers between requests in slots, so that a follow-up prefills only what is new. Not
+thread-safe: the engine's thread runs all requests.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from engine.values.prompt import Prompt
 from engine.values.tools import Tool
 
 _OPENING_TOKENS = 8
-"""Of a prompt's end, in which a mark that opens a thought would stand."""
+"""Tokens at the end of a prompt that may hold the mark that opens a thought."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +65,22 @@ class Session:
         model: Model,
         codec: TextCodec,
         resources: Resources,
-        place: Device | None = None,
+        device: Device | None = None,
         parallel: int = 1,
-        kept: StoredTimes | None = None,
+        times: StoredTimes | None = None,
     ) -> None:
-        """``place``: where the model runs, and what may be used there; None: whatever there is.
-        ``parallel``: how many requests may run at once, more than one only with a ``BatchModel``.
-
-        ``kept``: times of verification from earlier starts; None: they are measured in this one.
+        """``device``: what the model may use; None: everything. ``parallel``: how many requests may run
+        at once, more than one only with a ``BatchModel``. ``times``: stored times of verification; None:
+        measure them.
         """
         assert parallel == 1 or isinstance(model, BatchModel)
-        # Asked once: a step that is built later is for the pair that is loaded then.
-        self.native = (place is None or place.native) and build.ready() is not None
-        graphs = place is None or place.cuda_graphs
+        # Once: a step that is built later is for the pair that is loaded then.
+        self.native = (device is None or device.native) and build.ready() is not None
+        graphs = device is None or device.cuda_graphs
         self._slots = Slots(lambda: Slot(model, resources, captures=graphs), parallel)
-        self._kept = kept
+        self._times = times
         self.codec = codec
-        self._encoded: tuple[object, list[int]] | None = None  # the last prompt, and what it became
+        self._encoded: tuple[object, list[int]] | None = None  # the last prompt and its tokens
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.learning = Learning(stops_early=not self.target.runs_rounds)
         self._shared = Shared(codec, self.learning, self._slots, self.native)
@@ -113,34 +112,28 @@ class Session:
         if length + 1 > self.target.context:
             raise ContextExceeded(length, self.target.context)
         vocabulary = self.target.model.info.vocabulary
-        given = (*tokens, *request.reply_prefix)
-        strange = next((token for token in given if not 0 <= token < vocabulary), None)
-        if strange is not None:
-            raise InvalidRequest(
-                "prompt", f"Token id {strange} is outside this model's vocabulary of {vocabulary}."
-            )
-        unknown = [token for token, _ in request.logit_bias if not 0 <= token < vocabulary]
-        if unknown:
-            raise InvalidRequest(
-                "logit_bias",
-                f"logit_bias names token {unknown[0]}, outside this model's vocabulary of {vocabulary}.",
-            )
-        wanted = request.speculation
-        proposers.check(wanted.proposer, wanted.options, self.resources)
+        outside = f"outside this model's vocabulary of {vocabulary}."
+        for token in (*tokens, *request.reply_prefix):
+            if not 0 <= token < vocabulary:
+                raise InvalidRequest("prompt", f"Token id {token} is {outside}")
+        for token, _ in request.logit_bias:
+            if not 0 <= token < vocabulary:
+                raise InvalidRequest("logit_bias", f"logit_bias names token {token}, {outside}")
+        speculation = request.speculation
+        proposers.check(speculation.proposer, speculation.options, self.resources)
         return tokens
 
     def prepared(self, request: Request) -> Prepared:
-        """Return what ``steps`` needs of a request, its grammar compiled on the caller's thread. Raises
-        as ``prepare``."""
+        """Return the prompt and the compiled grammar of a request. Raises as ``prepare``. Thread-safe."""
         return Prepared(Prompt.of(self.prepare(request)), self._grammar_of(request))
 
     def _encode(self, request: Request) -> list[int]:
-        """Return the prompt's tokens. Those of the last prompt are kept for the next choice of n."""
-        asked = (request.messages, request.prompt, request.token_ids, request.tools)
-        known = self._encoded
-        if known is None or known[0] != asked:
-            known = self._encoded = asked, self.codec.encode_request(request, self.target.context)
-        return list(known[1])
+        """Return the prompt's tokens. The last prompt is cached: an API request may want n replies."""
+        key = (request.messages, request.prompt, request.token_ids, request.tools)
+        cached = self._encoded
+        if cached is None or cached[0] != key:
+            cached = self._encoded = key, self.codec.encode_request(request, self.target.context)
+        return list(cached[1])
 
     def _grammar_of(self, request: Request) -> CompiledGrammar | None:
         """Return the reply's grammar, compiled. Raises InvalidRequest if it cannot be."""
@@ -164,11 +157,11 @@ class Session:
 
     def _special(self, names: Sequence[str]) -> dict[str, int]:
         """Return the ids of those names that are special tokens, which no grammar's text matches."""
-        found = {name: self.codec.token_named(name) for name in names}
         return {
             name: token
-            for name, token in found.items()
-            if token is not None and self.grammars.names_special(token)
+            for name in names
+            if (token := self.codec.token_named(name)) is not None
+            and self.grammars.names_special(token)
         }
 
     def run(
@@ -176,8 +169,8 @@ class Session:
     ) -> Iterator[Event]:
         """Yield Started, Prefilled, Emitted..., Finished, while no other request runs.
 
-        ``prepared``: the result of that method, if it was called already. Raises as it does, DeviceLost
-        if the GPU is gone, and ModelError for logits that are not finite.
+        ``prepared``: the result of that method, if there is one. Raises as it does, DeviceLost if the GPU
+        is gone, and ModelError for logits that are not finite.
         """
         events = deque[Event]()
         for _ in self.steps(request, events.append, cancelled, prepared, batched=False):
@@ -193,13 +186,12 @@ class Session:
         prepared: Prepared | None = None,
         *,
         batched: bool = True,
-        kept: Callable[[Target], None] = lambda _: None,
+        on_finished: Callable[[Target], None] = lambda _: None,
     ) -> Steps:
         """Run a request step by step; its events go to ``publish``. Raises as ``run``.
 
         If ``batched``, up to ``parallel`` requests run at once: a step may end with a work item, and the
-        next begins once that is ready. ``kept`` is called with the target when its state holds the whole
-        text.
+        next begins once that is ready. ``on_finished`` gets the target with the state of the whole text.
         """
         if prepared is None:
             prepared = self.prepared(request)
@@ -207,7 +199,7 @@ class Session:
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
         batched = batched and self.parallel > 1
         joined = self.learning.batch.joined() if batched else contextlib.nullcontext()
-        with device_errors(torch.device(info.device)), self._slots.taken(run) as slot, joined:
+        with device_errors(torch.device(info.device)), self._slots.reserved(run) as slot, joined:
             if run.speculation.control is Control.AUTO:
                 self._warm_up()
             sequence = RunningSequence(
@@ -221,41 +213,38 @@ class Session:
                 self._begins_inside_thought(request, run.prompt.tokens),
             )
             yield from sequence.steps()
-            kept(slot.target)
+            on_finished(slot.target)
 
     def _processor(self, request: Request, run: Run) -> OutputProcessor:
-        """Return what turns the run's rounds into text, with what stands of the reply already."""
+        """Return the run's output processor, which holds the reply's prefix already."""
         calls = self.codec.calls if request.tools else None
         shown = {} if calls is None else self._special(calls.control)
         for mark in (*OPENING, *CLOSING):
             if (token := self.codec.token_named(mark)) is not None:
                 shown[mark] = token
         # A reply by a schema calls no tool.
-        offered = [] if request.grammar is not None else [tool.name for tool in request.tools]
+        tools = [] if request.grammar is not None else [tool.name for tool in request.tools]
         processor = OutputProcessor(
-            self.codec, run.prompt.tokens, run.stop, run.ending, shown, calls, offered
+            self.codec, run.prompt.tokens, run.stop, run.stopping, shown, calls, tools
         )
-        processor.go_on(run.reply_prefix)
+        processor.resume(run.reply_prefix)
         return processor
 
     def _begins_inside_thought(self, request: Request, prompt: Sequence[int]) -> bool:
-        """Return whether the template left the reply to a chat to begin inside a thought.
-
-        What a grammar masks from its first token on is no thought.
-        """
+        """Return whether the template opened a thought in the prompt. With a grammar there is none."""
         if request.grammar is not None or request.tool_choice.must or not request.messages:
             return False
         return opens_thought("".join(map(self.codec.token_text, prompt[-_OPENING_TOKENS:])))
 
-    def serve(self, waits: Sequence[WorkItem]) -> None:
+    def serve(self, items: Sequence[WorkItem]) -> None:
         """Do at least one of the work items that ``steps`` have yielded."""
         assert self._batcher is not None
-        self._batcher.serve(waits)
+        self._batcher.serve(items)
 
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
-        """See ``Engine.top_tokens``. Reuses no state: an error in it may be what is looked for."""
+        """See ``Engine.top_tokens``. Reuses no state: the caller may be looking for an error in it."""
         info = self.target.model.info
         prepared = self.prepared(request)
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
@@ -267,14 +256,14 @@ class Session:
         sampler = sampler_of(run, context, constraint, info.vocabulary, native=self.native)
         with device_errors(torch.device(info.device)):
             self.target.clear()
-            found = top_tokens(self.target, sampler, context, count)
-            self._slots.tell(self._slots.first)
+            scored = top_tokens(self.target, sampler, context, count)
+            self._slots.publish(self._slots.first)
         return tuple(
-            TopToken(token, self.codec.token_text(token), p, score) for token, p, score in found
+            TopToken(token, self.codec.token_text(token), p, score) for token, p, score in scored
         )
 
     def follow_caches(self, listener: CacheListener) -> None:
-        """Call ``listener`` with the tokens of a slot whenever they have changed."""
+        """Call ``listener`` whenever the keys of a slot have changed."""
         self._slots.listener = listener
 
     def close(self) -> None:
@@ -285,8 +274,8 @@ class Session:
     def _warm_up(self) -> None:
         """Measure verification before the first request whose controller needs it.
 
-        On a device it is not measured: all depths are assumed to cost the same until they are tried.
+        On a device all depths are assumed to cost the same until they are tried.
         """
         verify = self.learning.statistics.verify
         if not self.target.runs_rounds and not verify.known:
-            warm_up(self.target.model, verify, kept=self._kept)
+            warm_up(self.target.model, verify, kept=self._times)

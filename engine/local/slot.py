@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import replace
-from itertools import count
 from time import perf_counter
 
 from engine.decoding.context import PREFILL_CHUNK, Context, common_prefix
@@ -18,7 +17,6 @@ from engine.models.base import Model
 from engine.request import Speculation
 
 _Options = tuple[tuple[str, object], ...]
-_scheduler = count(1)
 
 
 class Slot:
@@ -29,30 +27,22 @@ class Slot:
         self.target = Target(model, resources.aux_layers, captures=captures)
         self.resources = replace(resources, backbone=self.target) if resources.heads else resources
         self.busy = False
-        self.used = 0  # the greater, the later
+        self.used = 0  # grows with each use
         self._proposers: dict[str, tuple[_Options, Proposer]] = {}
 
-    def take(self) -> None:
-        """Reserve the slot for a request, until ``leave``."""
-        self.busy, self.used = True, next(_scheduler)
-
-    def leave(self) -> None:
-        """Free the slot after the request."""
-        self.busy = False
-
-    def shares(self, keys: list[int]) -> int:
+    def shared(self, keys: list[int]) -> int:
         """Return the length of the prefix of ``keys`` that the slot holds."""
         return common_prefix(self.target.keys, keys)
 
-    def proposer(self, wanted: Speculation) -> Proposer:
-        """Return the proposer, the same one as for the last request that wanted it with these options."""
-        options = tuple(sorted(wanted.options.items()))
-        known, proposer = self._proposers.get(wanted.proposer, (None, None))
-        if proposer is None or known != options:
+    def proposer(self, speculation: Speculation) -> Proposer:
+        """Return the proposer; a new one only if its options differ from the last request's."""
+        options = tuple(sorted(speculation.options.items()))
+        previous, proposer = self._proposers.get(speculation.proposer, (None, None))
+        if proposer is None or previous != options:
             if proposer is not None:
                 proposer.close()
-            proposer = proposers.create(wanted.proposer, wanted.options, self.resources)
-            self._proposers[wanted.proposer] = options, proposer
+            proposer = proposers.create(speculation.proposer, speculation.options, self.resources)
+            self._proposers[speculation.proposer] = options, proposer
         return proposer
 
     def prefill(
@@ -77,7 +67,7 @@ class Slot:
         work = PrefillWork(self.target, context, copy_into if reuse else None)
         while work.left and not cancelled():
             if copy_into is None:
-                work.read(PREFILL_CHUNK)
+                work.compute(PREFILL_CHUNK)
                 continue
             work.copy_prefix()
             if not work.ready:
@@ -94,7 +84,7 @@ class Slot:
         return Prefilled(len(context.tokens), reused, perf_counter() - started)
 
     def close(self) -> None:
-        """Releases the proposers' memory."""
+        """Release the proposers' memory."""
         for _, proposer in self._proposers.values():
             proposer.close()
         self._proposers.clear()

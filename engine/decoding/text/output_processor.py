@@ -13,35 +13,35 @@ from engine.tool_calls.styles import CallStyle
 
 
 class OutputProcessor:
-    """Turns rounds into events with text, and ends at stop strings and repeated calls."""
+    """The output of one reply."""
 
     def __init__(
         self,
         codec: TextCodec,
         prompt: Sequence[int],
         stop: Sequence[str],
-        ending: StoppingCriteria,
+        stopping: StoppingCriteria,
         shown: Mapping[str, int] | None = None,
         calls: CallStyle | None = None,
-        offered: Collection[str] = (),
+        tools: Collection[str] = (),
     ) -> None:
         """``stop``: strings that end the reply and are not part of it. ``shown``: control tokens that are
         shown in the text by name. ``calls``: how the model writes tool calls; None without tools.
-        ``offered``: tools whose calls are read without the style's mark too."""
-        self.codec, self.ending = codec, ending
+        ``tools``: names whose calls are read without the style's mark too."""
+        self.codec, self.stopping = codec, stopping
         names = {token: name for name, token in (shown or {}).items()}
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
-        self.calls = None if calls is None else CallReader(calls, offered=offered)
+        self.calls = None if calls is None else CallReader(calls, offered=tools)
         self.stopped = False  # at a stop string or a repeated call
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []
         self.tokens: list[int] = []
 
-    def go_on(self, begun: Sequence[int]) -> None:
-        """Continue a reply that begins with the tokens ``begun``."""
-        for token in begun:
+    def resume(self, tokens: Sequence[int]) -> None:
+        """Continue a reply that begins with ``tokens``."""
+        for token in tokens:
             self._add(token)
 
     def add(self, round: Round) -> Emitted:
@@ -50,8 +50,8 @@ class OutputProcessor:
         tokens: list[Token] = []
         shown_p = [round.p[node] for node in round.accepted_path] + [round.next_p]
         origins = [Origin.DRAFT] * len(round.accepted_path) + [round.origin]
-        told = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
-        for at, (token, origin, p) in enumerate(told):
+        emitted = zip(round.tokens[: round.emitted], origins, shown_p, strict=False)
+        for at, (token, origin, p) in enumerate(emitted):
             others = self._top_logprobs(round.top_logprobs[at]) if round.top_logprobs else ()
             start = self.end
             tokens.append(Token(token, self._add(token), start, origin, p, others))
@@ -87,7 +87,7 @@ class OutputProcessor:
         return tuple(TopLogprob(token, self.codec.token_text(token), p) for token, p in top)
 
     def finish(self, *, cancelled: bool) -> Finished:
-        """Return the last event. Where the reply stopped by itself, ``cancelled`` came too late."""
+        """Return the last event. A reply that stopped by itself was not cancelled."""
         tail = "" if self.stops.stopped else self.stops.flush() + self.detokenizer.flush()
         return Finished(
             self._reason(cancelled), tail, "".join(self.text) + tail, tuple(self.tokens)
@@ -98,5 +98,5 @@ class OutputProcessor:
             return FinishReason.STOP
         if cancelled:
             return FinishReason.CANCELLED
-        ended = self.tokens and self.tokens[-1] in self.ending.eos
+        ended = self.tokens and self.tokens[-1] in self.stopping.eos
         return FinishReason.STOP if ended else FinishReason.LENGTH

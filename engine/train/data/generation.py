@@ -208,7 +208,7 @@ class _Running(Generic[T]):
         self.work: WorkItem | None = None
         self.done = False
         self._request, self._take, self._state = request, take, ReplyState()
-        self._steps = session.steps(request, self._state.add, lambda: False, kept=self._keep)
+        self._steps = session.steps(request, self._state.add, lambda: False, on_finished=self._keep)
 
     def go_on(self) -> None:
         """Run up to the next work item, or to the end."""

@@ -72,7 +72,7 @@ def narrated(
     tokens = [*text.encode(), EOS]
     codec: Any = Bytes()
     processor = OutputProcessor(
-        codec, [], stop, StoppingCriteria(10**9, (EOS,)), calls=calls, offered=offered
+        codec, [], stop, StoppingCriteria(10**9, (EOS,)), calls=calls, tools=offered
     )
     events: list[Event] = []
     for each in rounds(tokens, sizes):

@@ -75,7 +75,7 @@ def test_a_parser_that_gives_up_on_the_way_says_so_and_is_not_kept(
             mask = matcher.mask()
             assert mask is not None
             bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
-            matcher.go_on([int(draw.choice(np.flatnonzero(bits)))])
+            matcher.consume([int(draw.choice(np.flatnonzero(bits)))])
     assert failed.value.field == "grammar"
     assert grammars.compiled(LATE) is not kept
     assert grammars.start(LATE).mask() is not None
@@ -88,7 +88,7 @@ def test_a_parser_in_error_is_no_end_of_a_text() -> None:
     for ask in (
         lambda matcher: matcher.mask(),
         lambda matcher: matcher.forced() or matcher.mask(),
-        lambda matcher: matcher.go_on([70]),
+        lambda matcher: matcher.consume([70]),
     ):
         with pytest.raises(ParserFailed):
             ask(Matcher(parser.deep_copy(), VOCABULARY, (END,)))

@@ -194,7 +194,7 @@ def test_whatever_the_masks_allow_is_valid(
             ]
             ending = closing if closing and draw.random() < 0.5 else choice[choice != END]
             text.append(int(draw.choice(list(ending))))
-            matcher.go_on(text[-1:])
+            matcher.consume(text[-1:])
     assert whole
 
 

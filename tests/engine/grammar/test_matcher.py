@@ -60,14 +60,14 @@ def test_the_mask_depends_on_the_tokens_alone(grammars: GrammarCompiler) -> None
                 looked += 1
             assert matcher.count_fitting(side) == len(side)
             plain = grammars.start(RECORD)
-            plain.go_on(text)
+            plain.consume(text)
             mine = allowed(matcher, [])
             assert mine == allowed(plain, []) and matcher.forced() == plain.forced()
             if matcher.forced():
                 assert mine == matcher.forced()[:1]
                 forced += 1
             token = draw.choice(mine)
-            matcher.go_on([token])
+            matcher.consume([token])
             text.append(token)
     assert looked > 100 and forced > 20
 
@@ -79,10 +79,10 @@ def test_a_text_ends_exactly_where_the_grammar_accepts(grammars: GrammarCompiler
     assert ends == [False] * len(text) + [True]
     assert matcher.count_fitting([*text, END, text[0]]) == len(text) + 1
     assert matcher.mask([*text, END]) is None  # nobody reads what is behind it
-    matcher.go_on([*text, END])
+    matcher.consume([*text, END])
     assert matcher.ended and matcher.forced() == []
     with pytest.raises(ValueError, match="may not follow"):
-        matcher.go_on(text[:1])
+        matcher.consume(text[:1])
 
 
 def test_what_is_forced_is_all_of_a_key(grammars: GrammarCompiler) -> None:

@@ -117,9 +117,9 @@ def test_logits_in_a_shared_pass_are_those_of_a_pass_alone(together: Session) ->
     model, compared = together.target.model, 0
     chance = random.Random(5)
     clients = [Client(asked(chance, together), arrives=3 * at) for at in range(8)]
-    original = VerifyWork.take
+    original = VerifyWork.finish
 
-    def take(self: VerifyWork, logits: torch.Tensor, began: float) -> None:
+    def finish(self: VerifyWork, logits: torch.Tensor, began: float) -> None:
         nonlocal compared
         original(self, logits, began)
         if compared < 30 and self.tree.is_chain:
@@ -129,7 +129,7 @@ def test_logits_in_a_shared_pass_are_those_of_a_pass_alone(together: Session) ->
             compared += 1
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(VerifyWork, "take", take)
+        patch.setattr(VerifyWork, "finish", finish)
         run(together, clients)
     assert compared == 30
 
