@@ -22,7 +22,13 @@ RETIRED = {
     "Transcript": "RetokenizedText", "Recorded": "TracedOperations", "Withheld": "Unavailable",
     "Experience": "ControllerStatistics", "Share": "AcceptanceRate", "Shelf": "ResponseStore",
     "Course": "RaceSession", "Racing": "RaceRun", "crop": "rewind", "borrow": "copy_prefix",
-    "new_cache": "new_state",
+    "new_cache": "new_state", "KeptTimes": "StoredTimes", "KeptSettings": "StoredSettings",
+    "ServerTrouble": "ServerError", "Counters": "ServerMetrics", 
+    "Chunks": "OutputChunks", "Card": "ModelCard", "Offer": "ServedModel", "Patience": "Retry",
+    "Writing": "LiveReply", "OpeningWatcher": "LoadWatcher", "UnrolledTrainer": "SpeculatorTrainer",
+    "RunFolder": "RunDirectory", "CrossVocabulary": "OtherVocabulary",
+    "read_lexicon": "read_token_table", "likeliest": "top_tokens", "by_sizes": "estimate",
+    "patiently": "with_retries", "kept_for": "resolve_stored",
 }  # fmt: skip
 """Names of classes and functions that nobody outside this project would know, and their successors."""
 
