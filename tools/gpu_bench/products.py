@@ -16,7 +16,6 @@ from torch import Tensor
 from engine.kernels.cuda.attention import (
     Workspace,
     attend,
-    attend_reference,
     choose_tiling,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
@@ -25,6 +24,7 @@ from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
+from tests.support.cuda_references import attend_reference
 from tools.gpu_bench.clock import Clock, Times
 from tools.gpu_bench.shapes import EPSILON, WIDTHS, Sizes
 

@@ -28,7 +28,7 @@ from engine.kernels.cuda.linear.dispatch import (
 )
 from engine.kernels.cuda.linear.fusion import Norm
 from engine.kernels.cuda.norm import normalise
-from engine.kernels.cuda.rotary import turn_and_store
+from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
@@ -203,7 +203,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
 
     def _attention(self, layer: CudaLayer, qkv: Tensor, kv: LayerKV, length: Tensor) -> Tensor:
         """(rows, heads * head_dim); stores the rows' keys and values."""
-        query = turn_and_store(
+        query = rope_and_store(
             qkv,
             kv,
             length,

@@ -1,19 +1,19 @@
-"""Kernels for CUDA devices in Triton, each beside its torch reference. ``engine.backends.cuda`` calls
-them. Importing this package needs neither Triton nor a device.
+"""Kernels for CUDA devices in Triton. ``engine.backends.cuda`` calls them.
 
-Products that stream a weight once for 1..16 rows:
-    ``dispatch``            format and weight to a product: the kernel on CUDA, else the reference
-    ``bulk_product``        the same for many rows of a prompt, through cuBLAS; NF4 by ``nf4_widen``
-    ``fusion``              what is done with a product in the same launch: norm, bias, gate
-    ``products``            launches
-    ``norm``                a norm that no product follows; kernel in ``norm_kernel``
-    ``product_reference``   what they mean in torch, for all three kinds
-    ``product_tiles``       how the work is split
-    ``float_product`` ``int8_product`` ``nf4_product``   kernels; ``product_parts`` is what they share
+Importing this package needs neither Triton nor a device.
+
+Linear layers, in ``linear``, that stream a weight once for 1 to 64 rows:
+    ``dispatch``            choose the kernel for a weight's format, or the torch reference off CUDA
+    ``bulk``                the same for many rows of a prompt, through cuBLAS; NF4 by ``nf4_widen``
+    ``fusion``              what a launch does besides the product: norm, bias, gate
+    ``streamed``            launches
+    ``reference``           the same in torch, for all three formats
+    ``tiles``               how the work is split
+    ``float_weights`` ``int8`` ``nf4``   kernels; ``parts`` is what they share
 
 Attention over a cache whose length is on the device:
-    ``attention``           launch and reference; kernels in ``attention_kernel``
-    ``rotary``              launch and reference; kernel in ``rotary_kernel``
+    ``attention``           launch; kernels in ``attention_kernel``
+    ``rotary``              launch; kernel in ``rotary_kernel``
     ``kv_cache``            the cache itself
 
 From logits to accepted tokens, in three launches a round (adjust, truncate, accept):
@@ -25,18 +25,18 @@ From logits to accepted tokens, in three launches a round (adjust, truncate, acc
     ``acceptance``          launch of the third; kernel in ``acceptance_kernel``, its reference is
                             ``engine.decoding.acceptance``
 
-``clock`` is the device's own, for how long the parts of a round take.
+``clock`` stamps the device's time, to measure the parts of a round.
 ``availability`` says where kernels run.
-``last_program`` tells which program of a launch comes last; products and sampling both need to know.
+``last_program`` tells a program that it is the last of its launch; linear and sampling kernels use it.
 
-These need Triton when they are imported: ``products``, the kernels, ``last_program``, ``clock``, and of
-sampling all but ``state``. The rest must not, at module level.
+Importing these needs Triton: ``linear.streamed``, the kernels, ``last_program``, ``clock``, and
+``sampling`` except ``sampling.state``. The other modules must not import it at module level.
 """
 
 from __future__ import annotations
 
 STREAMED_ROWS = 64
-"""Most rows of a prompt that the kernels compute: up to here, reading a weight takes longer than
-multiplying by it."""
+"""Most rows that the kernels compute at once: up to here, reading a weight takes longer than multiplying
+by it."""
 KV_SPLIT = 256
 """Positions of the KV cache that one program of the attention kernel reads."""

@@ -1,7 +1,7 @@
 """Attention of 1 to 16 rows of one sequence over its cache, same bits for any number of rows.
 
-The kernels stand in attention_kernel.py, with the reasons for the bits; here are the choice of their
-tiles, their launch, and the torch reference.
+This module chooses the tiles and launches the kernels. The kernels, and why a row's bits do not depend on
+the other rows, are in attention_kernel.py.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ from engine.kernels.cuda.kv_cache import LayerKV
 from engine.values import MAX_ROWS
 
 _LEAST = 16
-"""The tensor cores' tiles have at least so many rows and columns."""
+"""Least rows and columns of a tile on tensor cores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How the work is cut. Bits depend on it, so a model keeps one for all calls.
+    """How the work is split. The bits depend on it, so a model uses one for all calls.
 
-    It must come from what never changes while a model is loaded (the shape of its heads), never from
-    the number of rows or the length.
+    It must follow from the shape of the heads alone, never from the number of rows or the length.
     """
 
     rows: int
-    """Rows times query heads per KV head, in a tile: at least 16, a power of two."""
+    """Rows times query heads per KV head in a tile: at least 16, a power of two."""
     positions: int
     """Positions of a tile: at least 16, a power of two."""
     split: int = KV_SPLIT
@@ -43,10 +42,10 @@ class Tiling:
 
 
 def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
-    """Eight rows with all query heads of a KV head in one tile, so that its cache is read once.
+    """Return a tiling that puts all query heads of a KV head in one tile, to read its cache once.
 
-    Heads wider than 128 get shorter tiles, so that those of keys and values fit in the shared memory
-    of a consumer's card; 64 lanes get 8 warps, since with 4 their sums spill on Blackwell.
+    Heads wider than 128 get shorter tiles, so that tiles of keys and values fit in the shared memory of
+    a consumer card. Tiles of 64 rows get 8 warps: with 4 their accumulators spill on Blackwell.
     """
     rows = min(max(_power(8 * heads // kv_heads), _LEAST), 64)
     wide = head_dim > 128
@@ -55,14 +54,16 @@ def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """What the splits leave for their combination; all layers of a model share one.
+    """Partial results of the splits; all layers of a model share one.
 
-    ``mixed`` (rows, heads, splits, head_dim), ``peak`` and ``norm`` (rows, heads, splits), float32.
+    All are float32, named as in FlashAttention: ``acc`` (rows, heads, splits, head_dim) is the weighted
+    sum of values, ``m_i`` (rows, heads, splits) the highest score, ``l_i`` (rows, heads, splits) the
+    sum of weights.
     """
 
-    mixed: Tensor
-    peak: Tensor
-    norm: Tensor
+    acc: Tensor
+    m_i: Tensor
+    l_i: Tensor
 
     @classmethod
     def make(
@@ -76,9 +77,9 @@ class Workspace:
         rows: int = MAX_ROWS,
     ) -> Workspace:
         shape = (rows, heads, tiling.splits(capacity))
-        mixed = torch.empty(*shape, head_dim, dtype=torch.float32, device=device)
-        peak, norm = torch.empty(2, *shape, dtype=torch.float32, device=device)
-        return cls(mixed, peak, norm)
+        acc = torch.empty(*shape, head_dim, dtype=torch.float32, device=device)
+        m_i, l_i = torch.empty(2, *shape, dtype=torch.float32, device=device)
+        return cls(acc, m_i, l_i)
 
 
 def attend(
@@ -91,15 +92,15 @@ def attend(
     window: int | None = None,
     cap: float | None = None,
 ) -> Tensor:
-    """What each row sees, weighted: ``(rows, heads * head_dim)`` in the dtype of ``query``.
+    """Return the attention of each row: ``(rows, heads * head_dim)`` in the dtype of ``query``.
 
     ``query (rows, heads, head_dim)`` bf16, already multiplied by the scale of the scores. Row i
-    stands at position ``length + i``; its key and value and those before are in ``cache``. It sees
+    is at position ``length + i``; its key and value and those before are in ``cache``. It sees
     itself and the ``window - 1`` positions before it, or all of them. Scores s become
     ``cap * tanh(s / cap)`` where there is a ``cap``.
 
     Overwrites ``workspace``. Never waits for the device: ``length (1,)`` int32 is read there, and
-    the grid follows the capacity. More rows than 16 are right too, where the workspace holds them.
+    the grid follows the capacity. More than 16 rows work too if the workspace has room.
     """
     from engine.kernels.cuda import attention_kernel as kernels
 
@@ -117,9 +118,9 @@ def attend(
         cache.key_scales if scaled else length,  # any pointer: it is not read
         cache.value_scales if scaled else length,
         length,
-        workspace.mixed,
-        workspace.peak,
-        workspace.norm,
+        workspace.acc,
+        workspace.m_i,
+        workspace.l_i,
         rows,
         capacity,
         splits,
@@ -138,9 +139,9 @@ def attend(
         enable_fp_fusion=False,
     )
     kernels.combine_splits[(rows, heads)](
-        workspace.mixed,
-        workspace.peak,
-        workspace.norm,
+        workspace.acc,
+        workspace.m_i,
+        workspace.l_i,
         length,
         out,
         splits,
@@ -156,46 +157,16 @@ def attend(
     return out
 
 
-def attend_reference(
-    query: Tensor,
-    cache: LayerKV,
-    length: Tensor,
-    *,
-    window: int | None = None,
-    cap: float | None = None,
-) -> Tensor:
-    """``attend`` by the definition, in float32, row by row: so the same bits for any rows beside."""
-    rows, heads, head_dim = query.shape
-    keys, values = (
-        _unpacked(cache.keys, cache.key_scales),
-        _unpacked(cache.values, cache.value_scales),
-    )
-    kv_heads = keys.shape[0]
-    start, out = int(length), []
-    for row in range(rows):
-        seen = slice(0 if window is None else max(start + row - window + 1, 0), start + row + 1)
-        grouped = query[row].float().view(kv_heads, heads // kv_heads, head_dim)
-        scores = grouped @ keys[:, seen].transpose(1, 2)  # (kv_heads, group, seen)
-        if cap is not None:
-            scores = cap * torch.tanh(scores / cap)
-        out.append((scores.softmax(-1) @ values[:, seen]).view(-1))
-    return torch.stack(out).to(query.dtype)
-
-
-def _unpacked(stored: Tensor, scales: Tensor | None) -> Tensor:
-    return stored.float() if scales is None else stored.float() * scales[:, :, None]
-
-
 def _check(query: Tensor, cache: LayerKV, workspace: Workspace, splits: int) -> None:
-    """The kernels take contiguous memory and sizes on trust."""
+    """Check the sizes and the contiguous memory that the kernels rely on."""
     rows, heads, head_dim = query.shape
     kv_heads = cache.keys.shape[0]
     assert heads % kv_heads == 0 and cache.keys.shape[2] == head_dim
     assert query.is_contiguous() and cache.keys.is_contiguous() and cache.values.is_contiguous()
-    assert workspace.mixed.shape[1:] == (heads, splits, head_dim)
-    assert rows <= workspace.mixed.shape[0], "the workspace was made for fewer rows"
+    assert workspace.acc.shape[1:] == (heads, splits, head_dim)
+    assert rows <= workspace.acc.shape[0], "the workspace was made for fewer rows"
 
 
 def _power(number: int) -> int:
-    """The least power of two >= ``number``."""
+    """Return the least power of two >= ``number``."""
     return 1 << (number - 1).bit_length()

@@ -1,16 +1,16 @@
-"""Attention of a few rows over a long cache, in two launches: every split, then their sum.
+"""Attention of a few rows over a long cache, in two launches: one per split, one to combine.
 
 Sources: Dao 2022 (FlashAttention, the running softmax), Dao et al. 2023 (Flash-Decoding, the splits).
 
-What a row's bits depend on is kept to its own query and what it may see:
+A row's bits depend only on its own query and the positions it sees:
 
 - splits and tiles start at multiples of their size, counted from position 0;
 - every split runs all of its tiles, so a row goes through the same operations whether or not its
-  call stores positions behind it; there, exact zeros are added;
-- the combination takes the splits that the row itself sees, in chunks that start at absolute splits;
-- nothing that changes from call to call is compiled in: Triton would make another kernel for M = 1.
+  call stores later positions; those add exact zeros;
+- the combination adds the splits that the row itself sees, in chunks that start at absolute splits;
+- nothing that changes between calls is a compile-time constant: Triton would specialise M = 1.
 
-The tensor cores compute each row of a tile from that row alone; tests on a device watch over that.
+The tensor cores compute each row of a tile from that row alone; tests on a device check that.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _squashed(scores: tl.tensor, CAP: tl.constexpr) -> tl.tensor:
-    """cap * tanh(scores / cap); the exponential may overflow, which gives the cap, as it should."""
+def _soft_cap(scores: tl.tensor, CAP: tl.constexpr) -> tl.tensor:
+    """Return cap * tanh(scores / cap). The exponential may overflow, which correctly gives the cap."""
     return CAP * (1 - 2 / (tl.exp2(scores * (2 * _LOG2_E / CAP)) + 1))
 
 
@@ -35,9 +35,9 @@ def attend_splits(
     key_scales: tl.tensor,  # (kv_heads, capacity) float32; unused unless SCALED
     value_scales: tl.tensor,
     length: tl.tensor,  # (1,) int32: the position of row 0
-    mixed_out: tl.tensor,  # (rows, HEADS, splits, WIDTH) float32: sums of weighted values
-    peak_out: tl.tensor,  # (rows, HEADS, splits) float32: the highest score, times log2(e)
-    norm_out: tl.tensor,  # (rows, HEADS, splits) float32: sums of weights
+    acc_out: tl.tensor,  # (rows, HEADS, splits, WIDTH) float32: sums of weighted values
+    m_out: tl.tensor,  # (rows, HEADS, splits) float32: the highest score, times log2(e)
+    l_out: tl.tensor,  # (rows, HEADS, splits) float32: sums of weights
     rows: tl.tensor,
     capacity: tl.tensor,
     splits: tl.tensor,
@@ -52,9 +52,9 @@ def attend_splits(
     CAP: tl.constexpr,  # 0: none
     SCALED: tl.constexpr,
 ) -> None:
-    """Program (tile of rows, KV head, split); writes what its rows see of the split.
+    """Write the partial attention of a tile of rows over one split. Program: (tile, KV head, split).
 
-    Where a row sees nothing, what is written or left means nothing: ``combine_splits`` skips it.
+    Where a row sees nothing of the split, its result is undefined and ``combine_splits`` skips it.
     """
     tile, kv_head, split = tl.program_id(0), tl.program_id(1), tl.program_id(2)
     start = tl.load(length)
@@ -81,13 +81,13 @@ def attend_splits(
     )
 
     stored = tl.minimum(start + rows, capacity)
-    # Only these need 64 bits; offsets within a head, of which a thread holds many, fit in 32.
+    # Only the base needs 64 bits; the many offsets within a head fit in 32.
     first = kv_head.to(tl.int64) * capacity
     keys += first * WIDTH
     values += first * WIDTH
-    peak = tl.full([ROWS], float("-inf"), tl.float32)
-    norm = tl.zeros([ROWS], tl.float32)
-    mixed = tl.zeros([ROWS, PADDED], tl.float32)
+    m_i = tl.full([ROWS], float("-inf"), tl.float32)
+    l_i = tl.zeros([ROWS], tl.float32)
+    acc = tl.zeros([ROWS, PADDED], tl.float32)
     for offset in range(0, SPLIT, POSITIONS):
         key = begin + offset + tl.arange(0, POSITIONS)
         there = key < stored
@@ -98,38 +98,38 @@ def attend_splits(
         if SCALED:
             scores *= tl.load(key_scales + first + key, mask=there, other=0.0)[None, :]
         if CAP > 0:
-            scores = _squashed(scores, CAP)
+            scores = _soft_cap(scores, CAP)
         seen = key[None, :] <= position[:, None]
         if WINDOW:
             seen &= key[None, :] > position[:, None] - WINDOW
         scores = tl.where(seen, scores * _LOG2_E, float("-inf"))
 
-        raised = tl.maximum(peak, tl.max(scores, 1))
-        anchor = tl.where(raised == float("-inf"), 0.0, raised)  # -inf - -inf would be NaN
-        weight = tl.exp2(scores - anchor[:, None])
-        faded = tl.exp2(peak - anchor)
-        norm = norm * faded + tl.sum(weight, 1)
+        m_new = tl.maximum(m_i, tl.max(scores, 1))
+        m_finite = tl.where(m_new == float("-inf"), 0.0, m_new)  # -inf - -inf would be NaN
+        weight = tl.exp2(scores - m_finite[:, None])
+        alpha = tl.exp2(m_i - m_finite)
+        l_i = l_i * alpha + tl.sum(weight, 1)
         v = tl.load(values + at, mask=readable, other=0.0)
         if SCALED:
             weight *= tl.load(value_scales + first + key, mask=there, other=0.0)[None, :]
-        mixed = tl.dot(weight.to(q.dtype), v.to(q.dtype), mixed * faded[:, None])
-        peak = raised
+        acc = tl.dot(weight.to(q.dtype), v.to(q.dtype), acc * alpha[:, None])
+        m_i = m_new
 
     slot = place.to(tl.int64) * splits + split
     tl.store(
-        mixed_out + slot[:, None] * WIDTH + width[None, :],
-        mixed,
+        acc_out + slot[:, None] * WIDTH + width[None, :],
+        acc,
         mask=present[:, None] & inside[None, :],
     )
-    tl.store(peak_out + slot, peak, mask=present)
-    tl.store(norm_out + slot, norm, mask=present)
+    tl.store(m_out + slot, m_i, mask=present)
+    tl.store(l_out + slot, l_i, mask=present)
 
 
 @triton.jit(do_not_specialize=["splits"])
 def combine_splits(
-    mixed_in: tl.tensor,  # from attend_splits
-    peak_in: tl.tensor,
-    norm_in: tl.tensor,
+    acc_in: tl.tensor,  # from attend_splits
+    m_in: tl.tensor,
+    l_in: tl.tensor,
     length: tl.tensor,
     out: tl.tensor,  # (rows, HEADS, WIDTH) bf16
     splits: tl.tensor,
@@ -140,7 +140,7 @@ def combine_splits(
     CHUNK: tl.constexpr,  # splits that are added up at once
     WINDOW: tl.constexpr,
 ) -> None:
-    """Program (row, head): the splits that the row sees, added up in a fixed order."""
+    """Add up the splits that a row sees, in a fixed order. Program: (row, head)."""
     row, head = tl.program_id(0), tl.program_id(1)
     position = tl.load(length) + row
     last = tl.minimum(position // SPLIT, splits - 1)
@@ -152,27 +152,27 @@ def combine_splits(
     width = tl.arange(0, PADDED)
     inside = width < WIDTH
 
-    peaks = tl.full([CHUNK], float("-inf"), tl.float32)
+    m_splits = tl.full([CHUNK], float("-inf"), tl.float32)
     for chunk in range(begin, last + 1, CHUNK):
         split = chunk + tl.arange(0, CHUNK)
         seen = (split >= first) & (split <= last)
-        peak = tl.load(peak_in + slot + split, mask=seen, other=float("-inf"))
-        peaks = tl.maximum(peaks, peak)
-    top = tl.max(peaks, 0)  # exact in any order
+        m_i = tl.load(m_in + slot + split, mask=seen, other=float("-inf"))
+        m_splits = tl.maximum(m_splits, m_i)
+    m_total = tl.max(m_splits, 0)  # exact in any order
 
-    norm = 0.0
-    total = tl.zeros([PADDED], tl.float32)
+    l_total = 0.0
+    acc_total = tl.zeros([PADDED], tl.float32)
     for chunk in range(begin, last + 1, CHUNK):
         split = chunk + tl.arange(0, CHUNK)
         seen = (split >= first) & (split <= last)
-        peak = tl.load(peak_in + slot + split, mask=seen, other=float("-inf"))
-        share = tl.exp2(peak - top)  # 0 where the row sees nothing
-        norm += tl.sum(share * tl.load(norm_in + slot + split, mask=seen, other=0.0), 0)
-        mixed = tl.load(
-            mixed_in + (slot + split)[:, None] * WIDTH + width[None, :],
+        m_i = tl.load(m_in + slot + split, mask=seen, other=float("-inf"))
+        alpha = tl.exp2(m_i - m_total)  # 0 where the row sees nothing
+        l_total += tl.sum(alpha * tl.load(l_in + slot + split, mask=seen, other=0.0), 0)
+        acc = tl.load(
+            acc_in + (slot + split)[:, None] * WIDTH + width[None, :],
             mask=seen[:, None] & inside[None, :],
             other=0.0,
         )
-        total += tl.sum(share[:, None] * mixed, 0)
+        acc_total += tl.sum(alpha[:, None] * acc, 0)
     place = (row.to(tl.int64) * HEADS + head) * WIDTH + width
-    tl.store(out + place, (total / norm).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + place, (acc_total / l_total).to(out.dtype.element_ty), mask=inside)

@@ -10,10 +10,10 @@ from engine.machine.devices import has_triton
 
 
 def is_interpreted() -> bool:
-    """Whether Triton runs its kernels in NumPy in this process, on the CPU's memory."""
+    """Return whether Triton interprets its kernels in this process, with NumPy on the CPU."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def runs_kernels(device: torch.device) -> bool:
-    """Whether Triton's kernels run on tensors that lie there."""
+    """Return whether Triton's kernels can run on tensors on ``device``."""
     return has_triton() and (device.type == "cuda" or is_interpreted())

@@ -1,4 +1,4 @@
-"""The device's clock, so that a captured round knows how long its parts took without the host."""
+"""Timestamps on the device, which measure the parts of a captured round without the host."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ OPTIONS = {"num_warps": 1, "enable_fp_fusion": False}
 
 @triton.jit
 def stamp_kernel(times: tl.tensor, PLACE: tl.constexpr) -> None:
-    """Writes now, in nanoseconds since some past; some devices count in steps of a microsecond."""
+    """Write the time in nanoseconds since an arbitrary start; some devices tick once a microsecond."""
     tl.store(times + PLACE, globaltimer())
 
 
 def stamp(times: Tensor, place: int) -> None:
-    """Writes now to ``times (places,)`` int64; behind what was launched before.
+    """Write the time to ``times[place]`` (int64), after everything launched before.
 
-    In the interpreter's memory, where nothing runs by itself, the host's clock does.
+    In the interpreter, where launches are synchronous, use the host's clock.
     """
     if times.device.type == "cuda":
         stamp_kernel[(1,)](times, PLACE=place, **OPTIONS)

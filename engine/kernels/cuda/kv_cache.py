@@ -1,7 +1,7 @@
 """A static KV cache on a device, whose length a captured CUDA graph reads and advances.
 
-One sequence. All memory is allocated once, so its addresses may stand in a graph; how many positions
-are valid is a number on the device, so one graph serves every length.
+One sequence. All memory is allocated once, so a graph may hold its addresses; the number of valid
+positions is on the device, so one graph serves every length.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ class LayerKV:
     """One layer's views into a cache.
 
     ``keys``, ``values``: (kv_heads, capacity, head_dim), so that the positions that one program
-    streams lie in one piece. ``key_scales``, ``value_scales``: (kv_heads, capacity) float32 beside
-    fp8: a number is what is stored times its position's scale.
+    streams are contiguous. ``key_scales``, ``value_scales``: (kv_heads, capacity) float32 beside
+    fp8: multiply a stored number by its position's scale.
     """
 
     keys: Tensor
@@ -38,7 +38,7 @@ class LayerKV:
 class StaticKVCache:
     """Keys and values ``(layers, kv_heads, capacity, head_dim)`` in bf16, or in fp8 with scales.
 
-    ``length (1,)`` int32 on the device: the valid positions. What lies behind is stale but finite.
+    ``length (1,)`` int32 on the device: the valid positions. Later positions are stale but finite.
     A scale belongs to one position of one head: it is written once, with the position, so a row's
     key has the same bits whatever was written beside it or rolled back before.
     """
@@ -64,14 +64,14 @@ class StaticKVCache:
         self.length = torch.zeros(1, dtype=torch.int32, device=device)
 
     def layer(self, index: int) -> LayerKV:
-        """The views of one layer; what is written through them is written here."""
+        """Return views of one layer's part of this cache."""
         if self.scales is None:
             return LayerKV(self.keys[index], self.values[index])
         key_scales, value_scales = self.scales[:, index]
         return LayerKV(self.keys[index], self.values[index], key_scales, value_scales)
 
     def set_length(self, length: int) -> None:
-        """Between graphs: starts over, or forgets all positions from ``length`` on."""
+        """Drop all positions from ``length`` on. Call it between graphs."""
         if not 0 <= length <= self.capacity:
             raise ValueError(f"a cache of {self.capacity} positions cannot hold {length}")
         self.length.fill_(length)
@@ -83,9 +83,9 @@ class StaticKVCache:
         return sum(part.nbytes for part in parts)
 
     def check(self) -> None:
-        """Raises AssertionError where an invariant is broken (for tests; waits for the device)."""
+        """Raise AssertionError if an invariant is broken (for tests; waits for the device)."""
         assert 0 <= int(self.length) <= self.capacity
-        # isfinite knows no fp8.
+        # isfinite does not take fp8.
         assert bool(self.keys.float().isfinite().all() & self.values.float().isfinite().all())
         if self.scales is not None:
             assert bool(self.scales.isfinite().all())

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda.linear.fusion import Norm
-from engine.kernels.cuda.linear.reference import norm_factor
 
 
 def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
@@ -27,9 +26,3 @@ def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
         x.shape[1], norm.epsilon, DEPTH=1024, num_warps=4, enable_fp_fusion=False,
     )  # fmt: skip
     return result
-
-
-def normalise_reference(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
-    """``normalise`` in torch."""
-    result = x.float() * norm_factor(x, norm) * norm.weight.float()
-    return (result if residual is None else result + residual.float()).to(x.dtype)

@@ -1,7 +1,7 @@
-"""Everything between the QKV product and attention in one launch: norm, turn, store.
+"""Everything between the QKV projection and attention in one launch: norm, rope, store.
 
-Sources: Su et al. 2021 (rotary positions), Henry et al. 2020 (normalised queries and keys). Partners
-of a rotation lie side by side (engine/models/rotation.py), so a head is ``WIDTH / 2`` pairs.
+Sources: Su et al. 2021 (rotary positions), Henry et al. 2020 (normalised queries and keys). The two
+numbers of a rotated pair are adjacent (engine/models/rotation.py), so a head is ``WIDTH / 2`` pairs.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def _store_pairs(
     inside: tl.tensor,
     SCALED: tl.constexpr,
 ) -> None:
-    """Writes a head; in fp8 divided by a scale of its own that is written too."""
+    """Write a head; in fp8, divide it by its own scale and write that too."""
     if SCALED:
         highest = tl.max(tl.maximum(tl.abs(even), tl.abs(odd)), 0)
         scale = tl.maximum(highest, 1e-30) / _FP8_LIMIT
         tl.store(scale_out, scale)
-        # A quotient may round to just above the limit, and e4m3 has no infinity to go to.
+        # A quotient may round to just above the limit, and e4m3 has no infinity.
         even = tl.clamp(even / scale, -_FP8_LIMIT, _FP8_LIMIT)
         odd = tl.clamp(odd / scale, -_FP8_LIMIT, _FP8_LIMIT)
     kind = out.dtype.element_ty
@@ -36,10 +36,10 @@ def _store_pairs(
 
 
 @triton.jit(do_not_specialize=["capacity"])
-def turn_and_store(
+def rope_and_store(
     qkv: tl.tensor,  # (rows, HEADS + 2 * KV_HEADS, WIDTH) bf16
     norm: tl.tensor,  # (HEADS + KV_HEADS, WIDTH) float32; unused unless NORMED
-    rotation: tl.tensor,  # (capacity or more, WIDTH / 2, 2) float32; unused unless TURNED
+    rotation: tl.tensor,  # (capacity or more, WIDTH / 2, 2) float32; unused unless ROTATED
     length: tl.tensor,  # (1,) int32
     query: tl.tensor,  # (rows, HEADS, WIDTH) bf16
     keys: tl.tensor,  # (KV_HEADS, capacity, WIDTH) bf16 or fp8
@@ -54,10 +54,10 @@ def turn_and_store(
     WIDTH: tl.constexpr,
     PAIRS: tl.constexpr,  # the power of two >= WIDTH / 2
     NORMED: tl.constexpr,
-    TURNED: tl.constexpr,
+    ROTATED: tl.constexpr,
     SCALED: tl.constexpr,
 ) -> None:
-    """Program (row, head of qkv). A row that the cache has no room for is not stored."""
+    """Norm, rotate and store one head, except rows beyond the capacity. Program: (row, head of qkv)."""
     row, head = tl.program_id(0), tl.program_id(1)
     position = tl.load(length) + row
     pair = tl.arange(0, PAIRS)
@@ -81,7 +81,7 @@ def turn_and_store(
         weight = norm + head * WIDTH + 2 * pair
         even = even * inverse * tl.load(weight, mask=inside, other=0.0)
         odd = odd * inverse * tl.load(weight + 1, mask=inside, other=0.0)
-    if TURNED:
+    if ROTATED:
         angle = rotation + (tl.minimum(position, capacity - 1) * (WIDTH // 2) + pair) * 2
         cosine = tl.load(angle, mask=inside, other=1.0)
         sine = tl.load(angle + 1, mask=inside, other=0.0)

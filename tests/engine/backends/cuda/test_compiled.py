@@ -28,7 +28,7 @@ KERNELS = (
     *((streamed, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
-    (rotary_kernel, "turn_and_store"),
+    (rotary_kernel, "rope_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
 )
@@ -70,5 +70,5 @@ def test_a_whole_round_compiles_and_fits(
     round = DeviceRound(target, target.new_state(4096), draft, draft.new_state(4096))
     with ptx.compiling(capability, *KERNELS) as found:
         round.run(Mode(2, rule, drafts=True))
-    assert {one.name for one in found} >= {"turn_and_store", "attend_splits", "accept_kernel"}
+    assert {one.name for one in found} >= {"rope_and_store", "attend_splits", "accept_kernel"}
     assert not [str(one) for one in found if not one.fits]

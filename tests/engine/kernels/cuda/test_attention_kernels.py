@@ -14,16 +14,16 @@ from engine.kernels.cuda.attention import (
     Tiling,
     Workspace,
     attend,
-    attend_reference,
     choose_tiling,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.rotary import turn_and_store, turn_and_store_reference
+from engine.kernels.cuda.rotary import rope_and_store
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Rope
 from engine.models.rotation import rotations
 from engine.values import MAX_ROWS
 from tests.engine.kernels.cuda.where import INTERPRETED, examples
+from tests.support.cuda_references import attend_reference, rope_and_store_reference
 
 CPU = torch.device("cpu")
 SMALL = Tiling(rows=16, positions=16, split=32, chunk=2, warps=1)
@@ -71,7 +71,7 @@ class Case:
         cache = self.cache(device)
         width = (self.heads + 2 * self.kv_heads) * self.head_dim
         qkv = torch.randn(self.capacity, width).bfloat16().to(device)
-        turn_and_store_reference(qkv, cache.layer(1), cache.length, rotation=None)
+        rope_and_store_reference(qkv, cache.layer(1), cache.length, rotation=None)
         query = torch.randn(self.capacity, self.heads, self.head_dim) * self.head_dim**-0.5
         return query.bfloat16().to(device), cache
 
@@ -85,7 +85,7 @@ class Case:
             tiling=self.tiling,
             device=query.device,
         )
-        for part in (workspace.mixed, workspace.peak, workspace.norm):
+        for part in (workspace.acc, workspace.m_i, workspace.l_i):
             part.fill_(float("nan"))
         rest = cache.layer(1), cache.length, workspace, self.tiling
         part = query[start : start + rows].contiguous()
@@ -148,7 +148,7 @@ def test_fp8_with_scales_stays_close_to_what_was_stored() -> None:
     cache, rows = case.cache(CPU), 9
     qkv = torch.randn(rows, 5 * case.head_dim) * 10.0 ** torch.arange(-4, 5)[:, None]
     qkv = qkv.bfloat16()
-    turn_and_store_reference(qkv, cache.layer(0), cache.length, rotation=None)
+    rope_and_store_reference(qkv, cache.layer(0), cache.length, rotation=None)
     assert cache.scales is not None
     stored = cache.keys[0].float() * cache.scales[0, 0, :, :, None]
     key = qkv.view(rows, 5, -1)[:, 3].float()
@@ -281,8 +281,8 @@ def test_queries_and_keys_are_turned_and_stored_as_in_the_reference(
     qkv, arguments = _qkv(case, rows, device), turn.arguments(case, device)
     for cache in (ours, theirs):
         cache.set_length(start)
-    found = turn_and_store(qkv, ours.layer(1), ours.length, **arguments)
-    expected = turn_and_store_reference(qkv, theirs.layer(1), theirs.length, **arguments)
+    found = rope_and_store(qkv, ours.layer(1), ours.length, **arguments)
+    expected = rope_and_store_reference(qkv, theirs.layer(1), theirs.length, **arguments)
     assert torch.allclose(found.float(), expected.float(), rtol=1e-2, atol=1e-5)
     # A number at a border of two roundings may fall to either side.
     apart = 2**-3 if case.dtype == FP8 else 2**-7
@@ -303,10 +303,10 @@ def test_a_row_is_stored_with_the_same_bits_alone_and_among_others(
     arguments = Turn(0.5, normed=True).arguments(case, device)
     qkv = _qkv(case, rows, device)
     together, alone = case.cache(device), case.cache(device)
-    queries = turn_and_store(qkv, together.layer(0), together.length, **arguments)
+    queries = rope_and_store(qkv, together.layer(0), together.length, **arguments)
     for row in range(rows):
         alone.set_length(row)
-        query = turn_and_store(qkv[row : row + 1], alone.layer(0), alone.length, **arguments)
+        query = rope_and_store(qkv[row : row + 1], alone.layer(0), alone.length, **arguments)
         assert torch.equal(query[0], queries[row])
     assert torch.equal(_unpacked(alone), _unpacked(together))
 
@@ -318,7 +318,7 @@ def test_rows_that_the_cache_has_no_room_for_are_not_stored(device: torch.device
     cache = case.cache(device)
     cache.set_length(CAPACITY - 1)
     arguments = Turn().arguments(case, device)
-    turn_and_store(_qkv(case, 4, device), cache.layer(0), cache.length, **arguments)
+    rope_and_store(_qkv(case, 4, device), cache.layer(0), cache.length, **arguments)
     written = _unpacked(cache)[:, 0].any(-1).nonzero()
     assert set(written[:, 2].tolist()) == {CAPACITY - 1}
 
@@ -339,7 +339,7 @@ def test_one_captured_graph_serves_every_length(device: torch.device, case: Case
     )
 
     def step() -> Tensor:
-        query = turn_and_store(qkv, cache.layer(1), cache.length, **arguments)
+        query = rope_and_store(qkv, cache.layer(1), cache.length, **arguments)
         return attend(
             query, cache.layer(1), cache.length, workspace, case.tiling, window=case.window
         )

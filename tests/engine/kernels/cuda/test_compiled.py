@@ -45,7 +45,7 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (norm_kernel, "normalise_rows"),
     (nf4_widen, "widen_kernel"),
-    (rotary_kernel, "turn_and_store"),
+    (rotary_kernel, "rope_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
     (clock, "stamp_kernel"),
@@ -90,7 +90,7 @@ def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float 
     cache = StaticKVCache(
         layers=1, kv_heads=kv_heads, head_dim=width, capacity=capacity, device=META, dtype=dtype
     )
-    query = rotary.turn_and_store(
+    query = rotary.rope_and_store(
         empty(MAX_ROWS, (heads + 2 * kv_heads) * width), cache.layer(0), cache.length,
         rotation=empty(capacity, width // 2, 2, dtype=torch.float32),
         norm=empty(heads + kv_heads, width, dtype=torch.float32), epsilon=1e-6,

@@ -8,9 +8,10 @@ import torch
 pytest.importorskip("triton")
 
 from engine.kernels.cuda.linear.fusion import Norm
-from engine.kernels.cuda.norm import normalise, normalise_reference
+from engine.kernels.cuda.norm import normalise
 from tests.engine.kernels.cuda.cases import near
 from tests.engine.kernels.cuda.where import INTERPRETED
+from tests.support.cuda_references import normalise_reference
 
 pytestmark = pytest.mark.gpu
 

@@ -1,0 +1,85 @@
+"""The attention, rope and norm kernels of CUDA in plain torch, for tests to compare with."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.kernels.cuda.kv_cache import FP8, FP8_LIMIT, LayerKV
+from engine.kernels.cuda.linear.fusion import Norm
+from engine.kernels.cuda.linear.reference import norm_factor
+
+
+def attend_reference(
+    query: Tensor,
+    cache: LayerKV,
+    length: Tensor,
+    *,
+    window: int | None = None,
+    cap: float | None = None,
+) -> Tensor:
+    """Compute ``attend`` by its definition in float32, one row at a time."""
+    rows, heads, head_dim = query.shape
+    keys, values = (
+        _unpacked(cache.keys, cache.key_scales),
+        _unpacked(cache.values, cache.value_scales),
+    )
+    kv_heads = keys.shape[0]
+    start, out = int(length), []
+    for row in range(rows):
+        seen = slice(0 if window is None else max(start + row - window + 1, 0), start + row + 1)
+        grouped = query[row].float().view(kv_heads, heads // kv_heads, head_dim)
+        scores = grouped @ keys[:, seen].transpose(1, 2)  # (kv_heads, group, seen)
+        if cap is not None:
+            scores = cap * torch.tanh(scores / cap)
+        out.append((scores.softmax(-1) @ values[:, seen]).view(-1))
+    return torch.stack(out).to(query.dtype)
+
+
+def _unpacked(stored: Tensor, scales: Tensor | None) -> Tensor:
+    return stored.float() if scales is None else stored.float() * scales[:, :, None]
+
+
+def rope_and_store_reference(
+    qkv: Tensor,
+    cache: LayerKV,
+    length: Tensor,
+    *,
+    rotation: Tensor | None,
+    norm: Tensor | None = None,
+    epsilon: float = 0.0,
+    scale: float = 1.0,
+) -> Tensor:
+    """Compute ``rope_and_store`` in torch, as the torch decoder does; waits for ``length``."""
+    rows, start = qkv.shape[0], int(length)
+    kv_heads, _, head_dim = cache.keys.shape
+    parts = qkv.view(rows, -1, head_dim)
+    qk, value = parts[:, :-kv_heads].float(), parts[:, -kv_heads:]
+    if norm is not None:
+        qk = F.rms_norm(qk, (head_dim,), None, epsilon) * norm
+    if rotation is not None:
+        rotated = torch.view_as_complex(qk.reshape(rows, -1, head_dim // 2, 2))
+        rotated = rotated * torch.view_as_complex(rotation[start : start + rows, None])
+        qk = torch.view_as_real(rotated).view(qk.shape)
+    there = slice(start, start + rows)
+    _store(cache.keys[:, there], cache.key_scales, qk[:, -kv_heads:], there)
+    _store(cache.values[:, there], cache.value_scales, value.float(), there)
+    return (qk[:, :-kv_heads] * scale).to(qkv.dtype).contiguous()
+
+
+def _store(out: Tensor, scales: Tensor | None, heads: Tensor, there: slice) -> None:
+    """Write ``heads (rows, kv_heads, head_dim)`` float32 to ``out``, a part of the cache."""
+    heads = heads.transpose(0, 1)
+    if scales is None:
+        out.copy_(heads.to(out.dtype))
+        return
+    scale = heads.abs().amax(-1).clamp(min=1e-30) / FP8_LIMIT  # (kv_heads, rows)
+    scales[:, there] = scale
+    out.copy_((heads / scale[..., None]).clamp(-FP8_LIMIT, FP8_LIMIT).to(FP8))
+
+
+def normalise_reference(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
+    """Compute ``normalise`` in torch."""
+    result = x.float() * norm_factor(x, norm) * norm.weight.float()
+    return (result if residual is None else result + residual.float()).to(x.dtype)
