@@ -107,7 +107,9 @@ def _refuse_negative(value: object, where: str) -> None:
 
 
 def _message(kind: type, error: ValidationError, where: str) -> str:
-    first = error.errors()[0]
+    # An unknown key first: it may be the missing one, misspelt.
+    errors = sorted(error.errors(), key=lambda one: one["type"] != "unexpected_keyword_argument")
+    first = errors[0]
     key, group = where, kind
     for part in first["loc"]:
         key += f"[{part}]" if isinstance(part, int) else f".{part}" if key else part

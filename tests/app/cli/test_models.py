@@ -67,7 +67,7 @@ def test_why_says_how_a_draft_with_another_vocabulary_drafts(
     assert result.status == 0
     shared = f"% of the target's 4,096 tokens are among the draft's {VOCABULARY}"
     assert shared in result.out
-    assert "across vocabularies" in result.out and "slem" in result.out
+    assert "across vocabularies" in result.out and "rewritten text" in result.out
 
 
 def test_why_says_when_a_draft_fits(foretoken: Foretoken) -> None:

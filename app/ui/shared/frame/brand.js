@@ -68,6 +68,12 @@ function settings() {
   return link;
 }
 
+// Scrolls the bar of pages so that a link of it is in view.
+function show(link) {
+  const bar = link.closest(".pages"), [inner, outer] = [link, bar].map((each) => each.getBoundingClientRect());
+  bar.scrollLeft += Math.min(0, inner.left - outer.left) + Math.max(0, inner.right - outer.right);
+}
+
 function pages() {
   const listed = Object.entries(window.ForetokenPages).filter(([name]) => name !== SETTINGS);
   const links = listed.map(([name, label]) => leading(name, {}, label));
@@ -76,7 +82,8 @@ function pages() {
       const here = link.dataset.page === address.page;
       current(link, here);
       link.href = address.of(link.dataset.page);
-      if (here) link.scrollIntoView({ block: "nearest", inline: "nearest" });
+      // Not scrollIntoView: in Chromium the first Tab of a page would then start at this link.
+      if (here && link.isConnected) show(link);
     }
     document.title = `${window.ForetokenPages[address.page]} · Foretoken`;
   };
