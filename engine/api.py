@@ -129,7 +129,7 @@ class Capabilities:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of all proposers."""
+        """Return the names of all proposers."""
         return tuple(proposer.name for proposer in self.proposers)
 
     def proposer(self, name: str) -> ProposerInfo | None:
@@ -138,7 +138,8 @@ class Capabilities:
 
 
 def check_supported(request: Request, capabilities: Capabilities) -> None:
-    """For engines: raises InvalidRequest for a sampling field or an acceptance rule that is not offered.
+    """Raise InvalidRequest for a sampling field or an acceptance rule that the engine does not
+    support.
 
     A field at its neutral default asks for nothing; nor does the rule ``auto``.
     """
@@ -184,8 +185,8 @@ def check_supported(request: Request, capabilities: Capabilities) -> None:
 
 
 def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None:
-    """For engines without options of their own: raises InvalidRequest for a proposer, a controller or an
-    option that is not offered."""
+    """Raise InvalidRequest for a proposer, a controller or an option that an engine without
+    options of its own does not support."""
     name = speculation.proposer
     found = capabilities.proposer(name)
     if found is None:
@@ -242,8 +243,8 @@ class Loaded:
 
     @property
     def id(self) -> str:
-        """The target's name as an id that stands unquoted in a shell, a path and JSON: what drafts for it
-        changes no words, and is no part of it."""
+        """Return the target's name as an id that needs no quotes in a shell, a path or JSON.
+        The draft is left out because it changes no words."""
         return slug(self.target_name)
 
 
@@ -312,7 +313,7 @@ class Generation:
 
     @property
     def ended(self) -> bool:
-        """Whether the last event was published."""
+        """True if the last event was published."""
         return bool(self._events) and isinstance(self._events[-1], Finished | Failed)
 
     def cancel(self) -> None:
@@ -365,7 +366,7 @@ class Engine(Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request or a load runs or waits."""
+        """True while a request or a load runs or waits."""
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
         """Download what is missing and replace what is loaded, after the requests that wait. Blocks.
@@ -376,7 +377,7 @@ class Engine(Protocol):
         """
 
     def unload(self) -> None:
-        """Free the models' memory, after the requests that wait."""
+        """Free the models' memory once all queued requests have ended."""
 
     def generate(self, request: Request) -> Generation:
         """Queue a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""

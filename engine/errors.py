@@ -35,7 +35,8 @@ class ContextExceeded(InvalidRequest):
 
     @classmethod
     def by_far(cls, context: int) -> ContextExceeded:
-        """For a prompt at least twice too long, which was not counted to its end: that takes long."""
+        """Return the error for a prompt that is at least twice too long. Its tokens were not
+        all counted, which would take long."""
         error = cls(2 * context, context)
         error.args = (
             f"The prompt has more than twice the tokens that fit: this model's context holds {context}. "
@@ -111,7 +112,7 @@ class DiskError(ForetokenError):
 
     @classmethod
     def at(cls, folder: Path, error: Exception) -> DiskError:
-        """For what writing into ``folder`` raised."""
+        """Return the DiskError for an exception raised while writing into ``folder``."""
         return cls(
             f"Writing into {folder} failed: {what_failed(error)}. What was kept before is there; make "
             "room and start the same again."
@@ -119,5 +120,5 @@ class DiskError(ForetokenError):
 
 
 def what_failed(error: Exception) -> str:
-    """The reason alone, without number and path where the system gave one."""
+    """Return the system's reason, without errno and path."""
     return getattr(error, "strerror", None) or str(error)

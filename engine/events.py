@@ -56,7 +56,7 @@ class Tree:
 
     @classmethod
     def chain(cls, tokens: tuple[int, ...] | list[int]) -> Tree:
-        """The tree with a single branch."""
+        """Return the tree with a single branch."""
         return cls(tuple(tokens), tuple(range(-1, len(tokens) - 1)))
 
     @property
@@ -65,7 +65,7 @@ class Tree:
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """Of each node: 1 for those behind the pending token."""
+        """Return each node's depth: 1 for those after the pending token."""
         if self.is_chain:
             return tuple(range(1, len(self.tokens) + 1))
         found: list[int] = []
@@ -75,7 +75,7 @@ class Tree:
 
     @property
     def depth(self) -> int:
-        """How many tokens the longest branch has."""
+        """Return the length of the longest branch, in tokens."""
         return max(self.depths, default=0)
 
     def __len__(self) -> int:
@@ -166,7 +166,7 @@ class Round:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """What the round yields: the accepted tokens, then the target's own."""
+        """Return the round's tokens: the accepted ones, then the target's own."""
         return (*(self.tree.tokens[node] for node in self.accepted_path), self.next_token)
 
 

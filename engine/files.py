@@ -97,8 +97,8 @@ def size_on_disk(path: Path) -> int:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Replace a file by one that nobody else may read at any moment. Raises DiskError; what was there
-    before is there then."""
+    """Replace a file by one that nobody else can read at any moment. Raises DiskError; the old
+    file is kept then."""
     part = path.with_name(f"{path.name}.{os.getpid()}.part")  # two apps may write at once
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

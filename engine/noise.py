@@ -41,19 +41,20 @@ class Draws:
 
 
 def uniform(seed: int, stream: Stream, position: int) -> float:
-    """A number in (0, 1)."""
+    """Return a number in (0, 1)."""
     # 52 bits and a half are exact in float64; 53 would round up to 1 once in a long while.
     return ((_mix(key(seed, stream, position)) >> 12) + 0.5) * 2.0**-52
 
 
 def exponential(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
-    """Exponential noise for every token at every position: float64 (positions, vocabulary)."""
+    """Return exponential noise for every token at every position: float64 (positions,
+    vocabulary)."""
     bits = random_bits(seed, stream, positions, vocabulary)
     return bits.double().add_(0.5).mul_(2.0**-52).log_().neg_()
 
 
 def random_bits(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
-    """The hash all noise is made of: int64 (positions, vocabulary), 52 random bits each."""
+    """Return the hash all noise is made of: int64 (positions, vocabulary), 52 random bits each."""
     keys = [_signed(key(seed, stream, position)) for position in positions]
     x = torch.tensor(keys, dtype=torch.long)[:, None] + _steps(vocabulary)
     x.bitwise_xor_(_shift(x, 30)).mul_(_signed(_MIX_1))
@@ -79,7 +80,7 @@ def sample(weights: Tensor, seed: int, stream: Stream, positions: Sequence[int])
 
 
 def ranking(weights: Tensor, seed: int, stream: Stream, position: int, count: int) -> list[int]:
-    """The first ``count`` tokens through the goal in ``sample``'s race at ``position``, first to last.
+    """Return the first ``count`` tokens of ``sample``'s race at ``position``, first to last.
 
     ``weights (1, vocabulary)``; tokens of weight zero do not run.
     """
@@ -102,7 +103,7 @@ def _mix(x: int) -> int:
 
 @lru_cache(maxsize=4)
 def _steps(vocabulary: int) -> Tensor:
-    """What each token adds to a position's key."""
+    """Return what each token adds to a position's key."""
     return torch.arange(1, vocabulary + 1) * _signed(_GOLDEN)
 
 
@@ -111,5 +112,5 @@ def _signed(x: int) -> int:
 
 
 def _shift(x: Tensor, bits: int) -> Tensor:
-    """Logical right shift; torch's own keeps the sign."""
+    """Return a logical right shift; torch's own keeps the sign."""
     return (x >> bits).bitwise_and_((1 << (64 - bits)) - 1)

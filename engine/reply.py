@@ -48,7 +48,8 @@ class ReplyState:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> ReplyState:
-        """A whole reply. Raises ForetokenError, with the engine's message, where it failed."""
+        """Return the whole reply. Raises ForetokenError, with the engine's message, if it
+        failed."""
         state = cls()
         for event in events:
             state.add(event)
@@ -85,7 +86,7 @@ class ReplyState:
 
     @property
     def statistics(self) -> Statistics:
-        """The figures so far."""
+        """Return the statistics so far."""
         return self._tally.statistics()
 
 
@@ -93,7 +94,7 @@ class ResumedReply:
     """Joins the events of a reply that is written on to those it had: together they are one reply's."""
 
     def __init__(self, before: Sequence[Event] = ()) -> None:
-        """``before``: the events up to where the reply stopped; none for a reply that is new."""
+        """``before``: the events of the reply that is continued; none for a new reply."""
         kept = [e for e in before if isinstance(e, Started | Prefilled | Emitted)]
         self._before, self._goes_on = kept, bool(kept)
         self._rounds = sum(isinstance(e, Emitted) for e in kept)

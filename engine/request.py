@@ -48,7 +48,7 @@ class Control(StrEnum):
 
 
 def controller_named(text: str) -> Control:
-    """The controller of that name. Raises InvalidRequest."""
+    """Return the controller of that name. Raises InvalidRequest."""
     require(text in set(Control), "controller", f"is {text!r}; it must be one of {_CONTROLLERS}.")
     return Control(text)
 
@@ -88,7 +88,7 @@ class Speculation:
 
     @property
     def control(self) -> Control:
-        """The controller that is meant."""
+        """Return the request's controller."""
         if self.proposer == PLAIN:
             return Control.OFF
         if self.controller is not None:
@@ -97,7 +97,7 @@ class Speculation:
 
     @property
     def deepest(self) -> int:
-        """Most tokens that a round may draft."""
+        """Return the largest number of tokens that a round may draft."""
         if self.control is Control.OFF:
             return 0
         if self.depth is not None:

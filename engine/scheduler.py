@@ -81,7 +81,7 @@ class Scheduler:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or waits."""
+        """True while anything runs or waits."""
         with self._changed:
             return self._occupied or bool(self._waiting)
 
@@ -114,7 +114,7 @@ class Scheduler:
         return generation
 
     def close(self, then: Callable[[], None] = lambda: None) -> None:
-        """Cancel all requests, do the other work that waits, and call ``then`` last.
+        """Cancel all requests, do the other queued work, and call ``then`` last.
 
         An error of ``then`` is logged: no caller is left to handle it.
         """

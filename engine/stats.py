@@ -76,7 +76,7 @@ class Statistics:
 
     @property
     def speedup(self) -> float | None:
-        """How many times as fast as plain decoding; None where one of both is not known."""
+        """Return the speed-up over plain decoding; None if either speed is unknown."""
         now, plain = self.tokens_per_s, self.plain_tokens_per_s
         return now / plain if now and plain else None
 
@@ -85,7 +85,7 @@ class Statistics:
         return tuple(count / self.rounds for count in self.accepted_at) if self.rounds else ()
 
     def __add__(self, other: Statistics) -> Statistics:
-        """Several replies as one: counts and times add up, rates follow from them."""
+        """Combine several replies: counts and times add up, rates follow from them."""
         longest = max(len(self.accepted_at), len(other.accepted_at))
         pad = (0,) * longest
         first = (self.time_to_first_token_s, other.time_to_first_token_s)
@@ -136,7 +136,7 @@ class Tally:
 
     @property
     def decode_s(self) -> float:
-        """Seconds in rounds so far."""
+        """Return the seconds in rounds so far."""
         return self._decode
 
     def add(self, event: Event) -> None:
@@ -158,7 +158,7 @@ class Tally:
                 pass
 
     def _unseen(self, event: Emitted) -> None:
-        """Tokens, and perhaps their time, of an engine that shows no rounds."""
+        """Count tokens, and perhaps their time, of an engine that shows no rounds."""
         count = len(event.tokens or ())
         self._emitted += count
         if event.at is None or self._first is None:
@@ -184,19 +184,20 @@ class Tally:
             self._first = self._prefill + round.timing.total_s
 
     def _plainly(self, round: Round, told_s: float) -> None:
-        """What the round's tokens would have taken one by one. A machine's pace drifts: what was told at
-        another moment may be more than this whole round took, and then it is no measure of it."""
+        """Return how long plain decoding would have taken for the round's tokens. A machine's
+        pace drifts: a time measured at another moment may exceed the whole round's, and is then
+        no estimate."""
         took_s = round.timing.total_s
         self._plainly_s += round.emitted * (min(told_s, took_s) if round.tree else took_s)
         self._plainly_tokens += round.emitted
 
     def statistics(self) -> Statistics:
-        """The figures so far."""
+        """Return the statistics so far."""
         found = self._own()
         return found if self._counted is None else _completed(found, self._counted)
 
     def _own(self) -> Statistics:
-        """Of what the events show."""
+        """Return the statistics that the events show."""
         deepest = max(self._lengths, default=0)
         return Statistics(
             prompt_tokens=self._prompt,
@@ -221,7 +222,7 @@ class Tally:
 
 
 def _completed(own: Statistics, counted: Counted) -> Statistics:
-    """What events show, with what was counted where they show nothing."""
+    """Return the figures of the events, completed by counts where the events show nothing."""
     known = {
         each.name: value
         for each in fields(Counted)
@@ -242,12 +243,13 @@ def _completed(own: Statistics, counted: Counted) -> Statistics:
 
 
 def times(ratio: float) -> str:
-    """How many times as fast, as pages and tables show it."""
+    """Format a speed-up as pages and tables show it."""
     return f"{ratio:.2f}×"
 
 
 def expected_tokens(acceptance: float, depth: int) -> float:
-    """Tokens of a round that drafts ``depth``, each accepted with this probability if those before were.
+    """Return the expected tokens of a round that drafts ``depth``, if each is accepted with
+    this probability once those before it are.
 
     1 + a + a^2 + ... + a^depth = (1 - a^(depth + 1)) / (1 - a).
     """

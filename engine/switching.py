@@ -41,11 +41,12 @@ class SwitchingEngine:
 
     @property
     def busy(self) -> bool:
-        """Whether anything runs or waits, loading included."""
+        """True while anything runs or waits, loading included."""
         return self.local.busy or (self._remote is not None and self._remote.busy)
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """See ``Engine.load``. What the other one holds goes once this is there."""
+        """Load as ``Engine.load`` does. The other engine's model is freed once this one is
+        loaded."""
         elsewhere = bool(self._catalog().named(request).target.address)
         wanted: Engine = self._elsewhere() if elsewhere else self.local
         loaded = wanted.load(request, watcher)
@@ -55,11 +56,12 @@ class SwitchingEngine:
         return loaded
 
     def unload(self) -> None:
-        """Frees the models' memory, or lets go of the server, after the requests that wait."""
+        """Free the models' memory, or disconnect from the server, once all queued requests have
+        ended."""
         self._active.unload()
 
     def generate(self, request: Request) -> Generation:
-        """Queues a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
+        """Queue a request. Raises NotLoaded, InvalidRequest or ContextExceeded at once."""
         return self._active.generate(request)
 
     def top_tokens(
@@ -69,7 +71,7 @@ class SwitchingEngine:
         return self._active.top_tokens(request, reply, count)
 
     def close(self) -> None:
-        """Cancels everything, frees the models' memory and lets go of the server."""
+        """Cancel everything, free the models' memory and disconnect from the server."""
         if self._remote is not None:
             self._remote.close()
         self.local.close()

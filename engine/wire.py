@@ -45,7 +45,7 @@ def instances_in(via: object) -> tuple[str, ...]:
 
 
 def capabilities_to_json(found: Capabilities) -> Json:
-    """A JSON-able object."""
+    """Return a JSON-able object."""
     return {
         "proposers": [_proposer_to_json(each) for each in found.proposers],
         "preferred": found.preferred,
@@ -60,9 +60,9 @@ def capabilities_to_json(found: Capabilities) -> Json:
 
 
 def capabilities_from_json(told: Json) -> Capabilities:
-    """What ``capabilities_to_json`` told, of a version that may know more: rules, controllers, kinds of
-    options, and fields of anything, that are not known here are left out. Raises KeyError, TypeError,
-    ValueError or AttributeError for what it cannot have told."""
+    """Read the object of ``capabilities_to_json``, perhaps from a later version: unknown rules,
+    controllers, kinds of options and fields are left out. Raises KeyError, TypeError,
+    ValueError or AttributeError if it is malformed."""
     rules, controls = set(AcceptanceRule), set(Control)
     sampling = {each.name for each in fields(Sampling)}
     calls = told["calls"]
@@ -82,7 +82,7 @@ def capabilities_from_json(told: Json) -> Capabilities:
 
 
 def _known(kind: type[Value], told: Json) -> Value:
-    """One ``kind``, of those of its fields that it has here."""
+    """Build a ``kind`` from the fields that this version knows."""
     return kind(**{each.name: told[each.name] for each in fields(kind) if each.name in told})
 
 

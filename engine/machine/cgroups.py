@@ -13,7 +13,7 @@ ROOT = Path("/")
 
 
 def cpu_share(root: Path = ROOT) -> float | None:
-    """How many processors' time is granted; None: as much as there is."""
+    """Return the granted processor time, in processors; None if it is not limited."""
     shares = []
     for group, new in _groups("cpu", root):
         if new:
@@ -29,7 +29,8 @@ def cpu_share(root: Path = ROOT) -> float | None:
 
 
 def memory_left(root: Path = ROOT) -> int | None:
-    """Bytes that may be taken yet, file caches that can go counted in; None: no limit is set."""
+    """Return the bytes still available, reclaimable file caches included; None if no limit is
+    set."""
     left = []
     for group, new in _groups("memory", root):
         names = ("memory.max", "memory.current", "inactive_file")
@@ -42,7 +43,8 @@ def memory_left(root: Path = ROOT) -> int | None:
 
 
 def _groups(controller: str, root: Path) -> Iterator[tuple[Path, bool]]:
-    """Folders from the process's own group up to the root's; True for the second version."""
+    """Yield the folders from the process's own group up to the root's; True for cgroups version
+    2."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         if controllers and controller not in controllers.split(","):
@@ -64,7 +66,7 @@ def _statistic(file: Path, name: str) -> int:
 
 
 def _number(word: str) -> int | None:
-    """None for "max", -1 and what is no number."""
+    """Return the number; None for "max", -1 and anything that is not a number."""
     return int(word) if word.isdecimal() else None
 
 

@@ -59,11 +59,11 @@ class Compiler:
 
     @property
     def is_zig(self) -> bool:
-        """Whether it is ``zig c++``, which names processors its own way."""
+        """True for ``zig c++``, which has its own names for processors."""
         return Path(self.command[0]).stem == "zig"
 
     def processor(self, name: str) -> str:
-        """The option to compile for ``name``; "native" is the one at hand."""
+        """Return the option to compile for ``name``; "native" is this machine's processor."""
         if self.is_zig:
             return f"-mcpu={name.replace('-', '_')}"
         # Apple's clang knows the processor at hand by this option alone; on x86 it is out of use.
@@ -71,11 +71,12 @@ class Compiler:
         return f"{option}={name}"
 
     def version(self) -> bytes:
-        """What tells its versions apart."""
+        """Return a string that differs between the compiler's versions."""
         return _version(self.command[:1] if self.is_zig else self.command, self.is_zig)
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Variables to run it with. zig keeps the C++ library, which it compiles first, in ``folder``."""
+        """Return the environment variables to run it with. zig caches the C++ library in
+        ``folder``."""
         if not self.is_zig:
             return dict(os.environ)
         caches = {
@@ -86,7 +87,7 @@ class Compiler:
 
 
 def found() -> tuple[Compiler, ...]:
-    """The machine's compilers, in the order in which they are tried.
+    """Return the machine's compilers, in the order in which they are tried.
 
     $CXX, then ``NAMES``, then zig: from this environment, from what was fetched. Looked for anew each
     time: one may be installed while the app runs.
@@ -99,12 +100,12 @@ def found() -> tuple[Compiler, ...]:
 
 
 def folder() -> Path:
-    """Where a fetched compiler is kept."""
+    """Return the folder of downloaded compilers."""
     return cache_folder() / "compiler"
 
 
 def cache_folder() -> Path:
-    """For what can be made again."""
+    """Return the folder for files that can be made again."""
     try:
         from platformdirs import user_cache_path
     except ImportError:  # a machine with torch alone
@@ -142,7 +143,7 @@ def fetch() -> Compiler:
 
 
 def _install(target: Path) -> None:
-    """The wheel alone, as it is published, never anything that would have to be built."""
+    """Install the published wheel alone; never build anything from source."""
     done = subprocess.run(
         [
             sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-deps",
@@ -159,7 +160,8 @@ def _install(target: Path) -> None:
 
 
 def _command(text: str) -> tuple[str, ...]:
-    """What $CXX names: a program, perhaps with arguments. Empty where there is no such program."""
+    """Return the command that $CXX names, perhaps with arguments; empty if there is no such
+    program."""
     whole = shutil.which(text)
     if whole:
         return (whole,)
@@ -169,7 +171,7 @@ def _command(text: str) -> tuple[str, ...]:
 
 
 def _zigs() -> list[Path]:
-    """The programs that wheels brought: into this environment, and into ``folder``."""
+    """Return the zig programs that wheels installed in this environment and in ``folder``."""
     spec = find_spec("ziglang")
     packages = list(spec.submodule_search_locations or ()) if spec is not None else []
     places = [*map(Path, packages), folder() / "ziglang"]
@@ -194,7 +196,7 @@ def _version(command: tuple[str, ...], is_zig: bool) -> bytes:
 
 
 def _is_real(path: str) -> bool:
-    """Not one of the programs in a Mac's /usr/bin that only offer to install a compiler."""
+    """Return False for the stubs in a Mac's /usr/bin that only offer to install a compiler."""
     if sys.platform != "darwin" or Path(path).parent != Path("/usr/bin"):
         return True
     return _has_command_line_tools()

@@ -28,7 +28,7 @@ _PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MA
 
 
 def gpu_free_bytes(device: torch.device) -> int | None:
-    """What is free of the memory of the GPU ``device``; None where it is no GPU.
+    """Return the free memory of the GPU ``device`` in bytes; None if it is no GPU.
 
     What torch keeps of freed memory for later is given back first, so it counts as free.
     """
@@ -49,7 +49,7 @@ def release() -> None:
 
 
 def _give_back() -> None:
-    """What torch keeps of freed memory for later. A GPU that is lost refuses this call too."""
+    """Release the memory that torch caches. A lost GPU refuses this call too."""
     if "torch" not in sys.modules:
         return
     import torch
@@ -60,7 +60,8 @@ def _give_back() -> None:
 
 
 def within_memory(work: Callable[[], T], describe: Callable[[], str]) -> T:
-    """What ``work`` returns. Raises OutOfMemory with ``describe()`` where memory runs out in it.
+    """Return the result of ``work``. Raises OutOfMemory with ``describe()`` if it runs out of
+    memory.
 
     An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone
     held has been released, so ``describe`` finds what is free without it.
@@ -97,7 +98,8 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None 
 
 @contextlib.contextmanager
 def uncollected_imports() -> Iterator[None]:
-    """Collect no garbage while torch, or what comes before it, is imported; never look at it later.
+    """Pause garbage collection while torch and its dependencies are imported, then freeze their
+    objects.
 
     All of it stays, so looking through it finds nothing: it was a fifth of importing torch, and later a
     part of every full collection. Does nothing once torch is there: by then, others' objects are too.

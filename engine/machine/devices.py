@@ -82,7 +82,8 @@ def choose(
     cuda_graphs: bool = True,
     threads: int | None = None,
 ) -> Device:
-    """The place for ``wanted``: auto, cpu or cuda. The others as in ``Device``.
+    """Return the device for ``wanted``: auto, cpu or cuda. The other parameters are as in
+    ``Device``.
 
     Raises InvalidRequest for an unknown one, and for cuda where there is none, with the reason.
     """
@@ -94,7 +95,7 @@ def choose(
 
 
 def check(wanted: str) -> str:
-    """``wanted`` if it names a device. Raises InvalidRequest."""
+    """Return ``wanted`` if it names a device. Raises InvalidRequest."""
     if wanted not in DEVICES:
         raise InvalidRequest(
             "device", f"device is {wanted!r}; it must be one of {', '.join(DEVICES)}."
@@ -103,7 +104,7 @@ def check(wanted: str) -> str:
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether ``error`` says that memory ran out, whoever raised it."""
+    """Return True if ``error`` is an out-of-memory error of any library."""
     import torch
 
     if isinstance(error, OutOfMemory | torch.OutOfMemoryError | MemoryError):
@@ -113,12 +114,12 @@ def ran_out(error: BaseException) -> bool:
 
 
 def lose(device: torch.device) -> None:
-    """From here on this process has no such device: after a failure CUDA refuses every call."""
+    """Mark the device as lost for this process: after a failure CUDA refuses every call."""
     _lost.add(device.type)
 
 
 def is_lost(kind: str) -> bool:
-    """Whether a device of this kind, as ``cuda``, failed in this process."""
+    """Return True if a device of this kind, such as ``cuda``, failed in this process."""
     return kind in _lost
 
 
@@ -147,7 +148,7 @@ def device_errors(device: torch.device) -> Iterator[None]:
 
 
 def look() -> Facts:
-    """Asks torch and the system; some milliseconds."""
+    """Query torch and the system; this takes some milliseconds."""
     import torch
 
     built, lost = torch.version.cuda is not None, is_lost("cuda")
@@ -177,12 +178,13 @@ def look() -> Facts:
 
 
 def why_no_gpu() -> str | None:
-    """Why no GPU can be used here, with the remedy; None where one can. Asks torch, as ``look``."""
+    """Return why no GPU can be used here, with the remedy; None if one can. Queries torch, as
+    ``look``."""
     return _why_no_gpu(look())
 
 
 def decide(wanted: str, facts: Facts) -> Device:
-    """The place for ``wanted`` (auto or cuda) by the facts. Raises InvalidRequest as ``choose``."""
+    """Return the device for ``wanted`` (auto or cuda). Raises InvalidRequest as ``choose``."""
     import torch
 
     reason = _why_no_gpu(facts)
@@ -207,7 +209,7 @@ def decide(wanted: str, facts: Facts) -> Device:
 
 
 def _why_no_gpu(facts: Facts) -> str | None:
-    """Why CUDA cannot be used at all, with the remedy; None where it can."""
+    """Return why CUDA cannot be used at all, with the remedy; None if it can."""
     if facts.lost:
         return "The GPU failed before in this process. Restart the app to use it again."
     if facts.count:
@@ -226,7 +228,7 @@ def _why_no_gpu(facts: Facts) -> str | None:
 
 
 def _why_no_code(facts: Facts) -> str | None:
-    """Why this torch has nothing to run on the GPU, whose driver works; None where it has."""
+    """Return why this torch has no code for the GPU, whose driver works; None if it has."""
     if not facts.built_for or any(_runs_on(one, facts.capability) for one in facts.built_for):
         return None
     has = ".".join(map(str, facts.capability))
@@ -237,7 +239,8 @@ def _why_no_code(facts: Facts) -> str | None:
 
 
 def _runs_on(built_for: str, capability: tuple[int, int]) -> bool:
-    """Machine code runs on later minors of its generation, PTX on whatever is later."""
+    """Return True if torch has code for the GPU. Machine code runs on later minors of its
+    generation, PTX on any later GPU."""
     kind, _, number = built_for.partition("_")
     exactly = number.endswith(("a", "f"))
     if not number.rstrip("af").isdecimal():
@@ -249,7 +252,7 @@ def _runs_on(built_for: str, capability: tuple[int, int]) -> bool:
 
 
 def _which(facts: Facts) -> tuple[str, ...]:
-    """Which of several GPUs is used."""
+    """Name the GPU that is used, if there are several."""
     if facts.count < 2:
         return ()
     return (
@@ -259,7 +262,7 @@ def _which(facts: Facts) -> tuple[str, ...]:
 
 
 def _what_lacks(facts: Facts) -> str | None:
-    """Why the kernels do not run on the GPU; None where they do."""
+    """Return why the kernels do not run on the GPU; None if they do."""
     slower = "so steps run as torch's own operations: slower, and in fp32 or bf16 only."
     if facts.capability < LEAST_CAPABILITY:
         has = ".".join(map(str, facts.capability))
@@ -272,12 +275,12 @@ def _what_lacks(facts: Facts) -> str | None:
 
 
 def has_triton() -> bool:
-    """Whether Triton is installed; it is on no other system than Linux."""
+    """Return True if Triton is installed. It exists on Linux only."""
     return importlib.util.find_spec("triton") is not None
 
 
 def lacks_to_build() -> str:
-    """What Triton does not find to build its launchers with, which it does in C; "" if nothing."""
+    """Return what Triton lacks to build its launchers, which are C code; "" if nothing."""
     if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))):
         return "there is none (install gcc, or name one in CC)"
     scheme = sysconfig.get_default_scheme().replace("posix_local", "posix_prefix")

@@ -35,7 +35,7 @@ def taken_by_others() -> float:
 
 
 def cpuinfo(root: Path = cgroups.ROOT) -> str:
-    """What Linux says of its processors, a block for each; "" elsewhere."""
+    """Return Linux's description of its processors, one block for each; "" on other systems."""
     try:
         return (root / "proc/cpuinfo").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -43,7 +43,7 @@ def cpuinfo(root: Path = cgroups.ROOT) -> str:
 
 
 def name(root: Path = cgroups.ROOT) -> str:
-    """What its maker calls it, where the system tells; else its architecture."""
+    """Return the processor's product name if the system tells it, else its architecture."""
     found = _first("model name", cpuinfo(root)) or _first("Model", cpuinfo(root))
     if not found and sys.platform == "darwin":
         found = _sysctl("machdep.cpu.brand_string")
@@ -51,14 +51,14 @@ def name(root: Path = cgroups.ROOT) -> str:
 
 
 def instructions(root: Path = cgroups.ROOT) -> tuple[str, ...]:
-    """Those of ``INSTRUCTIONS`` that it has; empty where the system does not tell."""
+    """Return the processor's ``INSTRUCTIONS``; empty if the system does not tell."""
     told = cpuinfo(root)
     listed = set((_first("flags", told) or _first("Features", told)).lower().split())
     return tuple(each for each in INSTRUCTIONS if each in listed)
 
 
 def _first(key: str, told: str) -> str:
-    """The value of the first line with this key."""
+    """Return the value of the first line with this key."""
     for line in told.splitlines():
         name, _, value = line.partition(":")
         if name.strip() == key:

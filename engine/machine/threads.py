@@ -30,7 +30,7 @@ def use(count: int | None = None) -> int:
 
 
 def check(count: int | None) -> int | None:
-    """``count`` if this machine can run so many at once. Raises InvalidRequest."""
+    """Return ``count`` if this machine can run that many threads at once. Raises InvalidRequest."""
     most = largest()
     if count is not None and not 1 <= count <= most:
         raise InvalidRequest(
@@ -42,18 +42,19 @@ def check(count: int | None) -> int | None:
 
 
 def largest() -> int:
-    """The most that make sense: the logical processors that this process may use."""
+    """Return the largest sensible count: the logical processors that this process may use."""
     return len(_allowed())
 
 
 def default() -> int:
-    """``OMP_NUM_THREADS`` where it is set, else the physical cores."""
+    """Return ``OMP_NUM_THREADS`` if it is set, else the number of physical cores."""
     stated = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     return int(stated) if stated.isdecimal() and int(stated) else physical_cores()
 
 
 def physical_cores(root: Path = cgroups.ROOT) -> int:
-    """Cores that this process may use; hyperthreads count once, a container's share is respected."""
+    """Return how many cores this process may use, within its container's share. Hyperthreads
+    count once."""
     allowed = _allowed()
     if sys.platform.startswith("linux"):
         cores = _linux_cores(cpuinfo(root), allowed)
@@ -63,14 +64,15 @@ def physical_cores(root: Path = cgroups.ROOT) -> int:
 
 
 def _allowed() -> Collection[int]:
-    """The numbers of the logical processors that this process may run on."""
+    """Return the numbers of the logical processors that this process may run on."""
     if hasattr(os, "sched_getaffinity"):
         return os.sched_getaffinity(0)
     return range(os.cpu_count() or 1)
 
 
 def _linux_cores(told: str, allowed: Collection[int]) -> int:
-    """Distinct cores among ``allowed``; a processor that names no core (ARM) is one."""
+    """Return how many distinct cores ``allowed`` has; a processor that names no core (ARM)
+    counts as one."""
     cores: set[tuple[str | None, str]] = set()
     for block in told.split("\n\n"):
         values = {

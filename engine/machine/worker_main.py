@@ -24,8 +24,9 @@ _NICE = 10
 
 
 def main(function: str, limits: str, prepared: str) -> None:
-    """Answer messages from standard input until it ends. The first one prepares, if ``prepared`` says so:
-    it has no limits, and no answer but that the worker is ready."""
+    """Answer messages from standard input until it ends. If ``prepared`` is set, the first
+    message prepares the function: it has no limits, and its only answer is that the worker is
+    ready."""
     seconds, memory, answer = limits.split(":")
     module, _, name = function.partition(":")
     work = getattr(importlib.import_module(module), name)
@@ -74,7 +75,8 @@ def _send(sink: IO[bytes], message: bytes) -> None:
 
 
 def _yield_processor() -> None:
-    """Let the replies of others have the processor first: what is checked here may be made to be slow."""
+    """Lower the priority, so that replies get the processor first: input can be made slow to
+    check."""
     if sys.platform != "win32":  # there the process is started so
         os.nice(_NICE)
 

@@ -91,7 +91,8 @@ class WorkerPool:
         size: int = 2,
         first: Callable[[], Any] | None = None,
     ) -> None:
-        """``function`` is named "module:name"; it takes and returns a JSON value. Starts nothing yet.
+        """Start nothing yet. ``function`` is named "module:name"; it takes and returns a JSON
+        value.
 
         ``first`` returns what each worker gets before it is ready, without limits, if there is anything.
         """

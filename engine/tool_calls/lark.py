@@ -31,7 +31,7 @@ def grammar_of_calls(
     special: Mapping[str, int],
     content: Grammar | None = None,
 ) -> Grammar:
-    """What a reply to a request with ``tools`` matches.
+    """Return the grammar that a reply to a request with ``tools`` matches.
 
     ``special``: the strings of ``style.control`` that are tokens no text of a grammar matches.
     ``content``: what a reply that calls nothing must match. Raises InvalidRequest where that is no JSON,
@@ -99,7 +99,8 @@ def _bare(offered: Sequence[Tool], several: bool) -> list[str]:
 
 
 def json_options(strict: bool) -> dict[str, Any]:
-    """llguidance's for a JSON schema; a schema's own "x-guidance" goes before them.
+    """Return llguidance's options for a JSON schema; the schema's own "x-guidance" takes
+    precedence.
 
     JSON in one line as ``json.dumps`` writes it: what models were trained to write in calls, what leaves
     most to be forced, and what no model can fill up with spaces without end.
@@ -109,7 +110,7 @@ def json_options(strict: bool) -> dict[str, Any]:
 
 
 def _quoted(text: str, special: Mapping[str, int]) -> str:
-    """``text`` as Lark's strings, with the tokens among it by their ids."""
+    """Return ``text`` as Lark strings, with the special tokens in it written as ids."""
     if not text:
         return ""
     if not special:

@@ -37,7 +37,7 @@ def in_words(
 
 
 def without_system(messages: Sequence[Message]) -> list[Message]:
-    """For templates that know no system message: it comes first in the message behind it."""
+    """Prepend the system message to the message after it, for templates without a system role."""
     if len(messages) < 2 or messages[0].role != "system":
         return list(messages)
     system, first, *rest = messages

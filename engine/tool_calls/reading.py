@@ -1,4 +1,4 @@
-"""A reply's text as it comes, told apart into what is said and what is called."""
+"""Split a streamed reply into text and tool calls."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Thought:
-    """Text of a thought, which comes before the rest."""
+    """Text of a thought, which comes before the answer."""
 
     text: str
 
@@ -43,7 +43,7 @@ Part = Said | Thought | Called | Arguments
 
 
 class CallReader:
-    """Text in, parts out, each as soon as it is sure. For replies that follow ``grammar_of_calls``.
+    """Turn streamed text that follows ``grammar_of_calls`` into parts, each as soon as it is certain.
 
     A call that the reply made before with the same arguments is left out: small models that may call
     several tools repeat one call without end.
@@ -53,53 +53,52 @@ class CallReader:
         self,
         style: CallStyle,
         *,
-        must: bool = False,
+        required: bool = False,
         structured: bool = False,
-        offered: Collection[str] = (),
-        several: bool = True,
+        tools: Collection[str] = (),
+        parallel: bool = True,
     ) -> None:
-        """``must``: nothing but calls may come. ``structured``: what calls nothing is JSON. ``offered``:
-        the tools whose calls are read without the style's mark too, where a line begins with one;
-        ``several``: whether more may follow it."""
-        self._style, self._must, self._structured = style, must, structured
-        self._unmarked = (
-            Unmarked(offered) if offered and not structured and not style.whole else None
-        )
-        self._several = several
-        self._text = ""  # not yet told
-        self._json: JsonObject | None = None  # of the call that is read
+        """``required``: the reply may hold nothing but calls. ``structured``: text outside
+        calls is JSON. ``tools``: names of tools whose calls are also read without the style's
+        mark at the start of a line. ``parallel``: whether more calls may follow such a call."""
+        self._style, self._required, self._structured = style, required, structured
+        self._unmarked = Unmarked(tools) if tools and not structured and not style.whole else None
+        self._parallel = parallel
+        self._text = ""  # not yet reported
+        self._json: JsonObject | None = None  # of the current call
         self._begun = self._plain = self._bare = False  # a call began, text was said, no mark
         self._begins_line = True
         self._call = ""  # the one begun last: its name, a line feed, its arguments
         self._made: list[str] = []
-        self._held = False  # the call may repeat another, and is not told yet
+        self._maybe_repeated = False  # the call may repeat another and is not reported yet
         self.calls = 0
-        """Calls that were told."""
+        """Calls reported so far."""
         self.repeated = False
-        """Whether a call was left out."""
+        """True if a repeated call was left out."""
 
     def read(self, text: str) -> Iterator[Part]:
-        """What the reply's next ``text`` makes sure."""
+        """Yield the parts that the reply's next ``text`` completes."""
         self._text += text
         while (parts := self._next()) is not None:
             yield from parts
 
     def end(self) -> Iterator[Part]:
-        """What was held back, when no more comes, unless it is the beginning of a call that was cut."""
+        """Yield the pending text at the end of the reply, unless it is the beginning of a
+        truncated call."""
         rest, self._text = self._text, ""
         if rest and not self._begun and not self._opens(rest):
             yield Said(rest)
 
     def _opens(self, rest: str) -> bool:
-        """Whether no reply but a call begins so. In a ``whole`` style JSON may."""
+        """Return True if ``rest`` can only begin a call. In a ``whole`` style JSON may."""
         style = self._style
         if style.whole:
-            return self._must or not self._structured
+            return self._required or not self._structured
         named = self._unmarked is not None and '"name":"' in "".join(rest.split())
-        return self._must or named or rest.startswith(style.trigger)
+        return self._required or named or rest.startswith(style.trigger)
 
     def _next(self) -> Sequence[Part] | None:
-        """Parts that the text makes sure, perhaps none; None where it takes more text to go on."""
+        """Return the parts that the text completes, perhaps none; None if more text is needed."""
         if self._json is not None:
             return self._more_arguments(self._json)
         style = self._style
@@ -127,7 +126,7 @@ class CallReader:
         return [Said(said)]
 
     def _marked_call(self, before: str) -> Sequence[Part] | None:
-        """The next call's name, once what stands before and behind it is there."""
+        """Begin the next call once the text around its name is complete."""
         if not self._text.startswith(before):
             return None
         end = self._text.find(self._style.middle, len(before))
@@ -136,19 +135,19 @@ class CallReader:
         return self._begin(self._text[len(before) : end], end + len(self._style.middle))
 
     def _bare_call(self) -> Sequence[Part] | None:
-        """The next call without a mark; what stands before it is dropped."""
-        head = self._unmarked.find_next(self._text) if self._unmarked and self._several else None
+        """Begin the next call without a mark; drop the text before it."""
+        head = self._unmarked.find_next(self._text) if self._unmarked and self._parallel else None
         if head is not None:
             return self._begin(head[1], head.end())
         self._text = self._text[max(self._text.rfind("{"), 0) :]
         return None
 
     def _begin(self, name: str, end: int) -> Sequence[Part]:
-        """A call of ``name`` begins, whose arguments stand behind ``end``."""
+        """Begin a call of ``name``, whose arguments start at ``end``."""
         self._text = self._text[end:]
         self._json, self._begun, self._call = JsonObject(), True, f"{name}\n"
-        self._held = self._repeats()
-        if self._held:
+        self._maybe_repeated = self._repeats()
+        if self._maybe_repeated:
             return []
         self.calls += 1
         return [Called(self.calls - 1, name)]
@@ -161,29 +160,29 @@ class CallReader:
         self._call += more
         if json.ended:
             self._json = None
-        if not self._held:
-            told: list[Part] = [Arguments(self.calls - 1, more)]
+        if not self._maybe_repeated:
+            parts: list[Part] = [Arguments(self.calls - 1, more)]
         elif self._call in self._made and json.ended:
             self.repeated = True
             return []
         elif self._repeats() and not json.ended:
             return []
         else:
-            self._held = False
+            self._maybe_repeated = False
             self.calls += 1
             name, arguments = self._call.split("\n", 1)
-            told = [Called(self.calls - 1, name), Arguments(self.calls - 1, arguments)]
+            parts = [Called(self.calls - 1, name), Arguments(self.calls - 1, arguments)]
         if json.ended:
             self._made.append(self._call)
-        return told
+        return parts
 
     def _repeats(self) -> bool:
-        """Whether the call may yet be one that was made."""
+        """Return True if the call may still turn out to repeat an earlier one."""
         return any(made.startswith(self._call) for made in self._made)
 
 
 def _overlap(text: str, opened: str, style: CallStyle, plain: bool) -> int:
-    """The length of the longest end of ``text`` with which a call may begin."""
+    """Return the length of the longest suffix of ``text`` with which a call may begin."""
     if style.whole:
         return len(text) if not plain and opened.startswith(text) else 0
     longest = min(len(opened) - 1, len(text))

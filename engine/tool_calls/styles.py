@@ -31,7 +31,7 @@ class CallStyle:
 
     @property
     def whole(self) -> bool:
-        """Whether a reply that calls holds nothing else."""
+        """True if a reply that calls tools holds nothing else."""
         return not self.trigger
 
     def written(self, calls: Sequence[ToolCall]) -> str:
@@ -85,7 +85,8 @@ GEMMA = CallStyle(
 
 
 def style_of(template: str | None) -> tuple[CallStyle, bool]:
-    """How a model with this chat template writes calls, and whether the template tells it of tools.
+    """Return the call style of models with this chat template, and whether the template renders
+    tools.
 
     One that does so in a style that is not known here is taken for one that does not: it is told of
     Hermes' style in a message.

@@ -69,7 +69,7 @@ class JsonObject:
         self.ended = False
 
     def read(self, text: str) -> int:
-        """How many characters of ``text`` belong to it."""
+        """Return how many characters of ``text`` belong to the object."""
         for at, character in enumerate(text):
             if self._quoted:
                 self._quoted = self._escaped or character != '"'

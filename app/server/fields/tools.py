@@ -197,10 +197,10 @@ class CallsInReply:
         choice = request.tool_choice
         self._reader = CallReader(
             style,
-            must=choice.must,
+            required=choice.must,
             structured=request.grammar is not None,
-            offered=[tool.name for tool in request.tools],
-            several=choice.parallel,
+            tools=[tool.name for tool in request.tools],
+            parallel=choice.parallel,
         )
         self.content = ""
         self.calls: list[WrittenCall] = []

@@ -33,7 +33,7 @@ class OutputProcessor:
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
-        self.calls = None if calls is None else CallReader(calls, offered=tools)
+        self.calls = None if calls is None else CallReader(calls, tools=tools)
         self.stopped = False  # at a stop string or a repeated call
         self.end = 0  # characters of all tokens' texts, shown or not
         self.text: list[str] = []

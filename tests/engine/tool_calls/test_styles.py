@@ -149,7 +149,7 @@ def test_what_is_cut_before_a_calls_arguments_is_not_said(style: CallStyle) -> N
         if not style.whole:
             assert read(style, f"Let me see.{text[:end]}", 1) == [Said("Let me see.")]
     for end in range(1, len(text)):
-        assert not any(isinstance(part, Said) for part in read(style, text[:end], 1, must=True))
+        assert not any(isinstance(part, Said) for part in read(style, text[:end], 1, required=True))
 
 
 def test_what_may_yet_be_text_is_said_where_a_reply_ends() -> None:
@@ -158,7 +158,7 @@ def test_what_may_yet_be_text_is_said_where_a_reply_ends() -> None:
         assert read(HERMES, text, 1) == [Said(text)]
     person = '{"name": "Ann"}'
     assert read(LLAMA, person, 1, structured=True) == [Said(person)]
-    assert read(LLAMA, person[:8], 1, structured=True, must=True) == []
+    assert read(LLAMA, person[:8], 1, structured=True, required=True) == []
 
 
 ADD = '{"name": "add", "arguments": {"a": 2.5}}'
@@ -201,9 +201,9 @@ def test_a_call_without_its_styles_mark_is_read_however_it_comes(
     """Qwen2.5-Coder copies the doubled braces of its own template: that was text, and agents stopped."""
     text, parts = WRITTEN[case]
     for step in (1, 3, 7, 999):
-        assert read(HERMES, text, step, offered=OFFERED) == parts
+        assert read(HERMES, text, step, tools=OFFERED) == parts
     if "mark" not in case:
-        assert read(GEMMA, text, 2, offered=OFFERED) == parts
+        assert read(GEMMA, text, 2, tools=OFFERED) == parts
     assert fits(grammars, grammar_of_calls(TOOLS, ToolChoice(), HERMES, {}), text) is (
         case != "spelled mark, doubled"  # behind the mark a grammar leaves one way to write
     )
@@ -223,7 +223,7 @@ def test_a_call_without_its_styles_mark_is_read_however_it_comes(
 )
 def test_json_that_calls_no_tool_is_text(grammars: GrammarCompiler, text: str) -> None:
     for step in (1, 3, 999):
-        assert read(HERMES, text, step, offered=OFFERED) == [Said(text)]
+        assert read(HERMES, text, step, tools=OFFERED) == [Said(text)]
     free = grammar_of_calls(TOOLS, ToolChoice(), HERMES, {})
     assert fits(grammars, free, text) is ('"arguments": 3' not in text)
 
@@ -231,13 +231,13 @@ def test_json_that_calls_no_tool_is_text(grammars: GrammarCompiler, text: str) -
 def test_json_is_text_where_no_tool_or_a_schema_was_asked_for() -> None:
     for text in (ADD, DOUBLED, FENCED):
         assert read(HERMES, text, 3) == [Said(text)]
-        assert read(HERMES, text, 3, offered=["sub"]) == [Said(text)]
-        assert read(HERMES, text, 3, offered=OFFERED, structured=True) == [Said(text)]
+        assert read(HERMES, text, 3, tools=["sub"]) == [Said(text)]
+        assert read(HERMES, text, 3, tools=OFFERED, structured=True) == [Said(text)]
         two = f"{text}\n{CITY_CALL}"
-        assert read(HERMES, two, 3, offered=OFFERED, several=False) == ADDED
+        assert read(HERMES, two, 3, tools=OFFERED, parallel=False) == ADDED
     marked = HERMES.written(CALLS)
-    assert read(HERMES, marked, 2, offered=OFFERED) == read(HERMES, marked, 2)
-    assert next(CallReader(HERMES, offered=OFFERED).read('{"names'), None) == Said('{"names')
+    assert read(HERMES, marked, 2, tools=OFFERED) == read(HERMES, marked, 2)
+    assert next(CallReader(HERMES, tools=OFFERED).read('{"names'), None) == Said('{"names')
 
 
 def test_a_call_that_began_without_its_mark_matches_its_schema(grammars: GrammarCompiler) -> None:
@@ -256,9 +256,9 @@ def test_a_call_that_began_without_its_mark_matches_its_schema(grammars: Grammar
 
 def test_a_call_without_its_mark_that_was_cut_is_no_text() -> None:
     for end in range(DOUBLED.index('"add"') + 1, DOUBLED.index("{", 3)):
-        assert read(HERMES, DOUBLED[:end], 1, offered=OFFERED) == []
+        assert read(HERMES, DOUBLED[:end], 1, tools=OFFERED) == []
     cut = DOUBLED[: DOUBLED.index("5")]
-    assert read(HERMES, cut, 1, offered=OFFERED) == [Called(0, "add"), Arguments(0, '{"a": 2.')]
+    assert read(HERMES, cut, 1, tools=OFFERED) == [Called(0, "add"), Arguments(0, '{"a": 2.')]
 
 
 @every_style
@@ -293,9 +293,9 @@ def test_what_calls_nothing_is_said_unchanged_in_whatever_pieces(
     pieces: list[str], steps: list[int]
 ) -> None:
     text = "".join(pieces)
-    whole = read(HERMES, text, len(text) + 1, offered=OFFERED)
+    whole = read(HERMES, text, len(text) + 1, tools=OFFERED)
     for step in steps:
-        assert read(HERMES, text, step, offered=OFFERED) == whole
+        assert read(HERMES, text, step, tools=OFFERED) == whole
     if not any(isinstance(part, Called) for part in whole):
         said = "".join(part.text for part in whole if isinstance(part, Said))
         assert text.startswith(said)
