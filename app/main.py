@@ -92,8 +92,9 @@ def serve(settings: Settings) -> NoReturn:
 
 
 def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None]:
-    """The API's switch as it was started, over what the Server page kept; and a key that nobody knows
-    yet, where there had to be one. Without pages nothing that is kept counts: nobody would see it.
+    """Return the API's switch and a newly made key, if one was needed. Options at the start
+    override what the Server page stored; without pages the stored switch is ignored, since
+    nobody would see it.
 
     Raises ApiKeyMissing.
     """
@@ -118,7 +119,8 @@ def switch_of(settings: Settings, data_dir: Path) -> tuple[ApiSwitch, str | None
 def prepare(
     data_dir: Path, switch: ApiSwitch, settings: Settings, alone: bool
 ) -> tuple[Runtime, FastAPI]:
-    """The engine without a model, and what will be served. Raises ForetokenError for a misspelt pair.
+    """Return the engine without a model, and what will be served. Raises ForetokenError for a
+    misspelt pair.
 
     ``alone``: whether no other app uses the data folder.
     """
@@ -163,7 +165,7 @@ def _in_its_place(kept: LoadRequest, instead: LoadRequest, reason: str) -> str:
 def when_up(
     runtime: Runtime, listener: Listener, settings: Settings, made_up: str | None = None
 ) -> None:
-    """The address answers: say so, load the models, open the browser."""
+    """Announce the address once it answers, load the models and open the browser."""
     announce_ready(listener, settings, made_up)
     loading = runtime.loader.start(settings.load, note=settings.note)
 
@@ -190,7 +192,7 @@ def when_up(
 
 
 def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastAPI:
-    """The ASGI app: API routes first, then the pages, all behind the guard."""
+    """Return the ASGI app: API routes first, then the pages, all behind the guard."""
     from fastapi import FastAPI
 
     from app.server import Counter, create_api
@@ -281,7 +283,7 @@ def leave(status: int = 0) -> NoReturn:
 
 @contextlib.contextmanager
 def using(data_dir: Path) -> Iterator[bool]:
-    """Whether no other app shows the chats of the same data folder, which is said where one does."""
+    """Return False, and print why, if another app shows the chats of the same data folder."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(data_dir / ".lock")  # the system frees it, however the process ends
@@ -299,14 +301,15 @@ def using(data_dir: Path) -> Iterator[bool]:
 
 
 def announce_start(listener: Listener) -> None:
-    """Say at once what address it will be."""
+    """Print the address that the app will have."""
     if listener.moved:
         say(f"Port {listener.wanted} is taken by {holder(listener.wanted)}; using {listener.port}.")
     say("Starting Foretoken ...")
 
 
 def announce_ready(listener: Listener, settings: Settings, made_up: str | None = None) -> None:
-    """Say where it is, who can reach it and how to stop it. ``made_up``: a key that nobody knows yet."""
+    """Print the address, who can reach it and how to stop the app. ``made_up``: a newly made
+    key."""
     say(f"Foretoken is at {listener.url} - press Ctrl-C to stop.")
     if settings.api:
         say(f"The OpenAI-compatible API is on at {listener.url}/v1")

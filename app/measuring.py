@@ -24,7 +24,8 @@ LAST = 5
 
 
 def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
-    """The prompts of a set: of ``engine.bench.prompts``, or the last ones of the chats in ``folder``.
+    """Return the prompts of a set: of ``engine.bench.prompts``, or the last ones of the chats
+    in ``folder``.
 
     Raises InvalidRequest.
     """
@@ -35,7 +36,8 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
 
 
 def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
-    """The last questions of the chats, newest first, each with what was said before it; none twice.
+    """Return the last different questions of the chats, newest first, each with its
+    conversation before it.
 
     Raises InvalidRequest where there is none.
     """
@@ -52,7 +54,7 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
 
 
 def _questions(store: Store, chat: int) -> list[Prompt]:
-    """Each question of a chat, with its own conversation before it."""
+    """Yield each question of a chat, with its own conversation before it."""
     said: list[Message] = []
     found: list[Prompt] = []
     for message in store.messages(chat):
@@ -64,7 +66,7 @@ def _questions(store: Store, chat: int) -> list[Prompt]:
 
 
 def behind(system: str, prompt: Prompt) -> Prompt:
-    """The prompt behind a system prompt, where there is one."""
+    """Put a system prompt, if there is one, before the prompt."""
     if not system.strip() or prompt.token_ids:
         return prompt
     first = Message("system", system.strip())
@@ -99,5 +101,5 @@ def keep_winners(
 
 
 def winner(row: Row) -> Winner:
-    """A row of a sweep as it is kept."""
+    """Return the part of a sweep's row that is stored."""
     return Winner(row.proposer, row.controller, row.depth, round(row.speedup, 3), row.prompts)

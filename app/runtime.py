@@ -67,17 +67,17 @@ class Runtime:
 
     @property
     def inventory(self) -> Inventory:
-        """The models of this machine, with the names of those that were found outside the catalog."""
+        """Return the models of this machine, with the names of those found outside the catalog."""
         return replace(self._files, catalog=replace(self.catalog, found=self.found.usable))
 
     def locate(self, spec: ModelSpec) -> Path | None:
-        """Where a model lies on disk, complete; None when it does not."""
+        """Return where a model lies on disk; None if it is not there completely."""
         return self._files.locate(spec)
 
     def request(self, target: str, draft: str | None = None) -> LoadRequest:
-        """A pair that was chosen while the app runs, computed as it was started: on that device, with
-        those threads and steps. How its weights are held suited the first pair alone, and so did its
-        context, unless the command line states one. ``draft`` None: the one that suits it best."""
+        """Return the request for a pair chosen while the app runs. Device, threads and steps
+        are those of the start. Weight format and context were chosen for the first pair alone,
+        unless the command line states a context. ``draft`` None: choose the best draft."""
         return replace(
             self.first,
             target=target,
@@ -89,14 +89,14 @@ class Runtime:
         )
 
     def beside_catalog(self) -> tuple[ModelSpec, ...]:
-        """What was found and is not a model of the catalog, which it may be by another path."""
+        """Return the models found on disk that are not in the catalog under another path."""
         located = map(self.locate, self.catalog.models)
         known = {os.path.realpath(path) for path in located if path is not None}
         return tuple(s for s in self.found.usable if os.path.realpath(s.id) not in known)
 
     def drafts_for(self, target: ModelSpec) -> Drafts:
-        """Every other model of the catalog, and what was found beside it, as drafts for ``target``; for
-        one that is outside the catalog only what lies here."""
+        """Return every other model of the catalog, and those found on disk, as drafts for
+        ``target``; for a target outside the catalog only local ones."""
         scanning = self.found.scanning  # before what it found so far is read
         models = self.catalog.models
         here: list[ModelSpec] = []
@@ -109,11 +109,11 @@ class Runtime:
         return Drafts(ranked((*found.choices, *listed)), scanning or found.pending)
 
     def another_engine(self) -> Engine:
-        """One without a model, beside the app's own: who asks for it closes it."""
+        """Return a second engine without a model, which the caller closes."""
         return _engine(lambda: self.inventory.catalog, self.models, self.data_dir)
 
     def read_catalog_again(self) -> None:
-        """Replace ``catalog`` after a change of the user's own catalog."""
+        """Reload ``catalog`` after the user changed their own catalog."""
         self.catalog = open_inventory(self.data_dir).catalog
 
     def close(self) -> None:

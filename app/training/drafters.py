@@ -105,7 +105,7 @@ def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
 
 
 def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
-    """What the target will be asked. Raises PromptsError where that is too little."""
+    """Return the prompts for the target. Raises PromptsError if there are too few."""
     from engine.train.data.general_prompts import general
     from engine.train.data.prompts import from_file, split
 
@@ -118,7 +118,7 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
 
 
 def from_chats(data_dir: Path) -> list[Prompt]:
-    """Every question of the user's own chats, with what was said before it."""
+    """Return every question of the user's own chats, with the conversation before it."""
     found: list[Prompt] = []
     with closing(Store(data_dir, alone=False)) as store:
         for chat in store.chats():
@@ -153,7 +153,8 @@ def _enter(
 def _entries(
     identity: str, pair: Pairing, recipe: Recipe, folder: Path, inventory: Inventory
 ) -> list[Entry]:
-    """What the catalog is to hold of a drafter in ``folder``: the models it lacks, then the pair."""
+    """Return the catalog's entries for a drafter in ``folder``: the models it lacks, then the
+    pair."""
     name = f"{pair.target.name} + {recipe.name}"
     entry: dict[str, object] = {"id": identity, "name": name}
     parts = [("target", pair.target)]
@@ -183,5 +184,5 @@ def _model(identity: str, name: str, path: str, licence: str) -> dict[str, objec
 
 
 def slug(text: str) -> str:
-    """What ids and folders are named by."""
+    """Return the name used in ids and folders."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

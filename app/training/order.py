@@ -34,7 +34,7 @@ class Order:
 
     @property
     def pair(self) -> str:
-        """Target and draft, as ``LoadRequest.parse`` reads them."""
+        """Return target and draft, as ``LoadRequest.parse`` reads them."""
         return SEPARATOR.join(filter(None, (self.target, self.draft)))
 
 
@@ -45,7 +45,7 @@ OF_ITS_TARGET = frozenset({"target_layer_ids", "mask_token_id"})
 
 
 def shipped_recipe(kind: str, target: str = PIP) -> Path | None:
-    """The recipe whose values are a kind's defaults for ``target``; None if it has none.
+    """Return the recipe with a kind's defaults for ``target``; None if it has none.
 
     Pip's own is for a model of some millions of parameters; where there is another, all others get that.
     """
@@ -56,12 +56,12 @@ def shipped_recipe(kind: str, target: str = PIP) -> Path | None:
 
 
 def offered() -> tuple[str, ...]:
-    """The kinds that can be started without a recipe of one's own."""
+    """Return the kinds that can be trained without a custom recipe."""
     return tuple(kind for kind in kinds.names() if shipped_recipe(kind))
 
 
 def derived(order: Order, name: str) -> dict[str, Any]:
-    """The kind's own recipe, for this order.
+    """Return the kind's own recipe, adapted to this order.
 
     Left out are the hidden states that only other kinds would read (``replies.layers``), since nothing
     else learns in this run's folder, and what is ``OF_ITS_TARGET``. Raises InvalidRequest.

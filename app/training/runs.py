@@ -129,7 +129,7 @@ class Trainings:
             self._launch(run)
 
     def resume(self) -> None:
-        """Goes on with a run that stopped or failed, by the same command."""
+        """Resume a run that stopped or failed, by the same command."""
         with self._lock:
             run = self._run()
             if run is None:
@@ -142,7 +142,7 @@ class Trainings:
             self._launch(run)
 
     def stop(self) -> None:
-        """Asks the process to keep what it has and to end; ``status`` says when it has."""
+        """Ask the process to save its progress and to end; ``status`` tells when it has."""
         with self._lock:
             run = self._run()
             process = self._process(run) if run else None
@@ -154,7 +154,7 @@ class Trainings:
             ).start()
 
     def discard(self) -> None:
-        """Deletes a run that is not running, with all it recorded."""
+        """Delete a run that is not running, with all it recorded."""
         with self._lock:
             run = self._ended("discard")
             self._need_not_done(run)
@@ -170,7 +170,8 @@ class Trainings:
             self._current.unlink(missing_ok=True)
 
     def forget_recordings(self) -> None:
-        """Deletes what every run recorded, questions of chats among it; trained drafters stay.
+        """Delete the recordings of every run, questions of chats among them; trained drafters
+        stay.
 
         Raises InvalidRequest while a run is worked on.
         """
@@ -185,11 +186,11 @@ class Trainings:
                 shutil.rmtree(recording, ignore_errors=True)
 
     def recordings(self) -> list[Path]:
-        """What runs were learned from: a folder each."""
+        """Return the folders of recorded training data."""
         return [folder for folder in self._folder.glob("*/recording") if folder.is_dir()]
 
     def close(self) -> None:
-        """The app ends, and with it what it started; the run can be gone on with."""
+        """Stop the process when the app ends; the run can be resumed."""
         with self._lock:
             if self._own is not None and self._own.poll() is None:
                 self._own.terminate()
@@ -197,7 +198,7 @@ class Trainings:
     # ---- what pages show
 
     def status(self) -> Status | None:
-        """The run that is going on or ended last; None when none is to be shown."""
+        """Return the run in progress or the last one; None if there is none to show."""
         with self._lock:
             run = self._run()
             if run is None:
@@ -228,7 +229,7 @@ class Trainings:
     def _state(
         self, run: Run, running: bool, phase: Phase | None, progress: dict[str, Any]
     ) -> tuple[State, str]:
-        """The state, and the error of a failed run."""
+        """Return the state, and the error of a failed run."""
         if running:
             return (State.STOPPING if self._stopping else State.RUNNING), ""
         if phase is Phase.DONE:
@@ -242,7 +243,7 @@ class Trainings:
 
     @staticmethod
     def _why_it_died(folder: Path, status: int | None) -> str:
-        """For a process that could not tell it itself."""
+        """Return the error of a process that died without writing one."""
         if shutil.disk_usage(folder).free < _FULL_BYTES:
             return str(DiskError.at(folder, OSError(28, "No space left on device")))
         if status is not None and status < 0:
@@ -303,7 +304,7 @@ class Trainings:
             )
 
     def _prepare(self, run: Run, content: dict[str, Any]) -> None:
-        """The run's folder with its recipe; nothing is left there if that is of no use."""
+        """Create the run's folder with its recipe; remove it again if this fails."""
         folder = self._folder_of(run)
         try:
             folder.mkdir(mode=0o700, parents=True)  # it holds the chats it learns from
@@ -342,7 +343,7 @@ class Trainings:
         write_private(self._current, json.dumps(asdict(run)))
 
     def _process(self, run: Run) -> Process | None:
-        """What works on the run now, also where an app before this one started it."""
+        """Return the process of the run, also one that an earlier app started."""
         if run.process is None:
             return None
         number, born = run.process
@@ -357,5 +358,5 @@ def _measured(entry: dict[str, Any]) -> Measured:
 
 
 def questions_of(data_dir: Path) -> int:
-    """How many different questions the user's own chats hold."""
+    """Return how many different questions the user's own chats hold."""
     return len(set(from_chats(data_dir)))

@@ -30,7 +30,7 @@ class Configuration:
 
     @property
     def rule(self) -> AcceptanceRule:
-        """The one that judges, never ``auto``."""
+        """Return the resolved acceptance rule, never ``auto``."""
         return resolve_rule(self.speculation.acceptance, self.sampling.temperature)
 
     @property
@@ -61,7 +61,8 @@ class Answer:
     requests: tuple[Request, ...] = ()
 
     def says_the_same_as(self, other: Answer) -> bool:
-        """Whether both say the same, token for token; by their texts where no tokens are told."""
+        """Return True if both have the same tokens; the texts are compared if tokens are not
+        known."""
         texts, others = ([reply.text for reply in each.replies] for each in (self, other))
         told = all(reply.token_ids is not None for reply in (*self.replies, *other.replies))
         return texts == others and (not told or self.tokens == other.tokens)
@@ -76,7 +77,7 @@ def check_repeats(way: Configuration, answers: Sequence[Answer]) -> None:
 def answer(
     engine: Engine, prompt: Prompt, way: Configuration, follow: Follow = ReplyState.of
 ) -> Answer:
-    """Holds the conversation of ``prompt``; its first reply starts from an empty cache.
+    """Hold the conversation of ``prompt``; its first reply starts from an empty cache.
 
     Proposers use nothing of earlier replies: an asked prompt may have been asked before. Raises what
     ``follow`` does.
@@ -121,7 +122,8 @@ def answer(
 
 
 def isolated_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
-    """See ``ProposerInfo.isolated_options``; none for a proposer that is not offered."""
+    """Return ``ProposerInfo.isolated_options``; none for a proposer that the engine does not
+    have."""
     found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
     return dict(found.isolated_options) if found else {}
 

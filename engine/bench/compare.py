@@ -20,7 +20,7 @@ def identical(row: Row) -> bool | None:
 
 
 def as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> dict[str, Any]:
-    """The stable keys that scripts rely on."""
+    """Return the stable keys that scripts rely on."""
     results = [
         {**{key: getattr(row, key) for key in _KEYS}, "identical": identical(row)} for row in rows
     ]

@@ -43,12 +43,12 @@ class Divergence:
 
     @property
     def gap(self) -> float:
-        """How far the better candidate's score stands above the other's."""
+        """Return by how much the better candidate's score exceeds the other's."""
         first, second = self.candidates
         return first.score - second.score
 
     def __str__(self) -> str:
-        """In sentences."""
+        """Describe the divergence in sentences."""
         (first, second), said = self.candidates, [_shown(self.base), _shown(self.rival)]
         turn = f" of turn {self.turn + 1}" if self.turn else ""
         found = (
@@ -61,7 +61,7 @@ class Divergence:
 
 
 def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:
-    """Where two answers to one prompt part, and why.
+    """Return where two answers to one prompt diverge, and why.
 
     None where they do not, or where the engine tells no tokens. Raises ForetokenError where the engine
     cannot say what it would have written.
@@ -83,7 +83,8 @@ def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:
 
 
 def of_race(engine: Engine, race: Race) -> Divergence | None:
-    """Of the first pair whose words differ and must not. Raises as ``find``."""
+    """Return the divergence of the first pair whose words differ and must not. Raises as
+    ``find``."""
     if not race.contest.promises_words:
         return None
     differing = next((pair for pair in race.pairs if not pair.same_words), None)
@@ -103,7 +104,8 @@ def first_difference(
 
 
 def _cause(ids: Sequence[int | None], candidates: Sequence[TopToken]) -> Cause:
-    """A tie only where both replies hold one of the two likeliest each; an end has no id here."""
+    """Return the cause. It is a tie only if each reply has one of the two top tokens; an end
+    has no id here."""
     first, second = candidates
     close = first.score - second.score <= TIE
     known = {one for one in ids if one is not None}
@@ -115,7 +117,8 @@ def _token(tokens: Sequence[int], position: int) -> int | None:
 
 
 def _text(answer: Answer, turn: int, position: int, candidates: Sequence[TopToken]) -> str | None:
-    """A token as views show it: a reply's own pieces are empty inside a character, and at its end."""
+    """Return a token as views show it: a reply's own pieces are empty inside a character and at
+    its end."""
     token = _token(answer.tokens[turn], position)
     known = next((one.text for one in candidates if one.id == token), None)
     if token is None or known is not None:

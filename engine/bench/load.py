@@ -38,8 +38,8 @@ class Contender(Protocol):
     def name(self) -> str: ...
 
     def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
-        """Continues ``prompt`` greedily by ``limit`` tokens: when some came, by ``perf_counter``, and how
-        many. Raises ForetokenError."""
+        """Continue ``prompt`` greedily by ``limit`` tokens; yield when tokens came, by
+        ``perf_counter``, and how many. Raises ForetokenError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +90,8 @@ class LlamaServer:
 
 @contextmanager
 def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iterator[LlamaServer]:
-    """The server in ``folder`` on the file and the threads of what is ``loaded``, with ``slots`` of
-    ``context`` tokens. Raises InvalidRequest, PeerFailed."""
+    """Start llama.cpp's server in ``folder`` with the file and threads of ``loaded`` and
+    ``slots`` of ``context`` tokens. Raises InvalidRequest, PeerFailed."""
     program = llama_cpp.find(folder, llama_cpp.SERVER)
     if program is None:
         raise InvalidRequest("llama_cpp", f"{folder} holds no {llama_cpp.SERVER}: build it there.")
@@ -132,7 +132,7 @@ class Row:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of all clients together."""
+        """Return the tokens per second of all clients together."""
         return self.tokens / self.seconds
 
 
@@ -150,8 +150,8 @@ def run(
     plan: Plan,
     on_row: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    """Every count with every contender. Each question is another one of ``prompts``, of which so many are
-    ``needed``. Raises ForetokenError for a reply that fails or is too short."""
+    """Run every count with every contender. Each question is another one of ``prompts``, of
+    which ``needed`` are used. Raises ForetokenError for a reply that fails or is too short."""
     rows, left = list[Row](), list(prompts)
     for contender in contenders:  # what is made at the first step is not counted
         _ask(contender, left[0], plan.max_tokens)
@@ -166,19 +166,20 @@ def run(
 
 
 def needed(plan: Plan) -> int:
-    """Prompts that ``run`` takes."""
+    """Return how many prompts ``run`` needs."""
     return 1 + plan.rounds * sum(plan.clients)
 
 
 def numbered(prompts: Sequence[Prompt], count: int) -> list[str]:
-    """So many questions, no two of which begin alike: what is kept of one helps with no other."""
+    """Return that many questions, no two of which begin alike, so that no cached prefix is
+    reused."""
     return [
         f"({number}) {prompts[number % len(prompts)].turns[0]}" for number in range(1, count + 1)
     ]
 
 
 def as_json(rows: Sequence[Row]) -> dict[str, Any]:
-    """For programs."""
+    """Return the results as JSON values."""
     return {"results": [{**asdict(row), "tokens_per_s": row.tokens_per_s} for row in rows]}
 
 

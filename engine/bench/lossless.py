@@ -90,7 +90,7 @@ class _Answer:
 def cases(
     prompts: Sequence[Messages], count: int, seed: int, longest: int = LONGEST_PROMPT
 ) -> list[Case]:
-    """``count`` of ``prompts``, of at most ``longest`` characters and no two of them alike.
+    """Return ``count`` different ``prompts`` of at most ``longest`` characters.
 
     System messages are left out, since some chat templates have no place for them. Raises
     InvalidRequest where there are not as many.
@@ -115,7 +115,8 @@ def run(
     max_tokens: int = 24,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[list[Row], list[Divergence]]:
-    """Compares on the loaded pair, asked ``count`` of ``prompts``; a row for each proposer and rule.
+    """Compare on the loaded pair with ``count`` of ``prompts``; return a row for each proposer
+    and rule.
 
     ``engine`` is this machine's own: where words differ, its model is asked for both logits. Raises
     ForetokenError.
@@ -142,7 +143,7 @@ def run(
 
 
 def as_json(rows: Sequence[Row], divergences: Sequence[Divergence]) -> dict[str, Any]:
-    """For programs: the keys are those of the dataclasses."""
+    """Return the results as JSON values; the keys are the dataclasses' fields."""
     return {
         "results": [asdict(row) for row in rows],
         "divergences": [asdict(divergence) for divergence in divergences],
@@ -220,7 +221,8 @@ def _divergence(
     text = (*plain.prompt, *plain.tokens[:position])
 
     def logits_of(model: Model) -> list[float]:
-        """After ``text``, its last token alone in the pass, as plain decoding has it."""
+        """Return the logits after ``text`` with its last token alone in the pass, as in plain
+        decoding."""
         cache = model.new_state(model.info.context)
         model.forward(text[:-1], cache, last=0)
         result: list[float] = model.forward(text[-1:], cache, last=1)[0].tolist()

@@ -40,7 +40,7 @@ class Prompt:
 
 
 def read(file: Path = SHIPPED) -> list[Prompt]:
-    """One JSON object a line: ``prompt`` or ``turns``, and ``kind`` (else "other").
+    """Read one JSON object a line: ``prompt`` or ``turns``, and ``kind`` (default "other").
 
     Raises InvalidRequest that names the line.
     """
@@ -59,7 +59,8 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
 
 
 def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
-    """``pip`` (the shipped set), ``random``, ``spec_bench`` (kept in ``folder``), or a file.
+    """Return ``pip`` (the shipped set), ``random``, ``spec_bench`` (stored in ``folder``), or a
+    file's set.
 
     Raises InvalidRequest; for Spec-Bench, which is not shipped, it says where to get it.
     """
@@ -81,7 +82,8 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
 
 
 def noise(vocabulary: int, count: int = 4, seed: int = 1) -> list[Prompt]:
-    """Prompts of tokens drawn alike from the whole vocabulary: nothing in them can be foreseen."""
+    """Return prompts of tokens drawn uniformly from the whole vocabulary: nothing in them is
+    predictable."""
     chance = random.Random(seed)
     return [
         Prompt(RANDOM, (), tuple(chance.randrange(vocabulary) for _ in range(RANDOM_LENGTH)))
@@ -90,7 +92,7 @@ def noise(vocabulary: int, count: int = 4, seed: int = 1) -> list[Prompt]:
 
 
 def first_of_each(prompts: Sequence[Prompt], count: int) -> list[Prompt]:
-    """The first ``count`` prompts of every kind, in their order; 0 takes all."""
+    """Return the first ``count`` prompts of every kind, in their order; 0 takes all."""
     seen: Counter[str] = Counter()
     chosen = []
     for prompt in prompts:

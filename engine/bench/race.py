@@ -51,12 +51,13 @@ class Contest:
 
     @property
     def alike(self) -> bool:
-        """Whether nothing tells the sides apart, so that only chance can."""
+        """True if both sides have the same settings, so that only chance can separate them."""
         return self.places is None and self.base == self.rival
 
     @property
     def promises_words(self) -> bool:
-        """Whether both sides must say the same: one way of sampling, and rules that keep the words."""
+        """True if both sides must give the same words: same sampling, and rules that keep the
+        words."""
         base, rival = self.base, self.rival
         same = base.sampling == rival.sampling and base.rule == rival.rule
         one = self.keeps_words and self.places is None
@@ -64,12 +65,12 @@ class Contest:
 
     @property
     def compares_words(self) -> bool:
-        """False if one side's words differ from run to run, so that there is nothing to compare."""
+        """False if one side's words differ from run to run, so that they cannot be compared."""
         return not (self.base.times_decide_words or self.rival.times_decide_words)
 
     @property
     def pairs(self) -> int:
-        """Pairs of a first look: every prompt once, and as many as a range takes."""
+        """Return the number of pairs of a first look: every prompt once, and enough for a range."""
         return max(PAIRS, len(self.prompts))
 
 
@@ -100,14 +101,14 @@ class Pair:
 
 
 def _nothing(*told: object) -> None:
-    """Looks on at nothing."""
+    """Ignore an event."""
 
 
 class Race:
     """One race; it may go on with more pairs, and keeps all that was measured."""
 
     def __init__(self, engine: Engine, contest: Contest, base_engine: Engine | None = None) -> None:
-        """``base_engine``: what the base runs on, where that is another."""
+        """``base_engine``: the engine of the base, if it is another."""
         self.engine, self.contest = engine, contest
         self._engines = {Side.RIVAL: engine, Side.BASE: base_engine or engine}
         self._pairs: list[Pair] = []
@@ -116,13 +117,13 @@ class Race:
         self._taken: list[float] = []  # by other programs, while each pair was measured
 
     def base_on(self, engine: Engine) -> None:
-        """The base was closed and opened again, on ``engine``: both sides warm up once more."""
+        """Use a new ``engine`` for the base, which was reopened; both sides warm up again."""
         self._engines[Side.BASE] = engine
         self._warm = False
 
     @property
     def warm(self) -> bool:
-        """Whether both sides have answered once, unmeasured."""
+        """True if both sides have answered once, unmeasured."""
         return self._warm
 
     @property
@@ -131,12 +132,12 @@ class Race:
 
     @property
     def estimate(self) -> Estimate | None:
-        """What the pairs tell so far."""
+        """Return the estimate of the pairs so far."""
         return estimate([pair.ratio for pair in self._pairs]) if self._pairs else None
 
     @property
     def noise(self) -> Noise:
-        """What disturbed the pairs so far."""
+        """Return the noise of the pairs so far."""
         if not self._pairs:
             return Noise()
         same = [
@@ -208,7 +209,8 @@ class Race:
         )
 
     def _spread(self, side: Side) -> float:
-        """How much the side's speed changed. Plain decoding is as fast on one prompt as on another."""
+        """Return how much the side's speed changed. Plain decoding is as fast on one prompt as
+        on another."""
         plain = self.contest.of(side).speculation.proposer == PLAIN
         same: dict[int, list[float]] = defaultdict(list)
         for pair in self._pairs:
@@ -218,7 +220,7 @@ class Race:
 
 
 def _order(number: int, cycle: int, prompts: int) -> tuple[Side, Side]:
-    """Who runs first turns from pair to pair, and for each prompt from cycle to cycle."""
+    """Alternate who runs first from pair to pair, and for each prompt from cycle to cycle."""
     turned = number + (cycle if prompts % 2 == 0 else 0)
     return (Side.BASE, Side.RIVAL) if turned % 2 == 0 else (Side.RIVAL, Side.BASE)
 

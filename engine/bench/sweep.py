@@ -63,12 +63,13 @@ class Plan:
     seed: int = 1
 
     def way(self, setting: Setting, temperature: float) -> Configuration:
-        """How ``setting`` answers."""
+        """Return the configuration of ``setting``."""
         sampling = Sampling(temperature=temperature, seed=self.seed)
         return Configuration(setting.speculation(self.acceptance), sampling, self.max_tokens)
 
     def replies(self, prompts: int) -> int:
-        """How many answers so many prompts take, behind the one that shows whether a prompt fits."""
+        """Return the number of replies for that many prompts, after the one that checks that a
+        prompt fits."""
         plain = 1 + ceil(len(self.settings) / _BETWEEN)
         each = self.repeats * (len(self.settings) + plain)
         return len(self.settings) + prompts * len(self.temperatures) * each
@@ -145,7 +146,7 @@ _Passes = dict[Setting, list[_Pass]]
 
 
 def settings(methods: Sequence[str], depths: Sequence[int], auto: bool = True) -> list[Setting]:
-    """Every method at every depth, and with the depth found by measuring."""
+    """Return every method at every fixed depth and with the automatic one."""
     fixed = [Setting(method, depth) for method, depth in product(methods, depths)]
     measured = [Setting(method, MAX_DEPTH, Control.AUTO) for method in methods if auto]
     return sorted(fixed + measured, key=lambda one: methods.index(one.proposer))
@@ -160,7 +161,8 @@ def run(
     on_result: Callable[[Result], None] = lambda result: None,
     stop: Stop | None = None,
 ) -> Result:
-    """Sweeps; a row for each temperature, kind and setting. ``memory``: bytes a method needs.
+    """Sweep; return a row for each temperature, kind and setting. ``memory``: bytes a method
+    needs.
 
     ``on_progress`` hears of every answer, ``on_result`` what is known after another prompt. Prompts that
     are too long for the model are counted and left out. ``stop`` ends it: what was measured by then is
@@ -222,7 +224,7 @@ class _Sweep:
         return made
 
     def _find_fitting(self, prompts: Sequence[Prompt]) -> None:
-        """The prompts whose every turn the model can answer, by answering them plainly."""
+        """Find the prompts whose every turn fits the context, by plain decoding."""
         for prompt in prompts:
             try:
                 for temperature in self.plan.temperatures:
@@ -238,7 +240,7 @@ class _Sweep:
             )
 
     def _one_prompt(self, prompt: Prompt, temperature: float, index: int) -> dict[Setting, _Pass]:
-        """Every setting's middle pass over one prompt, and plain decoding's own."""
+        """Return every setting's median pass over one prompt, and plain decoding's own."""
         several: _Passes = {setting: [] for setting in self.plan.settings}
         plains = []
         for repeat in range(self.plan.repeats):
@@ -260,8 +262,8 @@ class _Sweep:
 
 
 def winners(result: Result) -> dict[str, Row]:
-    """For each kind and for all together the fastest row at the first temperature; plain if none is
-    faster, ``auto`` where the fastest is hardly faster than it."""
+    """Return the fastest row at the first temperature, for each kind and for all together:
+    plain if none is faster, ``auto`` if the fastest is hardly faster than it."""
     return {
         kind: _winner([row for row in result.rows if row.prompt_kind == kind])
         for kind in result.kinds
@@ -269,7 +271,7 @@ def winners(result: Result) -> dict[str, Row]:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """The stable keys that scripts rely on."""
+    """Return the stable keys that scripts rely on."""
     return {
         "results": [asdict(row) for row in result.rows],
         "winners": {kind: asdict(row) for kind, row in winners(result).items()},
@@ -279,7 +281,8 @@ def as_json(result: Result) -> dict[str, Any]:
 
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
-    """The settings in runs; another begins each time, and every other time they go backwards."""
+    """Split the settings into groups; the first one rotates each time, and every other time the
+    order is reversed."""
     at = turn // 2 % max(len(settings), 1)
     order = [*settings[at:], *settings[:at]][:: -1 if turn % 2 else 1]
     for start in range(0, len(order), _BETWEEN):
@@ -339,7 +342,7 @@ def _winner(rows: Sequence[Row]) -> Row:
 
 
 def _speedup(ours: Statistics, plain: Statistics) -> float:
-    """The ratio of both speeds; 1 where there was nothing to decode."""
+    """Return the ratio of both speeds; 1 if there was nothing to decode."""
     if not ours.tokens_per_s or not plain.tokens_per_s:
         return 1.0
     return ours.tokens_per_s / plain.tokens_per_s

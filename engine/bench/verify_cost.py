@@ -21,7 +21,7 @@ def measure(
 def step_times(
     model: Model, rows: Sequence[int] = ROWS, *, past: int = 128, repeats: int = 30
 ) -> dict[int, float]:
-    """Median seconds of a step with M rows behind ``past`` cached tokens.
+    """Return the median seconds of a step with M rows after ``past`` cached tokens.
 
     The row counts alternate, so that a drifting machine slows all of them alike.
     """

@@ -101,7 +101,7 @@ class GrammarCompiler:
         self._try(grammar, _key(grammar, 1), 1)
 
     def names_special(self, token: int) -> bool:
-        """Whether a grammar must name this token, because no text of a grammar matches it."""
+        """True if a grammar must name this token, because no text of a grammar matches it."""
         return bool(self._known().is_special_token(token))
 
     def prepare(self) -> None:
@@ -161,7 +161,7 @@ class GrammarCompiler:
         return {"tokenizer": self._json(), "vocabulary": self._vocabulary, "ends": self._ends}
 
     def _known(self) -> Any:
-        """The vocabulary as llguidance has it; it takes about a second to read a large one."""
+        """Return llguidance's vocabulary; a large one takes about a second to read."""
         with self._reading:
             if self._tokenizer is None:
                 self._tokenizer = self._read()
@@ -185,7 +185,7 @@ class GrammarCompiler:
 
 
 def _key(grammar: Grammar, steps: int) -> bytes:
-    """A digest: of many grammars the text is too much to keep."""
+    """Return a digest: the texts of many grammars are too large to store."""
     text = f"{steps} {grammar.kind.value} {grammar.strict} {grammar.text}"
     return hashlib.sha256(text.encode(errors="surrogatepass")).digest()
 

@@ -30,7 +30,7 @@ class ParserFailed(InvalidRequest):
 
     @property
     def is_dead_end(self) -> bool:
-        """Whether no token may follow, so that no text matches the grammar."""
+        """True if no token may follow, so that no text matches the grammar."""
         return "NoExtension" in self.why
 
 
@@ -58,7 +58,7 @@ class Matcher:
         self.ended = False
 
     def consume(self, tokens: Sequence[int]) -> None:
-        """The text goes on with ``tokens``. Raises ValueError where they may not follow."""
+        """Append ``tokens`` to the text. Raises ValueError if the grammar does not allow them."""
         if not tokens:
             return
         self._masks.clear()
@@ -72,26 +72,28 @@ class Matcher:
             self.ended = token in self._ends
 
     def mask(self, drafted: Sequence[int] = ()) -> Bits | None:
-        """What may follow ``drafted``; None where those may not stand, or end the text."""
+        """Return the mask of tokens allowed after ``drafted``; None if these are not allowed or
+        end the text."""
         path = tuple(drafted)
         if path not in self._masks:
             self._masks[path] = self._behind(path, self._computed)
         return self._masks[path]
 
     def allows(self, drafted: Sequence[int], token: int) -> bool:
-        """Whether ``token`` may follow ``drafted``, which may stand."""
+        """Return True if ``token`` is allowed after ``drafted``, which is allowed."""
         mask = self.mask(drafted)
         return mask is not None and bool(mask[token // 32] >> (token % 32) & 1)
 
     def forced(self, drafted: Sequence[int] = ()) -> list[int]:
-        """The tokens that alone may follow ``drafted``, one after the other; often none."""
+        """Return the tokens that must follow ``drafted``, in order; often none."""
         path = tuple(drafted)
         if path not in self._forced:
             self._forced[path] = self._behind(path, self._parser.compute_ff_tokens) or []
         return self._forced[path]
 
     def count_fitting(self, tokens: Sequence[int]) -> int:
-        """How many of ``tokens``, from the first on, may follow the text; up to one that ends it."""
+        """Return how many of ``tokens``, from the first on, the grammar allows, up to one that
+        ends the text."""
         if self.ended or not tokens:
             return 0
         if self._parser.is_stopped():  # it counts no end then
@@ -102,7 +104,7 @@ class Matcher:
         return count
 
     def ends(self, drafted: Sequence[int]) -> bool:
-        """Whether the text ends with ``drafted``."""
+        """Return True if the text ends with ``drafted``."""
         return self.ended or (len(drafted) > 0 and drafted[-1] in self._ends)
 
     def _computed(self) -> Bits:
@@ -110,7 +112,7 @@ class Matcher:
         return found[: self._words]  # it has a word more where the vocabulary fills all
 
     def _behind(self, path: tuple[int, ...], ask: Any) -> Any:
-        """``ask`` while the parser stands behind ``path``; None where it cannot."""
+        """Return ``ask`` with the parser advanced by ``path``; None if it cannot follow it."""
         if self.ends(path) or self.count_fitting(path) < len(path):
             return None
         if path:

@@ -88,7 +88,8 @@ def compare(
 
 
 def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
-    """The depth where none is given; a proposer that is not there is refused by the engine, in words."""
+    """Return the default depth if none is given. The engine refuses an unknown proposer with a
+    message."""
     if control is Control.AUTO:
         return MAX_DEPTH
     offered = capabilities.proposer(proposer)

@@ -154,7 +154,8 @@ def real(
 
 
 def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
-    """The same by what lies on disk, downloaded if it does not yet: what other engines can read too."""
+    """Replace model names by their files on disk, downloading missing ones, so that other
+    engines can read them."""
     from engine.api import AUTO
 
     found = fetched(load, data_dir, status)

@@ -141,7 +141,8 @@ def _depths(text: str) -> tuple[int, ...]:
 
 
 def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:
-    """Bytes of weights and caches that a method needs: the target's, and what it drafts with."""
+    """Return the bytes of weights and caches that a method needs: the target's and its
+    drafter's."""
     from engine.drafting import proposers
 
     drafting = footprint.keys() - {"target"}

@@ -96,16 +96,18 @@ class Running(Protocol):
     def settings(self) -> Sequence[Setting]: ...
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
-        """Continues ``prompt`` greedily from an empty cache, knowing nothing of earlier replies.
+        """Continue ``prompt`` greedily from an empty cache, without statistics of earlier
+        replies.
 
         Raises PeerFailed.
         """
 
     def step_times(self) -> Mapping[int, float]:
-        """Seconds of the target's step by rows; empty where the engine cannot tell."""
+        """Return the seconds of the target's step by rows; empty if the engine does not report
+        them."""
 
     def peak_bytes(self) -> int | None:
-        """The most memory it has held so far, mapped files included; None where nobody knows."""
+        """Return the peak memory so far, mapped files included; None if it is not known."""
 
     def close(self) -> None:
         """Ends it; may be called twice."""
@@ -242,13 +244,14 @@ class _Taken:
         self._of[program.engine, program.name] = seconds
 
     def expected(self, program: Program) -> float:
-        """Its last turn's; before that the longest of its engine, whose first turn always fits."""
+        """Return the time of its last run; before that the longest of its engine, whose first
+        run always fits."""
         kin = [time for (engine, _), time in self._of.items() if engine == program.engine]
         return self._of.get((program.engine, program.name), max(kin, default=-inf))
 
 
 def speed(replies: Sequence[Reply]) -> float:
-    """Tokens a second of several replies as one; 0 where nothing was decoded."""
+    """Return the tokens per second of several replies as one; 0 if nothing was decoded."""
     seconds = sum(reply.decode_s for reply in replies)
     return sum(reply.decoded for reply in replies) / seconds if seconds else 0.0
 
@@ -296,7 +299,8 @@ def _started(program: Program, case: Case, logs: Path) -> _Started:
 def _worth_repeating(
     programs: Sequence[Program], records: Mapping[str, Sequence[Record]]
 ) -> list[Program]:
-    """Those with a setting that is among the best of its engine, weights and method."""
+    """Return the programs with a setting that is among the best of its engine, weights and
+    method."""
     speeds: dict[tuple[str, str, Method], dict[str, float]] = {}
     for program in programs:
         for setting in dict.fromkeys(record.setting for record in records[program.name]):

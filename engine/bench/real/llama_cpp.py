@@ -45,7 +45,7 @@ _EXPORT = "Make one of it with foretoken models export-gguf."
 
 
 def find(folder: Path, program: str) -> Path | None:
-    """A program of llama.cpp in the folder where it was built or installed."""
+    """Return a program of llama.cpp in the folder where it was built or installed."""
     for inner in ("bin", ".", "build/bin"):
         for name in (program, f"{program}.exe"):
             if (folder / inner / name).is_file():
@@ -54,7 +54,7 @@ def find(folder: Path, program: str) -> Path | None:
 
 
 def known_flags(server: Path) -> str:
-    """What ``--help`` tells. Raises PeerFailed."""
+    """Return the flags that ``--help`` lists. Raises PeerFailed."""
     try:
         done = subprocess.run(
             [str(server), "--help"], capture_output=True, text=True, timeout=120, check=False
@@ -90,7 +90,7 @@ def programs(
 
 
 def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[str, ...]]]:
-    """Every setting that ``flags`` know, plain decoding first, and its words on the command line."""
+    """Return every setting that ``flags`` support, plain decoding first, with its arguments."""
     yield Setting("plain", Method.PLAIN), ()
     if draft is not None:
         sure = "--spec-draft-p-min" if "--spec-draft-p-min" in flags else "--draft-p-min"
@@ -110,7 +110,8 @@ def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[st
 
 
 def drafting(flags: str, draft: Path, depth: int | None) -> tuple[str, ...]:
-    """The words for a draft model that drafts so many tokens a round; None: llama.cpp's own choice."""
+    """Return the arguments for a draft model with that many tokens a round; None: llama.cpp's
+    default."""
     words: tuple[str, ...] = ("--model-draft", str(draft))
     if SPEC_TYPE in flags:
         words += (SPEC_TYPE, "draft-simple")
@@ -165,8 +166,8 @@ def command(
     words: Sequence[str],
     parallel: int = 1,
 ) -> list[str]:
-    """What starts a server for ``parallel`` requests at once, which share ``context`` tokens; ``words``
-    are its setting."""
+    """Return the command of a server for ``parallel`` requests, which share ``context`` tokens;
+    ``words`` are the arguments of its setting."""
     return [
         str(server), "--model", str(target), "--host", HOST, "--port", "{port}",
         "--ctx-size", str(context), "--parallel", str(parallel),
@@ -177,7 +178,7 @@ def command(
 def complete(
     server: Server, prompt: Sequence[int], limit: int, *, ignore_eos: bool, seed: int = 1
 ) -> Reply:
-    """Continues ``prompt`` greedily, from an empty cache. Raises PeerFailed."""
+    """Continue ``prompt`` greedily, from an empty cache. Raises PeerFailed."""
     body = {
         "prompt": list(prompt),
         "n_predict": limit,

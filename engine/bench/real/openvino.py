@@ -31,18 +31,18 @@ _EXPORT = (
 
 
 def python_of(folder: Path) -> Path:
-    """The interpreter of a virtual environment."""
+    """Return the interpreter of a virtual environment."""
     windows = folder / "Scripts" / "python.exe"
     return windows if windows.is_file() else folder / "bin" / "python"
 
 
 def converted(models: Path, model: Path, weights: str) -> Path:
-    """Where a model lies that was converted to a format."""
+    """Return the folder of a model that was converted to a format."""
     return models / f"{model.stem}-{weights}"
 
 
 def programs(folder: Path | None, models: Path | None, case: Case) -> Sequence[OpenVino | Absence]:
-    """A program for every format and setting, or why there is none."""
+    """Return a program for every format and setting, or why there is none."""
     if folder is None or not python_of(folder).is_file():
         where = "It is not given." if folder is None else f"{folder} is no virtual environment."
         return [Absence(NAME, f"{where} {_HOW}")]

@@ -40,7 +40,8 @@ class Own:
     engine = name = NAME
 
     def __init__(self, load: LoadRequest, depths: Sequence[int]) -> None:
-        """``load`` names the pair by where it lies. ``depths``: the draft model's, beside auto."""
+        """``load`` names the pair by its files. ``depths``: those of the draft model, beside
+        auto."""
         self.load, self.depths = load, depths
 
     def start(self, case: Case, log: Path) -> Running:
@@ -53,7 +54,8 @@ class Own:
 def settings(
     capabilities: Capabilities, depths: Sequence[int]
 ) -> dict[Setting, tuple[str, int | None]]:
-    """Proposer and depth of every setting, plain decoding first; without a depth it is ``auto``."""
+    """Return proposer and depth of every setting, plain decoding first; without a depth it is
+    ``auto``."""
     made: dict[Setting, tuple[str, int | None]] = {Setting("plain", Method.PLAIN): (PLAIN, None)}
     for name in capabilities.names:
         method = _METHODS.get(name, Method.SEVERAL)

@@ -53,14 +53,14 @@ def end(process: subprocess.Popen[bytes], *, asked: bool = False) -> None:
 
 
 def last_words(log: Path) -> str:
-    """The end of a log, as a message quotes it."""
+    """Return the end of a log, as a message quotes it."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL:]
     return "Its last words:\n" + "\n".join(lines) if lines else "It said nothing."
 
 
 def peak_bytes(process: subprocess.Popen[bytes]) -> int | None:
-    """The peak of its resident set, mapped files included; on macOS, which does not tell another
-    process's, what it holds right now. None once it is gone."""
+    """Return the peak of its resident set, mapped files included; on macOS, which hides other
+    processes' peaks, the current size. None once the process has ended."""
     try:
         for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):

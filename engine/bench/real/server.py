@@ -43,7 +43,7 @@ class Server:
             raise
 
     def post(self, path: str, body: Mapping[str, Any]) -> Any:
-        """The answer's JSON. Raises PeerFailed."""
+        """Return the answer's JSON. Raises PeerFailed."""
         with self._open(path, body) as response:
             return json.load(response)
 
@@ -78,7 +78,7 @@ class Server:
             ) from error
 
     def _wait(self, timeout_s: float) -> None:
-        """Until /health says that the model is loaded."""
+        """Wait until /health says that the model is loaded."""
         until = time.monotonic() + timeout_s
         while time.monotonic() < until:
             if self.process.poll() is not None:
@@ -96,7 +96,7 @@ class Server:
 
 
 def free_port() -> int:
-    """A port that nothing listens on right now."""
+    """Return a port that nothing listens on right now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])

@@ -28,7 +28,7 @@ _LOOKUPS = (3, 10)
 
 
 def programs(case: Case) -> Sequence[Transformers | Absence]:
-    """The one program, or why it cannot run."""
+    """Return the one program, or why it cannot run."""
     reason = why_not_loaded(case.target)
     return [Transformers()] if reason is None else [Absence(NAME, reason)]
 
@@ -61,14 +61,15 @@ class Generated:
 
 
 def why_not_loaded(path: Path) -> str | None:
-    """What ``load`` lacks for it, and how to get it."""
+    """Return what ``load`` lacks for the file, and how to get it."""
     if is_gguf(path) and find_spec("accelerate") is None:
         return "It reads GGUF files with the package accelerate only: pip install accelerate."
     return None
 
 
 def load(path: Path, dtype: torch.dtype) -> Any:
-    """A folder, or a GGUF file, which transformers widens to ``dtype``. Raises PeerFailed."""
+    """Load a folder, or a GGUF file, which transformers dequantizes to ``dtype``. Raises
+    PeerFailed."""
     import transformers
 
     if (lacking := why_not_loaded(path)) is not None:
@@ -91,7 +92,7 @@ def load(path: Path, dtype: torch.dtype) -> Any:
 
 
 def draft_constantly(draft: Any, count: int) -> None:
-    """The draft carries how far it drafts: so many tokens every round, however sure it is."""
+    """Make the draft model draft that many tokens every round, whatever its confidence."""
     draft.generation_config.num_assistant_tokens = count
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
@@ -104,7 +105,7 @@ def generate(
     eos: Collection[int],
     drafting: Mapping[str, Any],
 ) -> Generated:
-    """Continues ``prompt`` greedily. Without ``eos`` it goes on to ``limit``."""
+    """Continue ``prompt`` greedily. Without ``eos`` generate ``limit`` tokens."""
     from transformers import GenerationConfig
 
     ends = sorted(eos)
@@ -178,7 +179,8 @@ class Pair:
         }
 
     def _configure(self, draft: Any, setting: str) -> None:
-        """Anew for every reply: what it finds by itself it would carry on to the next."""
+        """Configure anew for every reply: values that transformers adapts would carry over to
+        the next."""
         from transformers import GenerationConfig
 
         draft.generation_config = GenerationConfig(**self._own.to_diff_dict())
@@ -187,7 +189,8 @@ class Pair:
 
 
 def _fast_dtype() -> torch.dtype:
-    """bf16 where the processor multiplies it: elsewhere it is half of the bytes, but emulated."""
+    """Return bf16 if the processor multiplies it; elsewhere it is emulated, at half of the
+    bytes."""
     has = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.bfloat16 if has() else torch.float32
 

@@ -27,8 +27,8 @@ class Worker:
     def __init__(
         self, name: str, command: Sequence[str], log: Path, checkout: Path | None = None
     ) -> None:
-        """``checkout``: another one, whose code runs instead of this one's. Raises PeerFailed with the
-        end of ``log`` where it does not get ready."""
+        """``checkout``: the folder of another version, whose code runs instead. Raises
+        PeerFailed with the end of ``log`` if it does not get ready."""
         self.name, self.log = name, log
         root = str(checkout or ROOT)
         path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))

@@ -39,7 +39,7 @@ class Noise:
 
     @property
     def too_much(self) -> bool:
-        """True if the speeds are no measure of the two sides."""
+        """True if the noise is too high to compare the two sides."""
         return self.spread > MOST_SPREAD or self.taken > MOST_TAKEN
 
 
@@ -60,19 +60,20 @@ class Estimate:
 
     @property
     def favours(self) -> int:
-        """1 where the ratio is above 1, -1 where it is below, 0 while the range says neither."""
+        """1 if the ratio is above 1, -1 if it is below, 0 while the range includes 1."""
         if not self.enough or self.low <= 1 <= self.high:
             return 0
         return 1 if self.low > 1 else -1
 
     @property
     def agreeing(self) -> int:
-        """How many pairs say what the range says; of no verdict, those that were above 1."""
+        """Return how many pairs agree with the verdict; without one, how many ratios are above
+        1."""
         return sum(ratio < 1 if self.favours < 0 else ratio > 1 for ratio in self.ratios)
 
 
 def estimate(ratios: Sequence[float]) -> Estimate:
-    """What the ``ratios`` of one or more pairs tell."""
+    """Estimate the median from the ``ratios`` of one or more pairs."""
     ordered, error = sorted(ratios), allowed_error(len(ratios))
     sure = [k for k in range(1, len(ordered) // 2 + 1) if missing(len(ordered), k) <= error]
     k = max(sure, default=1)
@@ -97,12 +98,14 @@ def spread(repeats: Iterable[Sequence[float]]) -> float:
 
 
 def missing(count: int, k: int) -> float:
-    """The probability that the ``k``-th of ``count`` from below and from above leave the median out."""
+    """Return the probability that the ``k``-th of ``count`` from below and from above miss the
+    median."""
     ways = sum(comb(count, below) for below in range(k))
     return min(1.0, 2 * ways / float(2**count))
 
 
 def allowed_error(count: int) -> float:
-    """The most that the range of ``count`` pairs may be wrong by: half as much at every further look."""
+    """Return the allowed error of the range of ``count`` pairs, which halves at every further
+    look."""
     look = max(ceil(count / PAIRS), 1)
     return float(FIRST_ERROR * 0.5 ** (look - 1))

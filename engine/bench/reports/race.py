@@ -19,7 +19,7 @@ QUIET = Noise()
 
 
 def name(way: Configuration) -> str:
-    """A configuration in a few words; what is not chosen is not said."""
+    """Name a configuration in a few words; defaults are left out."""
     parts = [method(way.speculation)]
     if way.speculation.acceptance is not AcceptanceRule.AUTO:
         parts.append(str(way.speculation.acceptance))
@@ -29,7 +29,7 @@ def name(way: Configuration) -> str:
 
 
 def method(speculation: Speculation) -> str:
-    """Who drafts, and how far."""
+    """Name the proposer and its depth."""
     if speculation.proposer == PLAIN:
         return "plain"
     if speculation.proposer == SERVER:
@@ -40,7 +40,7 @@ def method(speculation: Speculation) -> str:
 
 
 def names(contest: Contest) -> tuple[str, str]:
-    """Of both sides; two that are alike are told apart."""
+    """Name both sides, distinctly even if their settings are the same."""
     base, rival = name(contest.base), name(contest.rival)
     if contest.places is not None:
         return f"{contest.places[0]} ({base})", f"{contest.places[1]} ({rival})"
@@ -69,14 +69,14 @@ def verdict(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> s
 
 
 def favours(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> int | None:
-    """As ``Estimate.favours``; neither side where there is no verdict for another reason."""
+    """Return ``Estimate.favours``; neither side if there is no verdict for another reason."""
     if found is None:
         return None
     return 0 if contest.alike or noise.too_much else found.favours
 
 
 def _disturbance(noise: Noise) -> str:
-    """What made a race worthless, and what to do."""
+    """Say what made a race worthless, and what to do."""
     told = []
     if noise.taken > MOST_TAKEN:
         told.append(f"Other programs used {noise.taken:.0%} of the processor.")
@@ -88,7 +88,7 @@ def _disturbance(noise: Noise) -> str:
 
 
 def _digits(ratio: float) -> str:
-    """A ratio above 1 with as many digits as tell it from 1."""
+    """Format a ratio above 1 with as many digits as distinguish it from 1."""
     digits = next((n for n in (1, 2, 3) if float(f"{ratio:.{n}f}") > 1), 3)
     return f"{ratio:.{digits}f}"
 
@@ -98,7 +98,8 @@ def _range(found: Estimate) -> str:
 
 
 def certainty(found: Estimate, noise: Noise = QUIET) -> str:
-    """What disturbed the runs, what they gave, and how sure the range is if there are enough for one."""
+    """Describe the disturbance, the median, and the range with its confidence if there are
+    enough runs."""
     if noise.too_much:
         return f"{_disturbance(noise)} {certainty(found)}"
     if len(found.ratios) == 1:
@@ -109,7 +110,8 @@ def certainty(found: Estimate, noise: Noise = QUIET) -> str:
 
 
 def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
-    """Whether both said the same, in a sentence; ``different``: in how many pairs they did not."""
+    """Say in a sentence whether both wrote the same words; ``different``: the number of pairs
+    that differ."""
     if not contest.compares_words:
         return _WORDS_BY_TIMES
     if not different:
@@ -127,7 +129,7 @@ _WORDS_BY_TIMES = (
 
 
 def _why_they_may(contest: Contest) -> str:
-    """The first reason why equal words are not promised, the weightiest first."""
+    """Return the most important reason why equal words are not promised."""
     if not contest.one_target:
         return "these are two models"
     if contest.base.sampling != contest.rival.sampling:
@@ -142,7 +144,7 @@ def _why_they_may(contest: Contest) -> str:
 
 
 def unknown(*sides: Loaded) -> tuple[str, ...]:
-    """What a race cannot know of those that run on a server, a text for each; none is said twice."""
+    """Return one text for each kind of unknown of the sides on a server, without repetition."""
     return tuple(dict.fromkeys(_unknown(loaded) for loaded in sides if loaded.server))
 
 
@@ -163,7 +165,7 @@ def _unknown(loaded: Loaded) -> str:
 def as_json(
     race: Race, divergence: Divergence | None, unknown: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The stable keys that scripts rely on."""
+    """Return the stable keys that scripts rely on."""
     found, (base, rival) = race.estimate, names(race.contest)
     same = all(pair.same_words for pair in race.pairs)
     return {
@@ -186,7 +188,7 @@ def as_json(
 
 
 def pair_json(pair: Pair) -> dict[str, Any]:
-    """One pair's figures."""
+    """Return one pair's figures."""
     return {
         "prompt": pair.prompt,
         "ratio": pair.ratio,

@@ -17,7 +17,7 @@ _BAR = 8
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """A row under ``HEAD``."""
+    """Return the cells of a row under ``HEAD``."""
     words = {None: "-", 0: "equal"}.get(row.divergences, f"{row.divergences} DIFFER")
     return (
         row.proposer,
@@ -34,7 +34,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
-    """Head and lines of speed-ups: settings down, kinds of prompts across."""
+    """Return head and lines of the speed-ups: settings down, kinds of prompts across."""
     rows = [row for row in result.rows if row.temperature == temperature]
     kinds = tuple(dict.fromkeys(row.prompt_kind for row in rows))
     found: dict[tuple[str, str], dict[str, Row]] = {}
@@ -48,20 +48,20 @@ def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[
 
 
 def depth_of(row: Row) -> str:
-    """As tables say it."""
+    """Return the depth as tables show it."""
     if row.proposer == PLAIN:
         return "-"
     return "auto" if row.controller == Control.AUTO else str(row.depth)
 
 
 def bar(speedup: float) -> str:
-    """Full up to plain decoding's speed, light beyond it."""
+    """Draw a bar that is full up to plain decoding's speed and light beyond it."""
     length = round(_BAR * speedup)
     return "█" * min(length, _BAR) + "▒" * max(length - _BAR, 0)
 
 
 def divergences(result: Result) -> str:
-    """Whether speculation changed a word, in a sentence."""
+    """Say in a sentence whether speculation changed a word."""
     checked = [row for row in result.rows if row.prompt_kind == ALL and row.proposer != PLAIN]
     promised = [row for row in checked if row.divergences is not None]
     replies = sum(row.prompts for row in promised)
@@ -77,7 +77,7 @@ def divergences(result: Result) -> str:
 
 
 def left_out(result: Result) -> str:
-    """How many prompts were too long, in a sentence; empty if none was."""
+    """Say in a sentence how many prompts were too long; empty if none was."""
     if not result.left_out:
         return ""
     each = ", ".join(f"{kind} {count}" for kind, count in result.left_out.items())
@@ -85,7 +85,7 @@ def left_out(result: Result) -> str:
 
 
 def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
-    """The whole sweep as one page."""
+    """Return the whole sweep as one page."""
     parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
     parts += [sentence for sentence in (divergences(result), left_out(result)) if sentence]
     for temperature in dict.fromkeys(row.temperature for row in result.rows):
@@ -105,6 +105,6 @@ def _best(result: Result) -> list[tuple[str, Row]]:
 
 
 def _grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
+    """Return a Markdown table."""
     rule = ["---"] * len(head)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))

@@ -19,7 +19,7 @@ _BAR, _GAP, _HEAD = 16, 6, 26
 
 
 def chart(value: Mapping[str, Any], title: str, ours: str) -> str:
-    """The picture of what ``Report.as_json`` gave."""
+    """Return the chart of a ``Report.as_json`` value."""
     groups = _groups(value["results"])
     longest = max(
         (bar["tokens_per_s"][ALL]["high"] for _, bars in groups for bar in bars), default=1
@@ -47,7 +47,8 @@ def chart(value: Mapping[str, Any], title: str, ours: str) -> str:
 
 
 def _groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """For each method the fastest setting of every engine and kind of weights, fastest first."""
+    """Return for each method the fastest setting of every engine and kind of weights, fastest
+    first."""
     found: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
     for row in rows:
         group = found.setdefault(row["setting"]["method"], {})

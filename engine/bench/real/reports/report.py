@@ -45,11 +45,12 @@ class Report:
 
     @property
     def absent(self) -> tuple[Absence, ...]:
-        """Who was not measured."""
+        """Return the engines that were not measured."""
         return self.result.absent
 
     def headlines(self) -> list[str]:
-        """Who is how far ahead, each engine at its fastest over all prompts; whose words changed."""
+        """Say who leads by how much, each engine at its fastest over all prompts, and whose
+        words changed."""
         said = [
             f"{lead.ours.engine} ({lead.ours.setting.name}, {lead.ours.weights}) reaches "
             f"{_range(lead.ratio, 2)} times the speed of {lead.theirs.engine} "
@@ -68,7 +69,8 @@ class Report:
         return said
 
     def lines(self) -> Table:
-        """Every setting: tokens/s over all prompts and by kind, median (least to most of the repeats)."""
+        """Return a line for every setting: tokens/s over all prompts and by kind, median (range
+        of the repeats)."""
         kinds = tuple(dict.fromkeys(self.result.kinds))
         of_kinds = HEAD.index(ALL) + 1
         return (*HEAD[:of_kinds], *kinds, *HEAD[of_kinds:]), [
@@ -88,7 +90,7 @@ class Report:
         ]
 
     def by_method(self) -> Table:
-        """What README shows: for each method every engine's fastest setting, tokens/s."""
+        """Return README's table: every engine's fastest setting for each method, in tokens/s."""
         engines = list(dict.fromkeys((row.engine, row.weights) for row in self.rows))
         lines = []
         for method in (*Method, None):
@@ -124,7 +126,7 @@ class Report:
         ]
 
     def steps(self) -> str:
-        """The quotients in a sentence; empty where nobody measured them."""
+        """Return the quotients in a sentence; empty if they were not measured."""
         if self.quotients is None:
             return ""
         found = self.quotients
@@ -133,7 +135,7 @@ class Report:
         return f"T_verify(1) {found.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
 
     def markdown(self, title: str, facts: Mapping[str, str]) -> str:
-        """The whole as one page."""
+        """Return the whole report as one page."""
         parts = [f"# {title}", "\n".join(f"- {name}: {value}" for name, value in facts.items())]
         parts += [
             "Tokens a second, the middle of all repeats, in brackets the least and the most; of each "
@@ -152,7 +154,8 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """The stable keys that scripts rely on; ``records`` are all replies, for other figures."""
+        """Return the stable keys that scripts rely on; ``records`` are all replies, for other
+        figures."""
         return {
             "results": [asdict(row) for row in self.rows],
             "leads": [
@@ -189,7 +192,7 @@ def facts_of(case: Case, repeats: int, prompts: int) -> dict[str, str]:
 
 
 def _range(spread: Spread, digits: int) -> str:
-    """The middle, and what it is the middle of where that is not one value."""
+    """Format the median, with the range if there is more than one value."""
     middle, low, high = (f"{v:.{digits}f}" for v in (spread.median, spread.low, spread.high))
     return middle if low == high else f"{middle} ({low} to {high})"
 
@@ -203,7 +206,7 @@ def _cell(row: Row | None, fastest: float) -> str:
 
 
 def _grid(table: Table) -> str:
-    """In Markdown."""
+    """Return a Markdown table."""
     head, lines = table
     rule: Sequence[str] = ["---"] * len(head)
     return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *lines))

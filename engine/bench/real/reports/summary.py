@@ -24,7 +24,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Of one value or more."""
+        """Summarise one or more values."""
         return cls(median(values), min(values), max(values))
 
 
@@ -50,7 +50,7 @@ class Row:
 
     @property
     def speed(self) -> float:
-        """Over all prompts."""
+        """Return the speed over all prompts."""
         return self.tokens_per_s[ALL].median
 
 
@@ -86,7 +86,7 @@ class Lead:
 
 
 def rows(result: Result, eos: Collection[int] = ()) -> list[Row]:
-    """A row for each setting, in the order in which they were first measured."""
+    """Return a row for each setting, in the order in which they were first measured."""
     groups: dict[tuple[str, str, Setting], list[Record]] = {}
     for record in result.records:
         groups.setdefault((record.engine, record.weights, record.setting), []).append(record)
@@ -97,13 +97,15 @@ def rows(result: Result, eos: Collection[int] = ()) -> list[Row]:
 
 
 def best(of: Iterable[Row], engine: str, method: Method | None = None) -> Row | None:
-    """The fastest over all prompts, of an engine, or of its settings of one method."""
+    """Return the row that is fastest over all prompts, of an engine, or of its settings of one
+    method."""
     mine = [row for row in of if row.engine == engine and method in (None, row.setting.method)]
     return max(mine, key=lambda row: row.speed, default=None)
 
 
 def leads(result: Result, of: Sequence[Row], ours: str) -> list[Lead]:
-    """Our fastest beside the fastest of every other engine, for each kind of weights that it had."""
+    """Compare our fastest with every other engine's fastest, for each kind of weights that it
+    ran."""
     mine = best(of, ours)
     found = []
     for engine, weights in dict.fromkeys((row.engine, row.weights) for row in of):
@@ -117,7 +119,7 @@ def leads(result: Result, of: Sequence[Row], ours: str) -> list[Lead]:
 
 
 def costs(result: Result) -> list[Cost]:
-    """A line for everything that starts differently: an engine, its weights, what it drafts with."""
+    """Return a line for each way of starting: an engine, its weights, what it drafts with."""
     groups: dict[tuple[str, str, str], list[Start]] = {}
     for start in result.starts:
         groups.setdefault((start.engine, start.weights, _loaded(start)), []).append(start)
@@ -136,7 +138,7 @@ def costs(result: Result) -> list[Cost]:
 
 
 def quotients(result: Result, ours: str) -> Quotients | None:
-    """Of the engine that tells its steps; None where it did not run."""
+    """Return the quotients of the engine that reports its steps; None if it did not run."""
     steps = [start.steps for start in result.starts if start.engine == ours and start.steps]
     if not steps:
         return None
@@ -159,7 +161,8 @@ def quotients(result: Result, ours: str) -> Quotients | None:
 
 
 def words(tokens: tuple[int, ...], eos: Collection[int]) -> tuple[int, ...]:
-    """Up to the end of the reply: engines differ in whether they return its last token."""
+    """Return the tokens before the end of the reply: engines differ in whether they return the
+    last one."""
     return tokens[: next((i for i, token in enumerate(tokens) if token in eos), len(tokens))]
 
 
@@ -200,12 +203,12 @@ def _by_repeat(records: Iterable[Record]) -> dict[int, list[Reply]]:
 
 
 def _speeds(records: Iterable[Record]) -> dict[int, float]:
-    """By repeat."""
+    """Return the tokens per second by repeat."""
     return {repeat: speed(several) for repeat, several in _by_repeat(records).items()}
 
 
 def _ratios(ours: dict[int, float], theirs: dict[int, float]) -> list[float]:
-    """Of the repeats that both ran in."""
+    """Return the ratios of the repeats that both ran in."""
     return [value / theirs[repeat] for repeat, value in ours.items() if theirs.get(repeat)]
 
 
@@ -229,7 +232,8 @@ def _differing(records: Sequence[Record], plain: Sequence[Record], eos: Collecti
 
 
 def _loaded(start: Start) -> str:
-    """What a program held; lookups hold what plain decoding does, and are not listed."""
+    """Name what a program loaded; lookup methods load what plain decoding does, and are not
+    listed."""
     methods = {setting.method for setting in start.settings}
     if Method.DRAFT in methods:
         return "with the draft"
@@ -237,7 +241,8 @@ def _loaded(start: Start) -> str:
 
 
 def _prompt_speeds(result: Result, starts: Sequence[Start]) -> list[float]:
-    """Tokens/s of all prompts as one, by repeat; of what ``starts`` ran."""
+    """Return the prompt tokens per second of all prompts as one, by repeat, for what ``starts``
+    ran."""
     ran = {(start.repeat, start.engine, start.weights, setting)
            for start in starts for setting in start.settings}  # fmt: skip
     mine = (r for r in result.records if (r.repeat, r.engine, r.weights, r.setting) in ran)
