@@ -43,7 +43,7 @@ the engine waited for the pages longer than it computed; with less than 1 ms not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the app is started. ``load`` is the pair it begins with, ``note`` why it is not the kept one;
+    """Options of the app. ``load`` is the pair it begins with, ``note`` why it is not the kept one;
     ``instead`` is loaded where a kept pair fails. ``fixed`` are the options that the command line stated,
     by their names there: the others are as settings have them. ``pages`` False serves the API alone."""
 
@@ -283,7 +283,7 @@ def leave(status: int = 0) -> NoReturn:
 
 @contextlib.contextmanager
 def using(data_dir: Path) -> Iterator[bool]:
-    """Return False, and print why, if another app shows the chats of the same data folder."""
+    """Lock the data folder. Yields False, after printing why, if another app shows its chats."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(data_dir / ".lock")  # the system frees it, however the process ends

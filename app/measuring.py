@@ -1,4 +1,4 @@
-"""What races and sweeps of pages and command line share: prompts by name, and what is kept of a sweep."""
+"""Prompts by name, and stored results of sweeps, for pages and command line."""
 
 from __future__ import annotations
 
@@ -41,28 +41,30 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
 
     Raises InvalidRequest where there is none.
     """
-    found: list[Prompt] = []
+    prompts: list[Prompt] = []
     for chat in store.chats():
-        if len(found) >= count:
+        if len(prompts) >= count:
             break
-        found += (prompt for prompt in reversed(_questions(store, chat.id)) if prompt not in found)
-    if not found:
+        prompts += (
+            prompt for prompt in reversed(_questions(store, chat.id)) if prompt not in prompts
+        )
+    if not prompts:
         raise InvalidRequest(
             "prompts", "There is no prompt in your chats yet. Ask something there first."
         )
-    return found[:count]
+    return prompts[:count]
 
 
 def _questions(store: Store, chat: int) -> list[Prompt]:
     """Yield each question of a chat, with its own conversation before it."""
-    said: list[Message] = []
-    found: list[Prompt] = []
+    messages: list[Message] = []
+    questions: list[Prompt] = []
     for message in store.messages(chat):
-        said.append(message.turn)
+        messages.append(message.turn)
         if message.role == "user" and message.text.strip():
-            *before, question = history(said)
-            found.append(Prompt(CHATS, (question.content,), before=tuple(before)))
-    return found
+            *before, question = history(messages)
+            questions.append(Prompt(CHATS, (question.content,), before=tuple(before)))
+    return questions
 
 
 def behind(system: str, prompt: Prompt) -> Prompt:
@@ -74,7 +76,7 @@ def behind(system: str, prompt: Prompt) -> Prompt:
 
 
 def check_tunable(loaded: Loaded) -> None:
-    """Raises InvalidRequest for a server that takes no depth of a request."""
+    """Raise InvalidRequest for a server that takes no depth of a request."""
     if Control.FIXED not in loaded.capabilities.controllers:
         raise InvalidRequest(
             "controller",
@@ -86,8 +88,8 @@ def check_tunable(loaded: Loaded) -> None:
 def keep_winners(
     folder: Path, loaded: Loaded, result: Result, confirmed: float | None = None
 ) -> Default:
-    """Makes what a sweep found fastest the pair's default on this machine. ``confirmed``: its speed-up
-    in a race that followed.
+    """Make a sweep's fastest setting the pair's default on this machine. ``confirmed``: its
+    speed-up in a race that followed.
 
     Raises InvalidRequest where nothing was measured, ForetokenError where it cannot be kept.
     """

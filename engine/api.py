@@ -1,4 +1,4 @@
-"""The engine's interface, which is all that pages, API, command line, race and bench use of it.
+"""The engine's interface, the only part that pages, API, command line, race and bench use.
 
 ``Engine.load`` makes a ``LoadRequest`` into a ``Loaded`` with its ``Capabilities``; ``Engine.generate``
 makes a ``Request`` into a ``Generation``, whose events any thread may follow. The engine of this machine
@@ -103,7 +103,7 @@ class Unavailable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a loaded pair can do, and what its engine reports. Pages and API offer nothing else.
+    """The features of a loaded pair, and the data its engine reports. Pages and API offer nothing else.
 
     ``preferred``: the default proposer. ``sampling``: the supported fields of ``Sampling``.
     ``logit_bias``, ``top_logprobs``, ``grammars``: whether these fields of ``Request`` are supported.
@@ -209,7 +209,7 @@ def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """What is in memory, here or on a server. ``notes`` are sentences for people about limits of this
+    """The models in memory, here or on a server. ``notes`` are sentences for people about limits of this
     pair.
 
     ``request`` is what was asked for; ``target_id`` and ``draft_id`` name the models as pickers do: by

@@ -76,15 +76,15 @@ class DownloadCancelled(DownloadError):
 
 
 class TokenNeeded(DownloadError):
-    """The hub gives it out to those alone who send an access token that may read it."""
+    """The hub requires an access token with permission to read it."""
 
 
 class LoadCancelled(ForetokenError):
-    """Whoever asked for a load ended it; what was loaded before is still there."""
+    """The load was cancelled; the model loaded before is still there."""
 
 
 class TooBusy(ForetokenError):
-    """Too much waits already; trying again in some seconds helps."""
+    """Too many requests wait already; trying again in some seconds helps."""
 
 
 class NotLoaded(ForetokenError):
@@ -96,19 +96,19 @@ class OutOfMemory(ForetokenError):
 
 
 class DeviceLost(ForetokenError):
-    """The GPU failed or vanished; what was in its memory is gone, the process goes on without it."""
+    """The GPU failed or vanished. Its memory is lost; the process continues without it."""
 
 
 class NotInstalled(ForetokenError):
-    """Something optional is not on this machine; the message says how to get it."""
+    """An optional package is not installed; the message says how to get it."""
 
 
 class PeerFailed(ForetokenError):
-    """Another engine, which is measured beside this one, failed; the message has its last words."""
+    """Another engine in a benchmark failed; the message has the end of its log."""
 
 
 class DiskError(ForetokenError):
-    """Something could not be written; what was kept before is there."""
+    """A file could not be written; its earlier content is kept."""
 
     @classmethod
     def at(cls, folder: Path, error: Exception) -> DiskError:

@@ -1,4 +1,4 @@
-"""What happened, as frozen values: the one stream that UI, server, bench and tests read.
+"""Events as frozen values: the one stream that UI, server, bench and tests read.
 
 Torch-free, so that any consumer may import it cheaply. A generation yields, in this order::
 
@@ -84,7 +84,7 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a controller decided, and why, as a sentence for people.
+    """A controller's decision, with its reason as a sentence for people.
 
     ``depth`` 0 is plain decoding. ``needed`` is the acceptance, alike for every drafted token, from
     which drafting pays; None if not even a perfect draft would. ``expected`` is the one it has.
@@ -254,7 +254,7 @@ class Emitted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted:
-    """What an engine elsewhere counted of one reply, in the end; None where it does not tell.
+    """Counts that another engine reported for one reply at its end; None if not reported.
 
     Names are those of ``engine.stats.Statistics``. ``acceptance_length``: the mean, from an engine that
     tells it and no rounds. ``shared``: what was drafted and accepted is of everyone whom that engine
@@ -291,7 +291,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The engine could not go on: what happened, why, what to do.
+    """The engine failed: the message says what happened, why, and what to do.
 
     ``refused``: what was asked is wrong, and asking again will not help. ``wait_s``: it has too much to
     do, and seconds after which asking again may help.

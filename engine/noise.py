@@ -34,7 +34,7 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """How tokens are drawn at some positions: at a temperature, each by the noise of its key."""
+    """How tokens are drawn at some positions: the temperature, and the key of the noise."""
 
     temperature: float
     keys: tuple[int, ...]
@@ -64,7 +64,8 @@ def random_bits(seed: int, stream: Stream, positions: Sequence[int], vocabulary:
 
 
 def sample(weights: Tensor, seed: int, stream: Stream, positions: Sequence[int]) -> Tensor:
-    """Draws a token for each row of ``weights (rows, vocabulary)``, proportionally: int64 (rows,).
+    """Draw a token for each row of ``weights (rows, vocabulary)``, proportionally: int64
+    (rows,).
 
     A race of exponential clocks: argmin(E / w). It is the Gumbel-max trick, argmax(log w + g) with
     g = -log E, without its two further logarithms. Weights need not sum to one; a zero never wins

@@ -1,4 +1,4 @@
-"""A reply as its events tell it: the one fold that pages, API, command line and races show."""
+"""Fold a reply's events into its state, for pages, API, command line and races."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.thoughts import Thoughts
 
 
 class ReplyState:
-    """What a reply says and how it stands, after every event so far.
+    """A reply's text and state after every event so far.
 
     ``prompt``: its tokens. ``tokens`` is None once the engine emitted text without tokens, and
     ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
@@ -58,7 +58,7 @@ class ReplyState:
         return state
 
     def add(self, event: Event) -> None:
-        """Takes the next event."""
+        """Take the next event."""
         self._tally.add(event)
         self.added = ("", "")
         match event:
@@ -91,7 +91,7 @@ class ReplyState:
 
 
 class ResumedReply:
-    """Joins the events of a reply that is written on to those it had: together they are one reply's."""
+    """Appends the events of a continued reply to its earlier ones: together they form one reply."""
 
     def __init__(self, before: Sequence[Event] = ()) -> None:
         """``before``: the events of the reply that is continued; none for a new reply."""

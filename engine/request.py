@@ -1,4 +1,4 @@
-"""What one generation is asked to do: frozen, validated values. Torch-free.
+"""The parameters of one generation as frozen, validated values. Torch-free.
 
 Every check raises ``InvalidRequest`` that names the field, so that the page, the API and the
 command line report the same mistake in the same words.
@@ -40,7 +40,7 @@ OptionValue = float | int | str | bool
 
 
 class Control(StrEnum):
-    """Who decides how far to draft: measurements, the request, or nobody, for nothing is drafted."""
+    """Who decides the depth: measurements, the request, or nobody, because nothing is drafted."""
 
     AUTO = "auto"
     FIXED = "fixed"

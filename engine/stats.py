@@ -120,7 +120,7 @@ class Statistics:
 
 
 class Tally:
-    """Folds events into statistics; may be asked at any moment."""
+    """Folds events into statistics; may be read at any moment."""
 
     def __init__(self) -> None:
         self._prompt = self._reused = self._emitted = self._rounds = 0
@@ -140,7 +140,7 @@ class Tally:
         return self._decode
 
     def add(self, event: Event) -> None:
-        """Counts one event of one reply."""
+        """Count one event of one reply."""
         match event:
             case Started():
                 self._prompt = len(event.prompt_tokens or ())

@@ -1,4 +1,4 @@
-"""The engine of this machine, and one elsewhere, as one: what is loaded says which of them answers."""
+"""Combine the local engine and a remote one: the loaded pair decides which of them answers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Thoughts: where what a model thinks begins and ends in what it writes, for everybody who shows, sends
-or keeps a reply. Text alone: no tokens, no model, no protocol.
+"""Split a model's thoughts from its answer, for all code that shows, sends or stores a reply.
+
+Works on text alone: no tokens, no model, no protocol.
 
 A thought stands in front of the answer, between marks. Some chat templates write the first mark into
 the prompt, so that the reply begins inside the thought.

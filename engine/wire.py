@@ -1,4 +1,4 @@
-"""What one Foretoken tells another: what it has loaded, as JSON and back, and who a request came through.
+"""JSON between two Foretokens: the capabilities of a loaded pair, and the path of a request.
 
 Events go over the wire as ``engine.trace`` has them.
 """

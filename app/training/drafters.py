@@ -39,7 +39,7 @@ Entry = tuple[str, dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A recipe, what to take instead of its own ``target`` and ``prompts``, and where things are."""
+    """A recipe, replacements of its ``target`` and ``prompts``, and the folders to use."""
 
     recipe: Recipe
     target: str | None
@@ -119,21 +119,22 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
 
 def from_chats(data_dir: Path) -> list[Prompt]:
     """Return every question of the user's own chats, with the conversation before it."""
-    found: list[Prompt] = []
+    prompts: list[Prompt] = []
     with closing(Store(data_dir, alone=False)) as store:
         for chat in store.chats():
-            said: list[Message] = []
+            messages: list[Message] = []
             for message in store.messages(chat.id):
-                said.append(message.turn)
+                messages.append(message.turn)
                 if message.role == "user":
-                    found.append(history(said))
-    return found
+                    prompts.append(history(messages))
+    return prompts
 
 
 def _enter(
     pair: Pairing, recipe: Recipe, folder: Path, inventory: Inventory, data_dir: Path
 ) -> str:
-    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id.
+    """Add the trained drafter to the user's catalog, as a pair of its own; return the pair's
+    id.
 
     Where another drafter has that id, as of a run in another folder, the id is numbered.
     """

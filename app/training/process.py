@@ -1,4 +1,4 @@
-"""The process that works on a training: started behind the chat, found again, ended."""
+"""The process of a training: start it at low priority, find it again, stop it."""
 
 from __future__ import annotations
 

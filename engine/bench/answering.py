@@ -1,4 +1,4 @@
-"""One prompt answered in one way, from an empty cache: what races, comparisons and sweeps are made of."""
+"""Answer one prompt in one configuration from an empty cache, for races, comparisons and sweeps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Follow = Callable[[Generation], ReplyState]
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One way of answering a prompt."""
+    """A configuration for answering a prompt."""
 
     speculation: Speculation
     sampling: Sampling
@@ -49,7 +49,8 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was made of one prompt: token ids of every turn, and the figures of all turns as one.
+    """The answer to one prompt: token ids of every turn, and the statistics of all turns as
+    one.
 
     ``replies`` and the ``requests`` they answer are there for whoever asks what was said. An engine that
     tells no tokens leaves each turn's ids empty.
@@ -64,8 +65,8 @@ class Answer:
         """Return True if both have the same tokens; the texts are compared if tokens are not
         known."""
         texts, others = ([reply.text for reply in each.replies] for each in (self, other))
-        told = all(reply.token_ids is not None for reply in (*self.replies, *other.replies))
-        return texts == others and (not told or self.tokens == other.tokens)
+        has_tokens = all(reply.token_ids is not None for reply in (*self.replies, *other.replies))
+        return texts == others and (not has_tokens or self.tokens == other.tokens)
 
 
 def check_repeats(way: Configuration, answers: Sequence[Answer]) -> None:
@@ -124,16 +125,16 @@ def answer(
 def isolated_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
     """Return ``ProposerInfo.isolated_options``; none for a proposer that the engine does not
     have."""
-    found = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
-    return dict(found.isolated_options) if found else {}
+    info = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
+    return dict(info.isolated_options) if info else {}
 
 
 class Stopped(Exception):
-    """A measurement was ended before its time."""
+    """A measurement was stopped early."""
 
 
 class Stop:
-    """Ends a measurement from any thread: the reply under way, and every one behind it."""
+    """Stops a measurement from any thread: the current reply and all later ones."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +146,7 @@ class Stop:
         return self._stopped
 
     def now(self) -> None:
-        """Ends it."""
+        """Stop the measurement."""
         with self._lock:
             self._stopped = True
             if self._generation is not None:
@@ -154,7 +155,7 @@ class Stop:
     def follow(
         self, generation: Generation, listener: Callable[[Event], None] = lambda event: None
     ) -> ReplyState:
-        """Reads a reply to its end and tells ``listener`` of each event.
+        """Read a reply to its end and pass each event to ``listener``.
 
         Raises Stopped for a reply that was cancelled, and ForetokenError for one that failed.
         """

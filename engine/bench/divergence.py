@@ -1,4 +1,4 @@
-"""Where two replies part that should not: the first differing token, and whose fault it is.
+"""Explain why two replies differ that should not: the first differing token, and its cause.
 
 Lossless speculation changes no word, but for one thing: where a model's two likeliest tokens are as good
 as equal, another order of summation may turn the choice. So the target is asked anew what it would have
@@ -21,7 +21,7 @@ which keeps eight bits. Elsewhere rounding is finer."""
 
 
 class Cause(StrEnum):
-    """Why two replies part."""
+    """The cause of a divergence."""
 
     TIE = "numerical tie"
     BUG = "bug"
@@ -29,7 +29,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Divergence:
-    """Where the replies of turn ``turn`` (from 0) part: both tokens' texts, None for one that had ended.
+    """Where the replies of turn ``turn`` (from 0) diverge: both tokens' texts, None for a reply
+    that had ended.
 
     ``candidates`` are the target's two likeliest there, best first.
     """
@@ -108,8 +109,8 @@ def _cause(ids: Sequence[int | None], candidates: Sequence[TopToken]) -> Cause:
     has no id here."""
     first, second = candidates
     close = first.score - second.score <= TIE
-    known = {one for one in ids if one is not None}
-    return Cause.TIE if close and known <= {first.id, second.id} else Cause.BUG
+    token_ids = {one for one in ids if one is not None}
+    return Cause.TIE if close and token_ids <= {first.id, second.id} else Cause.BUG
 
 
 def _token(tokens: Sequence[int], position: int) -> int | None:
@@ -120,9 +121,9 @@ def _text(answer: Answer, turn: int, position: int, candidates: Sequence[TopToke
     """Return a token as views show it: a reply's own pieces are empty inside a character and at
     its end."""
     token = _token(answer.tokens[turn], position)
-    known = next((one.text for one in candidates if one.id == token), None)
-    if token is None or known is not None:
-        return known
+    text = next((one.text for one in candidates if one.id == token), None)
+    if token is None or text is not None:
+        return text
     tokens = answer.replies[turn].tokens or []
     return tokens[position].text if position < len(tokens) else f"<{token}>"
 

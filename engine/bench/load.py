@@ -1,4 +1,4 @@
-"""Many at once: tokens a second of all clients together, and how long each waits for its first.
+"""Many clients at once: their tokens per second together, and each one's time to first token.
 
 Each client asks one question after the other, so as many are in flight as there are clients. Where
 another engine stands beside ours both answer the same tokens, and who comes first turns from count to
@@ -110,7 +110,7 @@ def llama_server(loaded: Loaded, folder: Path, context: int, slots: int) -> Iter
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """So many ``clients`` at a time, each with ``rounds`` questions of ``max_tokens`` tokens."""
+    """``clients`` at a time, each with ``rounds`` questions of ``max_tokens`` tokens."""
 
     clients: tuple[int, ...]
     rounds: int
@@ -119,7 +119,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one engine did for so many clients. Seconds to the first token count from the question on."""
+    """The result of one engine for a number of clients. Seconds to the first token count from
+    the question on."""
 
     engine: str
     clients: int

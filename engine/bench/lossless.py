@@ -1,4 +1,4 @@
-"""Does speculation change a word? Many prompts, every proposer, and plain decoding as the judge.
+"""Compare every proposer's replies to many prompts with plain decoding's, token for token.
 
 Each prompt is answered by ``none`` and by every proposer, at temperature 0 (``greedy``) and at a drawn
 one (``coupled``), drafting a drawn number of tokens a round. Everything is drawn from one seed, so a
@@ -37,7 +37,7 @@ _TRUNCATIONS: tuple[dict[str, float], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One prompt, how far to draft, and how to choose tokens under the two rules."""
+    """One prompt, the depth, and the sampling under the two rules."""
 
     messages: Messages
     depth: int
@@ -125,7 +125,7 @@ def run(
     assert loaded is not None
     names = (PLAIN, *(name for name in loaded.capabilities.names if name != PLAIN))
     rows = {(name, rule): Row(loaded.quantization, name, rule) for name in names for rule in RULES}
-    found: list[Divergence] = []
+    divergences: list[Divergence] = []
     # At worst a character is a token, and the template has some of its own.
     drawn = cases(prompts, count, seed, min(LONGEST_PROMPT, loaded.context // 2))
     for index, case in enumerate(drawn):
@@ -137,9 +137,9 @@ def run(
                 rows[name, rule] = _counted(rows[name, rule], reply, plain)
                 if reply.tokens != plain.tokens:
                     row = rows[name, rule]
-                    found.append(_divergence(engine, case, row, sampling, plain, reply))
+                    divergences.append(_divergence(engine, case, row, sampling, plain, reply))
         on_progress(index + 1, count)
-    return list(rows.values()), found
+    return list(rows.values()), divergences
 
 
 def as_json(rows: Sequence[Row], divergences: Sequence[Divergence]) -> dict[str, Any]:
@@ -152,8 +152,8 @@ def as_json(rows: Sequence[Row], divergences: Sequence[Divergence]) -> dict[str,
 
 def _without_system(prompts: Sequence[Messages]) -> list[Messages]:
     """Each once, in their order."""
-    said = (tuple(one for one in messages if one.role != "system") for messages in prompts)
-    return list(dict.fromkeys(said))
+    stripped = (tuple(one for one in messages if one.role != "system") for messages in prompts)
+    return list(dict.fromkeys(stripped))
 
 
 def _characters(messages: Messages) -> int:

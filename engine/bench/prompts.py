@@ -1,4 +1,4 @@
-"""The prompts that benchmarks hold: a shipped, fixed set of four kinds, a file, or mere noise."""
+"""Prompts of benchmarks: a shipped, fixed set of four kinds, a file, or random tokens."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CONVERSATION = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What the user says, turn by turn, and what kind of task it is.
+    """The user's messages, turn by turn, and the kind of task.
 
     ``token_ids``: a prompt that no text makes, in place of turns. ``before``: what was said before the
     first turn, a system prompt or an earlier conversation.

@@ -1,4 +1,4 @@
-"""Two configurations side by side: the same prompts, warm, in pairs whose order turns.
+"""Race two configurations: the same prompts, after a warm-up, in pairs of alternating order.
 
 Speeds of one machine drift and jump, and what ran second ran on a warmer processor. So each side answers
 once unmeasured, then both answer in pairs: base rival, rival base, base rival, ... A pair's ratio is
@@ -24,7 +24,7 @@ from engine.request import PLAIN
 
 
 class Side(StrEnum):
-    """Who runs. Ratios are the rival's speed by the base's."""
+    """One side of a race. Ratios are the rival's speed divided by the base's."""
 
     BASE = "base"
     RIVAL = "rival"
@@ -32,7 +32,7 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Contest:
-    """What is raced: both sides on the same prompts, one prompt a pair, over and over.
+    """A race's definition: both sides on the same prompts, one prompt a pair, over and over.
 
     ``places``: what each side runs on, for people, where they run on different engines. ``keeps_words``:
     whether an engine writes a request's words again, which one elsewhere need not: its sums may depend on
@@ -105,7 +105,7 @@ def _nothing(*told: object) -> None:
 
 
 class Race:
-    """One race; it may go on with more pairs, and keeps all that was measured."""
+    """One race; it can be extended by more pairs, and keeps all measurements."""
 
     def __init__(self, engine: Engine, contest: Contest, base_engine: Engine | None = None) -> None:
         """``base_engine``: the engine of the base, if it is another."""
@@ -153,7 +153,7 @@ class Race:
         on_event: Callable[[Run, Event], None] = _nothing,
         on_pair: Callable[[Pair], None] = _nothing,
     ) -> bool:
-        """Measures ``count`` more pairs; False where it was cancelled.
+        """Measure ``count`` more pairs; return False if cancelled.
 
         ``on_run`` hears of each answer that begins, ``on_event`` of its events, ``on_pair`` of each pair
         that is measured. Raises ForetokenError where a reply fails, cannot be timed, or is not the same
@@ -184,7 +184,7 @@ class Race:
         return True
 
     def cancel(self) -> None:
-        """Ends the run under way; its pair is not counted. Any thread may ask."""
+        """Stop the current run; its pair is not counted. Any thread may call this."""
         self._stop.now()
 
     def _pair(self, answered: Callable[[Run], Answer]) -> Pair:
@@ -200,11 +200,11 @@ class Race:
         return Pair(prompt, base, rival, _ratio(base, rival))
 
     def _answer(self, run: Run, stop: Stop, listener: Callable[[Event], None]) -> Answer:
-        prompt, way = self.contest.prompts[run.prompt], self.contest.of(run.side)
+        prompt, configuration = self.contest.prompts[run.prompt], self.contest.of(run.side)
         return answer(
             self._engines[run.side],
             prompt,
-            way,
+            configuration,
             lambda generation: stop.follow(generation, listener),
         )
 
@@ -214,8 +214,8 @@ class Race:
         plain = self.contest.of(side).speculation.proposer == PLAIN
         same: dict[int, list[float]] = defaultdict(list)
         for pair in self._pairs:
-            found = pair.of(side).statistics.tokens_per_s
-            same[0 if plain else pair.prompt].append(found or 0.0)
+            speed = pair.of(side).statistics.tokens_per_s
+            same[0 if plain else pair.prompt].append(speed or 0.0)
         return spread(same.values())
 
 

@@ -1,4 +1,4 @@
-"""Methods by depths by kinds of prompts, each beside plain decoding: which drafts best, and where not.
+"""Measure every method at every depth on each kind of prompt against plain decoding.
 
 A machine's speed drifts within a minute, and a sweep takes many. So plain decoding answers every
 prompt again and again: before and after each two settings, whose order turns with every repeat. A
@@ -28,7 +28,7 @@ DEPTHS = (1, 2, 3, 4, 8)
 _BETWEEN = 2
 """Settings between two plain replies."""
 TIE = 0.03
-"""``auto`` wins where no fixed depth is faster than it by more: it adapts to texts not measured."""
+"""Largest lead of a fixed depth at which ``auto`` still wins: it adapts to texts not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ PLAIN_SETTING = Setting(PLAIN, 0)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is swept. ``temperatures``: each is a sweep of its own, with rows of its own."""
+    """The settings of a sweep. ``temperatures``: each is a sweep of its own, with rows of its own."""
 
     settings: tuple[Setting, ...]
     temperatures: tuple[float, ...] = (0.0,)
@@ -142,7 +142,7 @@ class _Pass:
 
 
 _Passes = dict[Setting, list[_Pass]]
-"""For each setting a pass a prompt, the middle one of its repeats."""
+"""One pass per prompt for each setting: the median of its repeats."""
 
 
 def settings(methods: Sequence[str], depths: Sequence[int], auto: bool = True) -> list[Setting]:
@@ -217,8 +217,8 @@ class _Sweep:
         return Result(tuple(rows), dict(self.left_out), prompts=tuple(self.fitting))
 
     def _answer(self, prompt: Prompt, setting: Setting, temperature: float) -> Answer:
-        way = self.plan.way(setting, temperature)
-        made = answering.answer(self.engine, prompt, way, self.stop.follow)
+        configuration = self.plan.way(setting, temperature)
+        made = answering.answer(self.engine, prompt, configuration, self.stop.follow)
         self.done += 1
         self.on_progress(self.done, self.total)
         return made

@@ -1,4 +1,4 @@
-"""T_verify(M) / T_verify(1): what it costs to check M tokens in one pass instead of one."""
+"""T_verify(M) / T_verify(1): the relative cost of verifying M tokens in one pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a request's grammar to what follows a text by it.
+"""Compile a request's grammar into a matcher.
 
 llguidance compiles: a schema, a regular expression, or a grammar in Lark's or GBNF's notation. Each is
 tried in a worker process first (see ``trial``), and compiled here only if it passed there: native
@@ -40,7 +40,7 @@ _STACK = 2 * trial.COMPILE_STACK
 
 
 class CompiledGrammar:
-    """A grammar that passed its trial, ready to begin texts; ``bytes`` is the most it may take."""
+    """A grammar that passed its trial, ready to start matchers; ``bytes`` is its largest size."""
 
     def __init__(self, parser: Any, size: int, begin: Callable[[Any], Matcher]) -> None:
         self.bytes, self.starts = size, 0

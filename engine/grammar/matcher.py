@@ -1,4 +1,4 @@
-"""Where one text stands in its grammar, and what may follow: there, and behind what is drafted."""
+"""Track a text's position in its grammar, and mask the tokens allowed next and after drafts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ParserFailed(InvalidRequest):
 
 
 class Matcher:
-    """One reply's. What may follow depends on the tokens before it alone, and on nothing asked before.
+    """The matcher of one reply. Masks depend only on the tokens before, never on earlier calls.
 
     Every method raises ParserFailed where the parser gives up: the text needs more than its limits.
     """
@@ -108,8 +108,8 @@ class Matcher:
         return self.ended or (len(drafted) > 0 and drafted[-1] in self._ends)
 
     def _computed(self) -> Bits:
-        found: Bits = np.frombuffer(self._parser.compute_bitmask(), dtype=np.int32)
-        return found[: self._words]  # it has a word more where the vocabulary fills all
+        mask: Bits = np.frombuffer(self._parser.compute_bitmask(), dtype=np.int32)
+        return mask[: self._words]  # it has a word more where the vocabulary fills all
 
     def _behind(self, path: tuple[int, ...], ask: Any) -> Any:
         """Return ``ask`` with the parser advanced by ``path``; None if it cannot follow it."""
@@ -117,11 +117,11 @@ class Matcher:
             return None
         if path:
             self._parser.consume_tokens(list(path))
-        found = ask()
+        result = ask()
         if path:
             self._parser.rollback(len(path))
         self._check()
-        return found
+        return result
 
     def _check(self) -> None:
         """Raise if the parser is in error: its masks allow the end alone then, as if all were said."""

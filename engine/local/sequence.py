@@ -39,7 +39,8 @@ Steps = Generator[WorkItem | None, None, None]
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Shared by all sequences of a session. ``native``: whether the compiled library samples."""
+    """State that all sequences of a session share. ``native``: whether the compiled library
+    samples."""
 
     codec: TextCodec
     learning: Learning

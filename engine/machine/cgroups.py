@@ -1,4 +1,4 @@
-"""What a container grants: the control groups that this process is in, as Linux shows them in files.
+"""Read a container's limits from the control groups of this process (Linux).
 
 Both versions of control groups, and several groups within each other: the narrowest counts. Elsewhere
 than on Linux there are none.

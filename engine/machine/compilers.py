@@ -1,4 +1,4 @@
-"""Which C++ compilers this machine has, and how it gets one.
+"""Find this machine's C++ compilers, or download one.
 
 Most of Windows and many Macs have none. The wheel ``ziglang`` is one: clang with the headers and
 libraries of every system, from the index that everything else came from. It is large, so nothing fetches
@@ -39,7 +39,7 @@ class BuildError(ForetokenError):
 
 
 class NoCompiler(BuildError):
-    """There is none; the message says how to get one."""
+    """There is no compiler; the message says how to get one."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -50,7 +50,7 @@ class NoCompiler(BuildError):
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """``command``: what comes before the options."""
+    """``command``: the program and its first arguments."""
 
     command: tuple[str, ...]
 
@@ -114,7 +114,7 @@ def cache_folder() -> Path:
 
 
 def fetch() -> Compiler:
-    """Puts the wheel into ``folder``, in the place of an older one; pip prints how far it is.
+    """Install the wheel into ``folder``, replacing an older one; pip prints its progress.
 
     Raises BuildError.
     """
@@ -152,9 +152,9 @@ def _install(target: Path) -> None:
         check=False, stderr=subprocess.PIPE,
     )  # fmt: skip
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
+        output = done.stderr.decode(errors="replace").strip()
         raise BuildError(
-            f"pip could not install {WHEEL}, so nothing was changed: {said[-1000:]} Try again, or "
+            f"pip could not install {WHEEL}, so nothing was changed: {output[-1000:]} Try again, or "
             "install a C++ compiler yourself."
         )
 

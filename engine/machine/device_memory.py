@@ -38,12 +38,12 @@ def gpu_free_bytes(device: torch.device) -> int | None:
     import torch
 
     with device_errors(device):
-        kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-        return int(torch.cuda.mem_get_info(device)[0]) + kept
+        cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return int(torch.cuda.mem_get_info(device)[0]) + cached
 
 
 def release() -> None:
-    """Gives back what nothing refers to any more, cycles included."""
+    """Free everything that is unreferenced, cycles included."""
     gc.collect()
     _give_back()
 

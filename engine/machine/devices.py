@@ -1,4 +1,4 @@
-"""Where models run: CUDA if there is a GPU that can, else the CPU; and what to tell people about it.
+"""Choose the device of models: CUDA if a GPU is usable, else the CPU; explain the choice to people.
 
 Imports torch only when it is asked.
 """
@@ -37,7 +37,7 @@ _lost: set[str] = set()
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What torch and the system say. ``problem``: why torch has no CUDA where it was built with it.
+    """The facts from torch and the system. ``problem``: why a torch built with CUDA has none.
 
     ``built_for``: what it has code for, as sm_90 or compute_120; empty where that is not known.
     ``missing``: what Triton lacks to build its launchers with, if anything.
@@ -57,7 +57,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Where models run. ``notes`` are sentences for people.
+    """A device for models. ``notes`` are sentences for people.
 
     ``kernels``: whether Triton's run there; ``bf16``: whether it multiplies bf16 itself; ``fp8``:
     whether it converts e4m3. ``native``: whether the step that is compiled for a CPU may be used;
@@ -90,8 +90,8 @@ def choose(
     import torch
 
     cpu = check(wanted) == "cpu"
-    place = Device(torch.device("cpu")) if cpu else decide(wanted, look())
-    return replace(place, native=native, cuda_graphs=cuda_graphs, threads=threads)
+    device = Device(torch.device("cpu")) if cpu else decide(wanted, look())
+    return replace(device, native=native, cuda_graphs=cuda_graphs, threads=threads)
 
 
 def check(wanted: str) -> str:
@@ -109,8 +109,8 @@ def ran_out(error: BaseException) -> bool:
 
     if isinstance(error, OutOfMemory | torch.OutOfMemoryError | MemoryError):
         return True
-    said = str(error).lower()
-    return isinstance(error, RuntimeError) and any(words in said for words in _NO_MEMORY)
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(words in text for words in _NO_MEMORY)
 
 
 def lose(device: torch.device) -> None:

@@ -1,4 +1,4 @@
-"""The processor: what it is called, and which of its instructions make a difference here."""
+"""The processor's name, and its instruction sets that matter here."""
 
 from __future__ import annotations
 
@@ -44,16 +44,16 @@ def cpuinfo(root: Path = cgroups.ROOT) -> str:
 
 def name(root: Path = cgroups.ROOT) -> str:
     """Return the processor's product name if the system tells it, else its architecture."""
-    found = _first("model name", cpuinfo(root)) or _first("Model", cpuinfo(root))
-    if not found and sys.platform == "darwin":
-        found = _sysctl("machdep.cpu.brand_string")
-    return found or platform.processor() or platform.machine()
+    model = _first("model name", cpuinfo(root)) or _first("Model", cpuinfo(root))
+    if not model and sys.platform == "darwin":
+        model = _sysctl("machdep.cpu.brand_string")
+    return model or platform.processor() or platform.machine()
 
 
 def instructions(root: Path = cgroups.ROOT) -> tuple[str, ...]:
     """Return the processor's ``INSTRUCTIONS``; empty if the system does not tell."""
-    told = cpuinfo(root)
-    listed = set((_first("flags", told) or _first("Features", told)).lower().split())
+    info = cpuinfo(root)
+    listed = set((_first("flags", info) or _first("Features", info)).lower().split())
     return tuple(each for each in INSTRUCTIONS if each in listed)
 
 

@@ -1,4 +1,4 @@
-"""How many threads compute: one for each physical core that this process may use.
+"""The number of compute threads: one for each physical core that this process may use.
 
 Two hyperthreads share the units that multiply, so a second thread on a core only gets in the way; and
 more threads than a container is granted wait for each other. Imports torch only to set the number.
@@ -19,7 +19,7 @@ from engine.machine.processor import cpuinfo
 
 
 def use(count: int | None = None) -> int:
-    """Sets how many threads torch computes with in the calling thread, and returns the number.
+    """Set torch's number of threads in the calling thread, and return the number.
 
     None is ``default``.
     """
@@ -31,11 +31,11 @@ def use(count: int | None = None) -> int:
 
 def check(count: int | None) -> int | None:
     """Return ``count`` if this machine can run that many threads at once. Raises InvalidRequest."""
-    most = largest()
-    if count is not None and not 1 <= count <= most:
+    limit = largest()
+    if count is not None and not 1 <= count <= limit:
         raise InvalidRequest(
             "threads",
-            f"threads is {count}; it must be 1 to {most}, the processors that this process may use. "
+            f"threads is {count}; it must be 1 to {limit}, the processors that this process may use. "
             f"More would wait for each other; {default()} is the default.",
         )
     return count

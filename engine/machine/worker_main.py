@@ -1,4 +1,4 @@
-"""What a worker process runs: one function on one message after the other, within limits of the system.
+"""The main program of a worker process: apply one function to each message, within system limits.
 
 ``WorkerPool`` watches from outside; the limits here hold also where it does not look often enough, or is
 gone: an address space that ends (a huge allocation fails at once), and seconds after which the kernel
@@ -88,9 +88,9 @@ def _limit_memory(size: int) -> None:
 
     import psutil
 
-    most = psutil.Process().memory_info().vms + size
+    limit = psutil.Process().memory_info().vms + size
     if sys.platform == "linux":  # macOS maps far more than it uses
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

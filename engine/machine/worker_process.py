@@ -1,4 +1,4 @@
-"""Processes of their own for work on what strangers send: killed when it takes too much time or memory.
+"""Worker processes for untrusted input, killed when a call takes too much time or memory.
 
 A worker is a fresh interpreter without this process's memory, secrets or threads. It runs one function
 on one JSON value after the other. Whatever happens there (an endless loop, a full memory, a stack
@@ -28,7 +28,7 @@ import psutil
 from engine.errors import ForetokenError, TooBusy, what_failed
 
 LENGTH = struct.Struct("<Q")
-"""What precedes each message on a pipe: how many bytes of JSON follow."""
+"""The header of each message on a pipe: how many bytes of JSON follow."""
 
 _START_S = 120.0
 """Seconds until a worker must have imported what it needs; on a busy machine that takes long."""
@@ -45,7 +45,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one call may use.
+    """The limits of one call.
 
     ``seconds`` of processor time; ``memory`` in bytes, beyond what the worker holds when it is ready;
     ``answer``: bytes of the JSON that it returns.

@@ -1,3 +1,3 @@
-"""Calls of tools: how a model is told of them, how it writes them, and how what it wrote is read.
+"""Tool calls: describe tools to a model, and parse the calls it writes.
 
 Text alone: no tokens, no model, no protocol."""

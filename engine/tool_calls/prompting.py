@@ -1,4 +1,4 @@
-"""Tools for models whose chat template knows none: they are told in words, and calls are text."""
+"""Tools for models whose chat template does not support them: described in text, called in text."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ What it returns follows between <tool_response> and </tool_response>."""
 def in_words(
     messages: Sequence[Message], definitions: Sequence[Any], style: CallStyle
 ) -> list[Message]:
-    """``messages`` with ``definitions`` of tools in the system message, and none but plain turns."""
+    """Return ``messages`` as plain turns, with ``definitions`` of tools in the system message."""
     turns = list(_plain(messages, style))
     if not definitions:
         return turns
     lines = "\n".join(json.dumps(each["function"], ensure_ascii=False) for each in definitions)
     example = style.written([ToolCall("", "NAME", "ARGUMENTS")])
-    told = _TOLD.format(tools=lines, call=example)
+    instructions = _TOLD.format(tools=lines, call=example)
     if turns and turns[0].role == "system":
-        return [Message("system", f"{turns[0].content}\n\n{told}"), *turns[1:]]
-    return [Message("system", told), *turns]
+        return [Message("system", f"{turns[0].content}\n\n{instructions}"), *turns[1:]]
+    return [Message("system", instructions), *turns]
 
 
 def without_system(messages: Sequence[Message]) -> list[Message]:
@@ -45,7 +45,7 @@ def without_system(messages: Sequence[Message]) -> list[Message]:
 
 
 def _plain(messages: Sequence[Message], style: CallStyle) -> Iterator[Message]:
-    """Calls as the assistant wrote them; what tools returned as one message of the user's."""
+    """Write calls as the assistant's text, and tool results as one message of the user."""
     returned: list[str] = []
     for message in messages:
         if message.role == "tool":

@@ -25,7 +25,7 @@ class Thought:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A call begins: the ``index``-th of the reply, of the tool ``name``."""
+    """The start of the ``index``-th call of the reply, to the tool ``name``."""
 
     index: int
     name: str
@@ -33,7 +33,7 @@ class Called:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """More of the JSON of the call begun last."""
+    """More of the JSON arguments of the current call."""
 
     index: int
     text: str

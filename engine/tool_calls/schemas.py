@@ -1,4 +1,4 @@
-"""JSON schemas read as values: the parts of one that are schemas themselves."""
+"""Walk a JSON schema's subschemas."""
 
 from __future__ import annotations
 

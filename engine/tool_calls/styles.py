@@ -1,4 +1,4 @@
-"""How models write calls of tools. The names are those of vLLM's tool parsers, where it has one."""
+"""Formats of tool calls. The names are those of vLLM's tool parsers, where it has one."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from engine.values.tools import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class CallStyle:
-    """``head`` NAME ``middle`` ARGUMENTS ``tail`` is a call; ``between`` stands between two of them,
-    ``opening`` and ``closing`` around all.
+    """The format of a call: ``head`` NAME ``middle`` ARGUMENTS ``tail``. ``between`` separates
+    calls, ``opening`` and ``closing`` surround all.
 
     ``trigger``: what calls begin with, which no other text holds; in a ``whole`` style none is needed,
     for there a reply is either text or calls, and the calls alone begin with a brace. ``control``: those
@@ -35,7 +35,7 @@ class CallStyle:
         return not self.trigger
 
     def written(self, calls: Sequence[ToolCall]) -> str:
-        """Calls as a model writes them."""
+        """Write calls as a model writes them."""
         each = (f"{self.head}{call.name}{self.middle}{call.arguments}{self.tail}" for call in calls)
         return f"{self.opening}{self.between.join(each)}{self.closing}"
 

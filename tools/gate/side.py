@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from engine.bench.prompts import first_of_each, read
 from engine.bench.real import case as cases
-from engine.bench.real.contest import Asked, Case, Method, Setting, speed
+from engine.bench.real.contest import Case, EncodedPrompt, Method, Setting, speed
 from engine.bench.real.reports.summary import words
 from engine.bench.real.worker import Worker
 from engine.decoding.text.codec import TextCodec
@@ -57,8 +57,8 @@ class Task:
 
     pair: str
     case: Case
-    prompts: Sequence[Asked]
-    long: Asked
+    prompts: Sequence[EncodedPrompt]
+    long: EncodedPrompt
     size: Size
 
 
@@ -67,7 +67,7 @@ def task(pair: str, size: Size) -> Task:
     held = first_of_each(read(size.prompts), 1)
     case, prompts = cases.make(LoadRequest.parse(pair), held, size.reply)
     kept = cases.encode(TextCodec(case.target), KEPT.read_text(encoding="utf-8") * 2)
-    long = Asked("long", kept[: size.prompt])
+    long = EncodedPrompt("long", kept[: size.prompt])
     room = len(long.tokens) + size.reply
     return Task(pair, replace(case, context=max(case.context, room)), prompts, long, size)
 

@@ -20,7 +20,7 @@ from engine.api import LoadRequest
 from engine.request import Speculation
 
 if TYPE_CHECKING:
-    from engine.bench.real.contest import Absence, Record
+    from engine.bench.real.contest import NotMeasured, Record
     from engine.bench.real.reports.report import Report
 
 
@@ -158,22 +158,22 @@ def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
     engines can read them."""
     from engine.api import AUTO
 
-    found = fetched(load, data_dir, status)
-    suits = found.pairing.target.quantization
+    pair = fetched(load, data_dir, status)
+    suits = pair.pairing.target.quantization
     return replace(
         load,
-        target=str(found.target.resolve()),
-        draft="" if found.draft is None else str(found.draft.resolve()),
-        heads=tuple(map(str, found.pairing.heads)),
+        target=str(pair.target.resolve()),
+        draft="" if pair.draft is None else str(pair.draft.resolve()),
+        heads=tuple(map(str, pair.pairing.heads)),
         quantization=suits if load.quantization == AUTO else load.quantization,
     )
 
 
-def _print_turn(turn: Sequence[Record] | Absence) -> None:
+def _print_turn(turn: Sequence[Record] | NotMeasured) -> None:
     """Print the result of a turn as it comes."""
-    from engine.bench.real.contest import Absence, speed
+    from engine.bench.real.contest import NotMeasured, speed
 
-    if isinstance(turn, Absence):
+    if isinstance(turn, NotMeasured):
         print(f"{turn.name} failed: {turn.reason.splitlines()[0]}", flush=True)
         return
     for setting in dict.fromkeys(record.setting for record in turn):

@@ -1,4 +1,4 @@
-"""What is asked of every engine: a pair on disk and prompts as its target's tokens."""
+"""The input of every engine: a pair on disk and prompts as its target's tokens."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.bench.prompts import Prompt
-from engine.bench.real.contest import Asked, Case
+from engine.bench.real.contest import Case, EncodedPrompt
 from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
 from engine.loading.request import LoadRequest
@@ -23,7 +23,9 @@ _ROOM = 64
 _PIECE = 1 << 24
 
 
-def make(load: LoadRequest, prompts: Sequence[Prompt], limit: int) -> tuple[Case, list[Asked]]:
+def make(
+    load: LoadRequest, prompts: Sequence[Prompt], limit: int
+) -> tuple[Case, list[EncodedPrompt]]:
     """Return the case, with the first turn of every prompt rendered by the target's chat
     template.
 
@@ -35,7 +37,7 @@ def make(load: LoadRequest, prompts: Sequence[Prompt], limit: int) -> tuple[Case
     checkpoint = inspect(target)
     pair = [checkpoint] if draft is None else [checkpoint, inspect(draft)]
     codec = TextCodec(target)
-    asked = [Asked(prompt.kind, encode(codec, prompt.turns[0])) for prompt in prompts]
+    asked = [EncodedPrompt(prompt.kind, encode(codec, prompt.turns[0])) for prompt in prompts]
     case = Case(
         target=target,
         draft=draft,

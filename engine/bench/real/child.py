@@ -1,4 +1,4 @@
-"""A process that is asked in lines of JSON: the end that answers. Standard library alone.
+"""A child process that answers lines of JSON. Imports the standard library alone.
 
 Another engine's environment runs it too, so it must start without anything of this project's.
 """
@@ -15,7 +15,7 @@ Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def serve(start: Callable[[], tuple[dict[str, Any], Answer]]) -> None:
-    """Says what ``start`` gives, then answers line by line until there are no more.
+    """Send the result of ``start``, then answer line by line until the input ends.
 
     What libraries print goes to standard error: standard output belongs to the answers. A failure is
     the object ``{"error": ...}`` and the end.

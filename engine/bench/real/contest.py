@@ -1,4 +1,4 @@
-"""Engines take turns, again and again; each is alone in memory while it is measured.
+"""Measure engines in turns, repeatedly; each is alone in memory during its turn.
 
 A repeat starts every program once, times it up to its first token, has it answer all prompts in each of
 its settings, asks for its peak of memory, and ends it. Another program begins each repeat, so that a
@@ -25,7 +25,7 @@ NEAR = 0.85
 
 
 class Method(StrEnum):
-    """What a setting does, so that engines can be compared; how it does it is in the setting's name."""
+    """The method of a setting, for comparing engines; the setting's name tells the details."""
 
     PLAIN = "plain"
     DRAFT = "draft model"
@@ -35,7 +35,7 @@ class Method(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One way to decode, as its engine calls it."""
+    """A way of decoding, named as its engine names it."""
 
     name: str
     method: Method
@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a setting made of a prompt. Times in seconds.
+    """A setting's reply to a prompt. Times in seconds.
 
     ``prompt_s`` took in the prompt. ``decoded`` tokens took ``decode_s``: an engine that tells when its
     first token was there counts neither that token nor the time up to it. ``drafted``, ``accepted`` and
@@ -62,8 +62,8 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A prompt as the target's tokens, and what kind of task it is."""
+class EncodedPrompt:
+    """A prompt as the target's tokens, and its kind of task."""
 
     kind: str
     tokens: tuple[int, ...]
@@ -71,7 +71,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What every engine is given. ``context``: room for the longest prompt and its reply.
+    """The input of every engine. ``context``: room for the longest prompt and its reply.
 
     ``hello`` is the short prompt whose first token ends the start. ``eos``: tokens that end a reply;
     without any, replies go on to ``limit``.
@@ -87,7 +87,7 @@ class Case:
 
 
 class Running(Protocol):
-    """A program that has loaded what it needs. ``weights``: how it holds the target's."""
+    """A program that is loaded and ready. ``weights``: the format of the target's."""
 
     @property
     def weights(self) -> str: ...
@@ -110,11 +110,11 @@ class Running(Protocol):
         """Return the peak memory so far, mapped files included; None if it is not known."""
 
     def close(self) -> None:
-        """Ends it; may be called twice."""
+        """End it; may be called twice."""
 
 
 class Program(Protocol):
-    """An engine, in one or several settings, that can be started. ``name`` is its own among all."""
+    """An engine, in one or several settings, that can be started. ``name`` is unique."""
 
     @property
     def engine(self) -> str: ...
@@ -123,12 +123,12 @@ class Program(Protocol):
     def name(self) -> str: ...
 
     def start(self, case: Case, log: Path) -> Running:
-        """Starts it; ready when this returns. Raises PeerFailed, and then nothing is left running."""
+        """Start it; return when it is ready. Raises PeerFailed, and then leaves nothing running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One reply. ``prompt`` is its place among the prompts."""
+    """One reply. ``prompt`` is the prompt's index."""
 
     repeat: int
     engine: str
@@ -140,7 +140,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of a program: seconds to its first token, and its peak of memory in the end."""
+    """One start of a program: seconds to its first token, and its peak memory."""
 
     repeat: int
     engine: str
@@ -152,7 +152,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Absence:
+class NotMeasured:
     """An engine, or a setting of it, that is not measured: why, and how to get it."""
 
     name: str
@@ -161,22 +161,22 @@ class Absence:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All that was measured. ``kinds``: of each prompt."""
+    """All measurements. ``kinds``: that of each prompt."""
 
     kinds: tuple[str, ...]
     records: tuple[Record, ...]
     starts: tuple[Start, ...]
-    absent: tuple[Absence, ...]
+    absent: tuple[NotMeasured, ...]
 
 
 def run(
-    line_up: Sequence[Program | Absence],
-    prompts: Sequence[Asked],
+    line_up: Sequence[Program | NotMeasured],
+    prompts: Sequence[EncodedPrompt],
     case: Case,
     repeats: int,
     logs: Path,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
-    on_turn: Callable[[Sequence[Record] | Absence], None] = lambda turn: None,
+    on_turn: Callable[[Sequence[Record] | NotMeasured], None] = lambda turn: None,
     seconds: float = inf,
 ) -> Result:
     """Measure. A program that fails becomes an absence, and its earlier answers do not count.
@@ -187,8 +187,8 @@ def run(
 
     From the second repeat on, variants of a method that were far from the best of their engine sit out.
     """
-    until, taken = perf_counter() + seconds, _Taken()
-    left = [program for program in line_up if not isinstance(program, Absence)]
+    until, taken = perf_counter() + seconds, _TurnTimes()
+    left = [program for program in line_up if not isinstance(program, NotMeasured)]
     failed: dict[str, str] = {}
     records: dict[str, list[Record]] = {program.name: [] for program in left}
     starts: dict[str, list[Start]] = {program.name: [] for program in left}
@@ -211,7 +211,7 @@ def run(
                     on_turn(answered)
                 except PeerFailed as error:
                     failed[program.name] = str(error)
-                    on_turn(Absence(program.name, str(error)))
+                    on_turn(NotMeasured(program.name, str(error)))
                 taken.note(program, perf_counter() - began)
             left = [program for program in left if program.name not in failed]
             if repeat == 0:
@@ -225,17 +225,17 @@ def run(
     failed |= dict.fromkeys(unheard, ended)
     on_progress(total, total)
     counted = [name for name in records if name not in failed]
-    missing = [one for one in line_up if isinstance(one, Absence)]
+    missing = [one for one in line_up if isinstance(one, NotMeasured)]
     return Result(
         tuple(prompt.kind for prompt in prompts),
         tuple(record for name in counted for record in records[name]),
         tuple(start for name in counted for start in starts[name]),
-        (*missing, *(Absence(name, reason) for name, reason in failed.items())),
+        (*missing, *(NotMeasured(name, reason) for name, reason in failed.items())),
     )
 
 
-class _Taken:
-    """Seconds that turns took, from which the next one's are expected."""
+class _TurnTimes:
+    """Durations of past turns, which predict the next one's."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], float] = {}
@@ -258,13 +258,15 @@ def speed(replies: Sequence[Reply]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Started:
-    """A program that has said its first token, after ``ready_s``."""
+    """A program that produced its first token after ``ready_s``."""
 
     engine: str
     running: Running
     ready_s: float
 
-    def turn(self, repeat: int, prompts: Sequence[Asked], case: Case) -> tuple[list[Record], Start]:
+    def turn(
+        self, repeat: int, prompts: Sequence[EncodedPrompt], case: Case
+    ) -> tuple[list[Record], Start]:
         running, settings = self.running, tuple(self.running.settings)
         for setting in settings:
             running.answer(setting, case.hello, WARM_UP_TOKENS)

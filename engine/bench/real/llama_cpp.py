@@ -1,4 +1,4 @@
-"""llama.cpp's server on the very same GGUF files, in every way of drafting that it has.
+"""llama.cpp's server on the same GGUF files, with every drafting method that it has.
 
 Its settings are its command line's, so each is a program of its own. What flags there are is read from
 ``--help``, for they have changed their names.
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.bench.real.contest import Absence, Case, Method, Reply, Running, Setting
+from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
 from engine.bench.real.process import peak_bytes
 from engine.bench.real.server import HOST, Server
 from engine.errors import PeerFailed
@@ -66,7 +66,7 @@ def known_flags(server: Path) -> str:
 
 def programs(
     folder: Path | None, case: Case, *, everything: bool = True
-) -> Sequence[LlamaCpp | Absence]:
+) -> Sequence[LlamaCpp | NotMeasured]:
     """Return a program for each setting, or only for the ``USUAL`` ones; or why there is none.
 
     ``folder`` goes before the PATH.
@@ -74,18 +74,18 @@ def programs(
     server = find(folder, SERVER) if folder is not None else _on_path()
     if server is None:
         where = "It is not on the PATH." if folder is None else f"{folder} holds no {SERVER}."
-        return [Absence(NAME, f"{where} {_HOW}")]
+        return [NotMeasured(NAME, f"{where} {_HOW}")]
     for model in filter(None, (case.target, case.draft)):
         if not is_gguf(model):
-            return [Absence(NAME, f"It reads GGUF files, and {model} is none. {_EXPORT}")]
+            return [NotMeasured(NAME, f"It reads GGUF files, and {model} is none. {_EXPORT}")]
     try:
         flags = known_flags(server)
     except PeerFailed as error:
-        return [Absence(NAME, str(error))]
-    found = [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
+        return [NotMeasured(NAME, str(error))]
+    available = [LlamaCpp(server, setting, words) for setting, words in settings(flags, case.draft)]
     if everything:
-        return found
-    usual = [one for one in found if one.setting.name in USUAL]
+        return available
+    usual = [one for one in available if one.setting.name in USUAL]
     return sorted(usual, key=lambda one: USUAL.index(one.setting.name))
 
 

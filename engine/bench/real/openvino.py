@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.bench.real.contest import Absence, Case, Method, Running, Setting
+from engine.bench.real.contest import Case, Method, NotMeasured, Running, Setting
 from engine.bench.real.worker import Worker
 
 NAME = "openvino"
@@ -41,13 +41,15 @@ def converted(models: Path, model: Path, weights: str) -> Path:
     return models / f"{model.stem}-{weights}"
 
 
-def programs(folder: Path | None, models: Path | None, case: Case) -> Sequence[OpenVino | Absence]:
+def programs(
+    folder: Path | None, models: Path | None, case: Case
+) -> Sequence[OpenVino | NotMeasured]:
     """Return a program for every format and setting, or why there is none."""
     if folder is None or not python_of(folder).is_file():
         where = "It is not given." if folder is None else f"{folder} is no virtual environment."
-        return [Absence(NAME, f"{where} {_HOW}")]
+        return [NotMeasured(NAME, f"{where} {_HOW}")]
     if models is None:
-        return [Absence(NAME, f"Its models are not given. {_EXPORT}")]
+        return [NotMeasured(NAME, f"Its models are not given. {_EXPORT}")]
     made = []
     for weights in FORMATS:
         target = converted(models, case.target, weights)
@@ -57,7 +59,7 @@ def programs(folder: Path | None, models: Path | None, case: Case) -> Sequence[O
                 OpenVino(python_of(folder), weights, target, draft, *setting)
                 for setting in _settings(draft is not None and draft.is_dir())
             ]
-    missing = Absence(NAME, f"{models} holds nothing made of {case.target.name}. {_EXPORT}")
+    missing = NotMeasured(NAME, f"{models} holds nothing made of {case.target.name}. {_EXPORT}")
     return made or [missing]
 
 
@@ -71,8 +73,8 @@ def _settings(drafts: bool) -> Iterator[tuple[Setting, int, int]]:
 
 @dataclass(frozen=True, slots=True)
 class OpenVino:
-    """One pipeline in a process of its own. ``count`` tokens are drafted a round, by what ``setting``
-    says; ``ngram``: how many are looked up at most."""
+    """One pipeline in a process of its own. ``count`` tokens are drafted a round, as
+    ``setting`` says; ``ngram``: the longest n-gram looked up."""
 
     python: Path
     weights: str

@@ -10,7 +10,7 @@ from engine.bench.real.child import Answer, serve
 
 
 class Pipeline:
-    """One pipeline: plain, with a draft, or with prompt lookup, as the command line says."""
+    """One pipeline: plain, with a draft, or with prompt lookup, as the command line states."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         import openvino_genai as genai
@@ -62,7 +62,7 @@ class Pipeline:
 
 
 def start() -> tuple[dict[str, Any], Answer]:
-    """Loads what the command line says."""
+    """Load what the command line states."""
     asked = json.loads(sys.argv[1])
     return {"weights": asked["weights"], "settings": [asked["setting"]]}, Pipeline(asked)
 

@@ -1,4 +1,4 @@
-"""This engine as a program of the contest: both ends, the one that asks and the process that answers."""
+"""This engine as a program of the contest: the parent's side and the child process."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ _METHODS = {
     "suffix": Method.LOOKUP,
 }
 _STEPS = 9
-"""How often a step is timed, of each number of rows."""
+"""Timed steps for each number of rows."""
 
 
 class Own:
-    """Plain decoding, and every proposer of the pair as deep as it pays; always there."""
+    """This engine: plain decoding, and every proposer of the pair at several depths; always
+    available."""
 
     engine = name = NAME
 
@@ -68,7 +69,7 @@ def settings(
 
 
 class _Answers:
-    """A loaded engine behind one door."""
+    """Answers the contest's questions with a loaded engine."""
 
     def __init__(self, load: LoadRequest, depths: Sequence[int], ignore_eos: bool) -> None:
         self.engine = LocalEngine()
@@ -108,7 +109,7 @@ class _Answers:
 
 
 def _start() -> tuple[dict[str, Any], Answer]:
-    """Loads what the command line says."""
+    """Load what the command line states."""
     asked = json.loads(sys.argv[1])
     load = LoadRequest(**{**asked["load"], "heads": tuple(asked["load"]["heads"])})
     answers = _Answers(load, asked["depths"], asked["ignore_eos"])

@@ -1,4 +1,4 @@
-"""A program that runs beside this one: started with a log of its own, looked at, ended."""
+"""A child process with a log of its own: start it, measure its memory, stop it."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def peak_bytes(process: subprocess.Popen[bytes]) -> int | None:
     except OSError:  # no such system, or no such process
         pass
     try:
-        held = psutil.Process(process.pid).memory_info()
+        memory = psutil.Process(process.pid).memory_info()
     except psutil.Error:
         return None
-    return int(getattr(held, "peak_wset", held.rss))
+    return int(getattr(memory, "peak_wset", memory.rss))

@@ -1,4 +1,4 @@
-"""A program that answers HTTP on this machine, from its start to its end."""
+"""A local HTTP server as a child process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""transformers as a program of the contest: ``generate`` on the same file, widened as it widens it."""
+"""transformers as a program of the contest: ``generate`` on the same file, which it dequantizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.bench.real.child import Answer, serve
-from engine.bench.real.contest import Absence, Case, Method, Running
+from engine.bench.real.contest import Case, Method, NotMeasured, Running
 from engine.bench.real.worker import Worker
 from engine.errors import PeerFailed
 from engine.models.checkpoints.gguf.description import is_gguf
@@ -27,10 +27,10 @@ _CONSTANTLY = f"assistant, {_CONSTANT}"
 _LOOKUPS = (3, 10)
 
 
-def programs(case: Case) -> Sequence[Transformers | Absence]:
+def programs(case: Case) -> Sequence[Transformers | NotMeasured]:
     """Return the one program, or why it cannot run."""
     reason = why_not_loaded(case.target)
-    return [Transformers()] if reason is None else [Absence(NAME, reason)]
+    return [Transformers()] if reason is None else [NotMeasured(NAME, reason)]
 
 
 class Transformers:

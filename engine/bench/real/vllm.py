@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
-from engine.bench.real.contest import Absence, Case, Method, Reply, Running, Setting
+from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
 from engine.bench.real.process import peak_bytes
 from engine.bench.real.server import HOST, Server
 from engine.errors import PeerFailed
@@ -23,12 +23,14 @@ _HOW = (
 _PLAIN = Setting("plain", Method.PLAIN)
 
 
-def programs(folder: Path, case: Case) -> Sequence[Vllm | Absence]:
+def programs(folder: Path, case: Case) -> Sequence[Vllm | NotMeasured]:
     """Return its one program, or why it cannot run. ``folder`` is a virtual environment."""
     if not (folder / "bin" / "vllm").is_file():
-        return [Absence(NAME, f"{folder} holds no bin/vllm. {_HOW}")]
+        return [NotMeasured(NAME, f"{folder} holds no bin/vllm. {_HOW}")]
     if is_gguf(case.target):
-        return [Absence(NAME, "It is given folders in transformers' layout here, no GGUF files.")]
+        return [
+            NotMeasured(NAME, "It is given folders in transformers' layout here, no GGUF files.")
+        ]
     return [Vllm(folder / "bin" / "python")]
 
 

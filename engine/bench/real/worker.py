@@ -1,4 +1,4 @@
-"""A process that is asked in lines of JSON: the end that asks, as a ``Running`` of the contest."""
+"""The parent's side of ``child.py``, as a ``Running`` of the contest."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.errors import PeerFailed
 from engine.files import parse_json
 
 ROOT = Path(engine.__file__).resolve().parents[1]
-"""Where a child finds ``engine``, whatever Python runs it."""
+"""The folder from which a child imports ``engine``, whatever Python runs it."""
 _PATIENCE_S = 900.0
 
 
@@ -46,8 +46,8 @@ class Worker:
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
         """See ``Running``."""
-        said = self._ask({"setting": setting.name, "prompt": list(prompt), "limit": limit})
-        return Reply(**{**said, "tokens": tuple(said["tokens"])})
+        reply = self._ask({"setting": setting.name, "prompt": list(prompt), "limit": limit})
+        return Reply(**{**reply, "tokens": tuple(reply["tokens"])})
 
     def step_times(self) -> Mapping[int, float]:
         """See ``Running``."""

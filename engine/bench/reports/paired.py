@@ -1,4 +1,4 @@
-"""What a few pairs of runs tell of a ratio: its median, a range that holds it, and when that is enough.
+"""Estimate a ratio from a few pairs of runs: median, confidence interval, and when to stop.
 
 One slow second of a machine bends a mean; it moves a median of pairs hardly at all. The range is the
 order-statistic interval of the median (the sign test turned round; Conover, Practical Nonparametric
@@ -20,7 +20,7 @@ from statistics import median
 PAIRS = 5
 """Pairs between two looks. With five, all that were measured make the range: 93.75 %."""
 FIRST_ERROR: float = 2 * 0.5**PAIRS
-"""The probability that the range of the first five leaves the median out."""
+"""The probability that the range of the first five misses the median."""
 
 MOST_SPREAD = 2.0
 """By what factor a speed may change between runs of the same before it says more of the machine."""

@@ -1,4 +1,4 @@
-"""A race in words and numbers: for terminals, pages and scripts alike."""
+"""Texts and figures of a race, for terminals, pages and scripts."""
 
 from __future__ import annotations
 
@@ -77,14 +77,14 @@ def favours(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> i
 
 def _disturbance(noise: Noise) -> str:
     """Say what made a race worthless, and what to do."""
-    told = []
+    sentences = []
     if noise.taken > MOST_TAKEN:
-        told.append(f"Other programs used {noise.taken:.0%} of the processor.")
+        sentences.append(f"Other programs used {noise.taken:.0%} of the processor.")
     if noise.spread > MOST_SPREAD:
-        told.append(
+        sentences.append(
             f"The speed of one side changed {noise.spread:.{int(noise.spread < 10)}f}-fold between runs."
         )
-    return " ".join([*told, "Close other programs and start again."])
+    return " ".join([*sentences, "Close other programs and start again."])
 
 
 def _digits(ratio: float) -> str:
@@ -149,13 +149,13 @@ def unknown(*sides: Loaded) -> tuple[str, ...]:
 
 
 def _unknown(loaded: Loaded) -> str:
-    told = loaded.capabilities
-    untold = [
-        *([] if told.rounds else ["its rounds, so there is nothing of it to play back"]),
-        *([] if told.tokens else ["its tokens, so its words are compared as text"]),
-        *([] if told.rules else ["how it judges drafts, so it promises no words"]),
+    capabilities = loaded.capabilities
+    gaps = [
+        *([] if capabilities.rounds else ["its rounds, so there is nothing of it to play back"]),
+        *([] if capabilities.tokens else ["its tokens, so its words are compared as text"]),
+        *([] if capabilities.rules else ["how it judges drafts, so it promises no words"]),
     ]
-    first = f"{loaded.name} does not tell {'; nor '.join(untold)}. " if untold else ""
+    first = f"{loaded.name} does not tell {'; nor '.join(gaps)}. " if gaps else ""
     return (
         f"{first}The speed of {loaded.name} is by its own clock where it tells that, else by when its "
         "text arrived here; whom else it answers meanwhile is not known."

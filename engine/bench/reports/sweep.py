@@ -1,4 +1,4 @@
-"""A sweep for people: tables, bars and a page of Markdown."""
+"""Tables, bars and a page of Markdown for a sweep."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def speedups(result: Result, temperature: float) -> tuple[tuple[str, ...], list[
     """Return head and lines of the speed-ups: settings down, kinds of prompts across."""
     rows = [row for row in result.rows if row.temperature == temperature]
     kinds = tuple(dict.fromkeys(row.prompt_kind for row in rows))
-    found: dict[tuple[str, str], dict[str, Row]] = {}
+    rows_by_setting: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
-        found.setdefault((row.proposer, depth_of(row)), {})[row.prompt_kind] = row
+        rows_by_setting.setdefault((row.proposer, depth_of(row)), {})[row.prompt_kind] = row
     lines = [
         (*setting, *(times(of[kind].speedup) for kind in kinds), bar(of[ALL].speedup))
-        for setting, of in found.items()
+        for setting, of in rows_by_setting.items()
     ]
     return ("method", "depth", *kinds, ""), lines
 

@@ -1,4 +1,4 @@
-"""A sweep as a picture: speed-up by depth for each method, a panel a kind of prompt."""
+"""A chart of a sweep: speed-up by depth for each method, one panel for each kind of prompt."""
 
 from __future__ import annotations
 

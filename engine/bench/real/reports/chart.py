@@ -1,4 +1,4 @@
-"""A contest as a picture: for each method every engine's fastest setting, with its spread.
+"""A chart of a contest: for each method every engine's fastest setting, with its spread.
 
 Plain SVG, written here: it needs no library, and the same figures give the same file.
 """
@@ -49,15 +49,15 @@ def chart(value: Mapping[str, Any], title: str, ours: str) -> str:
 def _groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
     """Return for each method the fastest setting of every engine and kind of weights, fastest
     first."""
-    found: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
+    groups: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
     for row in rows:
-        group = found.setdefault(row["setting"]["method"], {})
+        group = groups.setdefault(row["setting"]["method"], {})
         key = (row["engine"], row["weights"])
         if key not in group or _speed(row) > _speed(group[key]):
             group[key] = row
     return [
         (method, sorted(group.values(), key=_speed, reverse=True))
-        for method, group in found.items()
+        for method, group in groups.items()
     ]
 
 

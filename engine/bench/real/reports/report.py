@@ -1,4 +1,4 @@
-"""A contest for people: sentences, tables, a page of Markdown; and the stable JSON for programs."""
+"""Reports of a contest: sentences, tables, a page of Markdown, and stable JSON for programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from engine.bench.prompts import ALL
-from engine.bench.real.contest import Absence, Case, Method, Result
+from engine.bench.real.contest import Case, Method, NotMeasured, Result
 from engine.bench.real.reports import summary
 from engine.bench.real.reports.summary import Cost, Lead, Quotients, Row, Spread
 from engine.machine import processor
@@ -27,7 +27,7 @@ HEAD = (
     "words",
     "repeats",
 )
-"""Of ``lines``; the kinds of prompts come behind ``ALL``."""
+"""Columns of ``lines``; the kinds of prompts come after ``ALL``."""
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
 """Head and lines."""
@@ -44,7 +44,7 @@ class Report:
         self.quotients: Quotients | None = summary.quotients(result, ours)
 
     @property
-    def absent(self) -> tuple[Absence, ...]:
+    def absent(self) -> tuple[NotMeasured, ...]:
         """Return the engines that were not measured."""
         return self.result.absent
 

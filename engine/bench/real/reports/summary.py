@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an engine's plain decoding asks for besides: seconds from the start of its process to the
+    """Other costs of an engine's plain decoding: seconds from the start of its process to the
     first token, bytes at its peak with everything in ``what``, tokens/s of prompts."""
 
     engine: str
@@ -69,7 +69,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Quotients:
-    """What speed follows from: steps of M rows, and a drafted token, relative to a step of one row."""
+    """The times of steps of M rows and of a drafted token, relative to a step of one row."""
 
     verify: dict[int, float]
     verify_ms: float
@@ -107,15 +107,15 @@ def leads(result: Result, of: Sequence[Row], ours: str) -> list[Lead]:
     """Compare our fastest with every other engine's fastest, for each kind of weights that it
     ran."""
     mine = best(of, ours)
-    found = []
+    leads_by_weights = []
     for engine, weights in dict.fromkeys((row.engine, row.weights) for row in of):
         theirs = best((row for row in of if row.weights == weights), engine)
         if mine is None or theirs is None or engine == ours:
             continue
         ratios = _ratios(_speeds(_of(result, mine)), _speeds(_of(result, theirs)))
         if ratios:
-            found.append(Lead(mine, theirs, Spread.of(ratios)))
-    return found
+            leads_by_weights.append(Lead(mine, theirs, Spread.of(ratios)))
+    return leads_by_weights
 
 
 def costs(result: Result) -> list[Cost]:
@@ -227,8 +227,10 @@ def _plain_of(result: Result, engine: str, weights: str) -> list[Record]:
 
 
 def _differing(records: Sequence[Record], plain: Sequence[Record], eos: Collection[int]) -> int:
-    said = {record.prompt: words(record.reply.tokens, eos) for record in reversed(plain)}
-    return len({r.prompt for r in records if words(r.reply.tokens, eos) != said.get(r.prompt)})
+    plain_words = {record.prompt: words(record.reply.tokens, eos) for record in reversed(plain)}
+    return len(
+        {r.prompt for r in records if words(r.reply.tokens, eos) != plain_words.get(r.prompt)}
+    )
 
 
 def _loaded(start: Start) -> str:

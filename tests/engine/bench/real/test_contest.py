@@ -14,10 +14,10 @@ from engine.bench.prompts import ALL, read
 from engine.bench.real import contest as contest_module
 from engine.bench.real.case import SHIPPED
 from engine.bench.real.contest import (
-    Absence,
-    Asked,
     Case,
+    EncodedPrompt,
     Method,
+    NotMeasured,
     Program,
     Record,
     Reply,
@@ -32,7 +32,7 @@ from engine.errors import PeerFailed
 
 EOS = frozenset({1})
 CASE = Case(Path("t.gguf"), Path("d.gguf"), EOS, (7,), 64, 8, 2)
-PROMPTS = [Asked("code", (5,)), Asked("chat", (6, 6))]
+PROMPTS = [EncodedPrompt("code", (5,)), EncodedPrompt("chat", (6, 6))]
 PLAIN, DRAFT = Setting("plain", Method.PLAIN), Setting("draft", Method.DRAFT)
 
 
@@ -79,7 +79,7 @@ class Told:
         self.open -= 1
 
 
-def contest(*line_up: Program | Absence, repeats: int = 2) -> Result:
+def contest(*line_up: Program | NotMeasured, repeats: int = 2) -> Result:
     result = run(line_up, PROMPTS, CASE, repeats, Path())
     assert all(one.open == 0 for one in line_up if isinstance(one, Told))
     return result
@@ -108,7 +108,7 @@ def test_slow_variants_of_a_method_sit_out_after_the_first_repeat() -> None:
 
 def test_who_fails_later_has_no_figures_and_the_others_go_on() -> None:
     ours, other = Told("ours", {PLAIN: (1, 1)}), Told("other", {PLAIN: (1, 1)}, fails_in_repeat=1)
-    missing = Absence("third", "It is not here.")
+    missing = NotMeasured("third", "It is not here.")
     result = contest(ours, other, missing)
     assert {record.engine for record in result.records} == {"ours"}
     assert [(one.name, one.reason) for one in result.absent] == [
@@ -176,8 +176,8 @@ def test_each_turn_is_told_as_soon_as_it_is_over() -> None:
     ours = Told("ours", {PLAIN: (10, 10)}, log=log)
     broken = Told("broken", {PLAIN: (5,)}, log=log, fails_in_repeat=0)
 
-    def told(turn: Sequence[Record] | Absence) -> None:
-        log.append(f"-{turn.name}" if isinstance(turn, Absence) else f"-{turn[0].engine}")
+    def told(turn: Sequence[Record] | NotMeasured) -> None:
+        log.append(f"-{turn.name}" if isinstance(turn, NotMeasured) else f"-{turn[0].engine}")
 
     run((ours, broken), PROMPTS, CASE, 2, Path(), on_turn=told)
     assert log == ["ours", "-ours", "broken", "-broken", "ours", "-ours"]

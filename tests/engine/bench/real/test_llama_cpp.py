@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real import llama_cpp
-from engine.bench.real.contest import Absence, Asked, Case, Method, Setting, run
+from engine.bench.real.contest import Case, EncodedPrompt, Method, NotMeasured, Setting, run
 from tests.support.fixtures import gguf_pair, pair
 from tests.support.stand_ins import stand_in
 
@@ -49,7 +49,7 @@ def test_its_answers_count_from_the_first_token_on(
 ) -> None:
     case = Case(gguf_pair[0], None, frozenset({1}), (3,), 64, 4, 1)
     programs = llama_cpp.programs(stand_in(tmp_path / "peer", "llama-server"), case)
-    result = run(programs, [Asked("chat", (3, 4))], case, 1, tmp_path)
+    result = run(programs, [EncodedPrompt("chat", (3, 4))], case, 1, tmp_path)
     assert [record.setting.name for record in result.records] == ["plain", "ngram-simple"]
     reply = result.records[0].reply
     assert reply.tokens == (5, 6, 7, 1) and reply.decoded == 3
@@ -68,4 +68,4 @@ def test_why_it_is_absent_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         (peer, "reads GGUF files"),  # a folder is none
     ):
         (absence,) = llama_cpp.programs(given, case)
-        assert isinstance(absence, Absence) and reason in absence.reason
+        assert isinstance(absence, NotMeasured) and reason in absence.reason

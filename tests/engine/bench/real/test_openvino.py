@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real import openvino
-from engine.bench.real.contest import Absence, Asked, Case, Method, run
+from engine.bench.real.contest import Case, EncodedPrompt, Method, NotMeasured, run
 from tests.support.stand_ins import stand_in
 
 GENAI = '''
@@ -47,7 +47,7 @@ def test_every_format_that_was_made_is_run(tmp_path: Path, monkeypatch: pytest.M
     for name in ("t-int4", "d-int4", "t-int8"):
         (models / name).mkdir(parents=True)
     programs = openvino.programs(stand_in(tmp_path / "venv", "python", python=""), models, case)
-    result = run(programs, [Asked("chat", (3, 4))], case, 1, tmp_path)
+    result = run(programs, [EncodedPrompt("chat", (3, 4))], case, 1, tmp_path)
     assert not result.absent
     assert {record.weights for record in result.records} == {"int4", "int8"}
     drafting = [record for record in result.records if record.setting.method is Method.DRAFT]
@@ -67,4 +67,4 @@ def test_what_it_misses_is_named_with_how_to_get_it(tmp_path: Path) -> None:
         ((venv, tmp_path), "nothing made of t.gguf"),
     ):
         (absence,) = openvino.programs(*given, case)
-        assert isinstance(absence, Absence) and reason in absence.reason
+        assert isinstance(absence, NotMeasured) and reason in absence.reason

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real import transformers
-from engine.bench.real.contest import Absence, Case, Method
+from engine.bench.real.contest import Case, Method, NotMeasured
 from engine.bench.real.transformers import Pair
 from tests.support.fixtures import gguf_pair, pair
 
@@ -32,4 +32,4 @@ def test_a_gguf_file_is_refused_without_the_package_that_reads_it(
     monkeypatch.setattr(transformers, "find_spec", lambda name: None)
     case = Case(*gguf_pair, frozenset(), (3,), 64, 4, 1)
     (absence,) = transformers.programs(case)
-    assert isinstance(absence, Absence) and "pip install accelerate" in absence.reason
+    assert isinstance(absence, NotMeasured) and "pip install accelerate" in absence.reason

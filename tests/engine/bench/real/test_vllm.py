@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.bench.real import vllm
-from engine.bench.real.contest import Absence, Asked, Case, run
+from engine.bench.real.contest import Case, EncodedPrompt, NotMeasured, run
 from engine.bench.real.server import Server
 from engine.errors import PeerFailed
 from tests.support.fixtures import gguf_pair, pair
@@ -23,7 +23,7 @@ def case(target: Path) -> Case:
 
 def test_vllm_streams_tokens(pair: tuple[Path, Path], tmp_path: Path) -> None:
     programs = vllm.programs(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
-    result = run(programs, [Asked("chat", (3, 4))], case(pair[0]), 1, tmp_path)
+    result = run(programs, [EncodedPrompt("chat", (3, 4))], case(pair[0]), 1, tmp_path)
     assert not result.absent
     reply = result.records[0].reply
     assert (reply.tokens, reply.decoded, reply.prompt_tokens) == ((5, 6, 7, 1), 3, 2)
@@ -38,7 +38,7 @@ def test_absence_names_its_reason(gguf_pair: tuple[Path, Path], tmp_path: Path) 
         (peer, gguf_pair[0], "no GGUF files"),
     ):
         (absence,) = vllm.programs(folder, case(target))
-        assert isinstance(absence, Absence) and reason in absence.reason
+        assert isinstance(absence, NotMeasured) and reason in absence.reason
 
 
 def test_a_server_that_ends_at_once_is_absent_with_the_end_of_its_log(
@@ -46,7 +46,7 @@ def test_a_server_that_ends_at_once_is_absent_with_the_end_of_its_log(
 ) -> None:
     monkeypatch.setenv("FAKE_FAILS", "1")
     programs = vllm.programs(stand_in(tmp_path / "peer", "vllm", "python"), case(pair[0]))
-    result = run(programs, [Asked("chat", (3, 4))], case(pair[0]), 1, tmp_path)
+    result = run(programs, [EncodedPrompt("chat", (3, 4))], case(pair[0]), 1, tmp_path)
     assert "unknown model architecture" in result.absent[0].reason
 
 
