@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drafting:
-    """The options of a command; None or empty if not given.
+    """The options of a command; what nobody gave is None or empty.
 
     Raises InvalidRequest where it is made: mistakes are told before any model is loaded.
     """

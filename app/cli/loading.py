@@ -157,8 +157,8 @@ def open_for_command(
 def open_here(
     request: LoadRequest, data_dir: Path, *proposers: str | None, log: bool = False
 ) -> Iterator[LocalEngine]:
-    """Load the pair on this machine, for measurements below ``Engine``. Raises InvalidRequest
-    for a server too. ``log``: see ``Status``."""
+    """Do the same on this machine, for measurements below ``Engine``. Raises InvalidRequest for a
+    server too. ``log``: see ``Status``."""
     from app.inventory import open_inventory
     from engine.local.engine import LocalEngine
 

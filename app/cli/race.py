@@ -204,7 +204,7 @@ def _prompts(
     return found
 
 
-def _print(running: Race, divergence: Divergence | None) -> None:
+def _print(running: Race, found: Divergence | None) -> None:
     from engine.bench.reports import race as report
     from engine.stats import times
 
@@ -226,5 +226,5 @@ def _print(running: Race, divergence: Divergence | None) -> None:
     if estimate is not None:
         print(f"\n{report.certainty(estimate, running.noise)}")
         different = sum(not pair.same_words for pair in running.pairs)
-        print(report.words(running.contest, different, divergence))
+        print(report.words(running.contest, different, found))
     print(report.verdict(estimate, running.contest, running.noise))

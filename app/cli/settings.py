@@ -78,11 +78,11 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-def _begins_with(preferences: Preferences) -> str:
-    if preferences.start_with is StartWith.LAST:
-        now = f", now {preferences.last.text}" if preferences.last else ""
+def _begins_with(found: Preferences) -> str:
+    if found.start_with is StartWith.LAST:
+        now = f", now {found.last.text}" if found.last else ""
         return f"the pair that was loaded last{now}"
-    return preferences.pair.text if preferences.pair else "Pip, which comes with the app"
+    return found.pair.text if found.pair else "Pip, which comes with the app"
 
 
 def diagnostics(data_dir: options.DataDirOption = None) -> None:

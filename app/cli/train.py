@@ -84,8 +84,7 @@ def stoppable() -> Iterator[None]:
 
 
 def find_recipe(text: str) -> Path:
-    """Return the recipe at that path, or the shipped one of that name: ``pip-mlp``,
-    ``recipes/pip-mlp.yaml``."""
+    """The recipe at that path, or the shipped one of that name: ``pip-mlp``, ``recipes/pip-mlp.yaml``."""
     given = Path(text).expanduser()
     if given.is_file():
         return given

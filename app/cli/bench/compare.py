@@ -54,7 +54,7 @@ def compare(
     from engine.bench import compare as bench
     from engine.bench import prompts, sweep, verify_cost
 
-    prompt_set = prompts.read(prompts_file or prompts.SHIPPED)
+    held = prompts.read(prompts_file or prompts.SHIPPED)
     rule = rule_named(acceptance)
     Sampling(temperature=temperature, seed=seed)  # told before anything is loaded, as are depths
     controls = [controller_named(name) for name in controller or ("fixed",)]
@@ -80,7 +80,7 @@ def compare(
             seed=seed,
         )
         with progress("Comparing") as on_progress:
-            rows = sweep.run(engine, prompt_set, plan, on_progress=on_progress).rows
+            rows = sweep.run(engine, held, plan, on_progress=on_progress).rows
         cost = engine.measure(verify_cost.measure)
     _print(rows, cost)
     if as_json:
@@ -88,12 +88,11 @@ def compare(
 
 
 def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
-    """Return the default depth if none is given. The engine refuses an unknown proposer with a
-    message."""
+    """The depth where none is given; a proposer that is not there is refused by the engine, in words."""
     if control is Control.AUTO:
         return MAX_DEPTH
-    info = capabilities.proposer(proposer)
-    return FIXED_DEPTH if info is None else info.depth
+    offered = capabilities.proposer(proposer)
+    return FIXED_DEPTH if offered is None else offered.depth
 
 
 def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:

@@ -154,17 +154,16 @@ def real(
 
 
 def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
-    """Replace model names by their files on disk, downloading missing ones, so that other
-    engines can read them."""
+    """The same by what lies on disk, downloaded if it does not yet: what other engines can read too."""
     from engine.api import AUTO
 
-    pair = fetched(load, data_dir, status)
-    suits = pair.pairing.target.quantization
+    found = fetched(load, data_dir, status)
+    suits = found.pairing.target.quantization
     return replace(
         load,
-        target=str(pair.target.resolve()),
-        draft="" if pair.draft is None else str(pair.draft.resolve()),
-        heads=tuple(map(str, pair.pairing.heads)),
+        target=str(found.target.resolve()),
+        draft="" if found.draft is None else str(found.draft.resolve()),
+        heads=tuple(map(str, found.pairing.heads)),
         quantization=suits if load.quantization == AUTO else load.quantization,
     )
 

@@ -141,8 +141,7 @@ def _depths(text: str) -> tuple[int, ...]:
 
 
 def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:
-    """Return the bytes of weights and caches that a method needs: the target's and its
-    drafter's."""
+    """Bytes of weights and caches that a method needs: the target's, and what it drafts with."""
     from engine.drafting import proposers
 
     drafting = footprint.keys() - {"target"}

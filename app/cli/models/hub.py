@@ -62,8 +62,8 @@ def _which(found: Repository, file: str) -> str:
     if found.reason:
         return found.reason
     listed = ", ".join(one.file or "the whole (without --file)" for one in found.choices)
-    problem = f"holds no {file}" if file else "holds several models"
-    return f"{found.name} {problem}. Choose one with --file: {listed}."
+    said = f"holds no {file}" if file else "holds several models"
+    return f"{found.name} {said}. Choose one with --file: {listed}."
 
 
 def token(

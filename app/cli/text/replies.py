@@ -33,7 +33,7 @@ class GenerationFailed(ForetokenError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """The options that all replies of a run share. ``raw`` skips the chat template."""
+    """What every reply of a run has in common. ``raw`` skips the chat template."""
 
     sampling: Sampling
     speculation: Speculation
@@ -98,10 +98,10 @@ def say(
     on_event: Callable[[Event], None],
 ) -> ReplyState:
     """Say one turn. Once it is answered, it and the reply join ``history``."""
-    messages = [*history, Message("user", turn)]
-    reply = answer(engine, options.request(messages), on_event)
+    said = [*history, Message("user", turn)]
+    reply = answer(engine, options.request(said), on_event)
     parts = reply.thoughts
-    history[:] = [*messages, Message("assistant", parts.answer, reasoning=parts.thought)]
+    history[:] = [*said, Message("assistant", parts.answer, reasoning=parts.thought)]
     return reply
 
 

@@ -14,7 +14,7 @@ RESET = "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """Formatting of each kind of token: accepted drafts, rejected drafts, the target's own."""
+    """How a token of each kind is set off: accepted drafts, rejected drafts, the target's own."""
 
     accepted: tuple[str, str]
     rejected: tuple[str, str]
@@ -33,7 +33,7 @@ def marks_for(stream: IO[str]) -> Marks:
 
 
 class Printer:
-    """Writes events as text to ``stream`` as they come."""
+    """Events in, text out. Writes to ``stream`` as it goes."""
 
     def __init__(self, stream: IO[str], marks: Marks | None = None) -> None:
         self.stream = stream
