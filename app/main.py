@@ -43,7 +43,7 @@ the engine waited for the pages longer than it computed; with less than 1 ms not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Options of the app. ``load`` is the pair it begins with, ``note`` why it is not the kept one;
+    """How the app is started. ``load`` is the pair it begins with, ``note`` why it is not the kept one;
     ``instead`` is loaded where a kept pair fails. ``fixed`` are the options that the command line stated,
     by their names there: the others are as settings have them. ``pages`` False serves the API alone."""
 

@@ -1,4 +1,4 @@
-"""Prompts by name, and stored results of sweeps, for pages and command line."""
+"""What races and sweeps of pages and command line share: prompts by name, and what is kept of a sweep."""
 
 from __future__ import annotations
 
@@ -41,30 +41,28 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
 
     Raises InvalidRequest where there is none.
     """
-    prompts: list[Prompt] = []
+    found: list[Prompt] = []
     for chat in store.chats():
-        if len(prompts) >= count:
+        if len(found) >= count:
             break
-        prompts += (
-            prompt for prompt in reversed(_questions(store, chat.id)) if prompt not in prompts
-        )
-    if not prompts:
+        found += (prompt for prompt in reversed(_questions(store, chat.id)) if prompt not in found)
+    if not found:
         raise InvalidRequest(
             "prompts", "There is no prompt in your chats yet. Ask something there first."
         )
-    return prompts[:count]
+    return found[:count]
 
 
 def _questions(store: Store, chat: int) -> list[Prompt]:
     """Yield each question of a chat, with its own conversation before it."""
-    messages: list[Message] = []
-    questions: list[Prompt] = []
+    said: list[Message] = []
+    found: list[Prompt] = []
     for message in store.messages(chat):
-        messages.append(message.turn)
+        said.append(message.turn)
         if message.role == "user" and message.text.strip():
-            *before, question = history(messages)
-            questions.append(Prompt(CHATS, (question.content,), before=tuple(before)))
-    return questions
+            *before, question = history(said)
+            found.append(Prompt(CHATS, (question.content,), before=tuple(before)))
+    return found
 
 
 def behind(system: str, prompt: Prompt) -> Prompt:
@@ -76,7 +74,7 @@ def behind(system: str, prompt: Prompt) -> Prompt:
 
 
 def check_tunable(loaded: Loaded) -> None:
-    """Raise InvalidRequest for a server that takes no depth of a request."""
+    """Raises InvalidRequest for a server that takes no depth of a request."""
     if Control.FIXED not in loaded.capabilities.controllers:
         raise InvalidRequest(
             "controller",
@@ -88,8 +86,8 @@ def check_tunable(loaded: Loaded) -> None:
 def keep_winners(
     folder: Path, loaded: Loaded, result: Result, confirmed: float | None = None
 ) -> Default:
-    """Make a sweep's fastest setting the pair's default on this machine. ``confirmed``: its
-    speed-up in a race that followed.
+    """Makes what a sweep found fastest the pair's default on this machine. ``confirmed``: its speed-up
+    in a race that followed.
 
     Raises InvalidRequest where nothing was measured, ForetokenError where it cannot be kept.
     """

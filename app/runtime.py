@@ -1,4 +1,4 @@
-"""The state that pages, API and command line share: one engine, one catalog, one data folder."""
+"""What the pages, the API and the command line share: one engine, one catalog, one data folder."""
 
 from __future__ import annotations
 
@@ -91,8 +91,8 @@ class Runtime:
     def beside_catalog(self) -> tuple[ModelSpec, ...]:
         """Return the models found on disk that are not in the catalog under another path."""
         located = map(self.locate, self.catalog.models)
-        catalog_paths = {os.path.realpath(path) for path in located if path is not None}
-        return tuple(s for s in self.found.usable if os.path.realpath(s.id) not in catalog_paths)
+        known = {os.path.realpath(path) for path in located if path is not None}
+        return tuple(s for s in self.found.usable if os.path.realpath(s.id) not in known)
 
     def drafts_for(self, target: ModelSpec) -> Drafts:
         """Return every other model of the catalog, and those found on disk, as drafts for

@@ -39,7 +39,7 @@ Entry = tuple[str, dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A recipe, replacements of its ``target`` and ``prompts``, and the folders to use."""
+    """A recipe, what to take instead of its own ``target`` and ``prompts``, and where things are."""
 
     recipe: Recipe
     target: str | None
@@ -119,22 +119,21 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
 
 def from_chats(data_dir: Path) -> list[Prompt]:
     """Return every question of the user's own chats, with the conversation before it."""
-    prompts: list[Prompt] = []
+    found: list[Prompt] = []
     with closing(Store(data_dir, alone=False)) as store:
         for chat in store.chats():
-            messages: list[Message] = []
+            said: list[Message] = []
             for message in store.messages(chat.id):
-                messages.append(message.turn)
+                said.append(message.turn)
                 if message.role == "user":
-                    prompts.append(history(messages))
-    return prompts
+                    found.append(history(said))
+    return found
 
 
 def _enter(
     pair: Pairing, recipe: Recipe, folder: Path, inventory: Inventory, data_dir: Path
 ) -> str:
-    """Add the trained drafter to the user's catalog, as a pair of its own; return the pair's
-    id.
+    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id.
 
     Where another drafter has that id, as of a run in another folder, the id is numbered.
     """

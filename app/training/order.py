@@ -1,4 +1,4 @@
-"""An ordered training, and its recipe: the shipped one of its kind, adapted."""
+"""What somebody wants trained, and the recipe for it: the shipped one of its kind, adapted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.train.schema import load
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A training that the user ordered.
+    """What somebody wants trained.
 
     ``target``: a model or pair of the catalog, a folder or a GGUF file; ``prompts``: general, pip, chats
     or a file; ``minutes`` of learning, before which the target's replies are recorded, for as long at
@@ -51,8 +51,8 @@ def shipped_recipe(kind: str, target: str = PIP) -> Path | None:
     """
     folder = paths.project_root() / "engine" / "train" / "recipes"
     files = (folder / f"{kind}.yaml", folder / f"pip-{kind}.yaml")
-    recipes = [file for file in (reversed(files) if target == PIP else files) if file.is_file()]
-    return recipes[0] if recipes else None
+    found = [file for file in (reversed(files) if target == PIP else files) if file.is_file()]
+    return found[0] if found else None
 
 
 def offered() -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The process of a training: start it at low priority, find it again, stop it."""
+"""The process that works on a training: started behind the chat, found again, ended."""
 
 from __future__ import annotations
 

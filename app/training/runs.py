@@ -37,7 +37,7 @@ _FULL_BYTES = 16 << 20
 
 
 class State(StrEnum):
-    """The state of a run: in progress, or how it ended."""
+    """Whether a run is being worked on, or how it ended."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -48,7 +48,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of an order; ``process``: id and start time of its current or last process."""
+    """An order being carried out; ``process``: id and birth of what works on it, or worked last."""
 
     name: str
     target_name: str
@@ -58,7 +58,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A drafter's acceptance after some seconds of training: tokens a round, rate per position."""
+    """A drafter's acceptance after so many seconds of learning: tokens a round, share per position."""
 
     seconds: float
     length: float
@@ -67,7 +67,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The progress of a run. ``phase`` is None while models are loaded.
+    """How a run goes. ``phase`` is None while models are loaded.
 
     ``done`` of ``of`` replies are recorded; ``share`` of the learning is over; ``curve`` has (seconds,
     nats per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in the catalog)
@@ -101,8 +101,7 @@ class Trainings:
     # ---- what people do
 
     def start(self, order: Order) -> None:
-        """Begin a run. Raises ForetokenError for errors known at once; ``status`` tells later
-        ones."""
+        """Begins a run. Raises ForetokenError for what is known at once; ``status`` tells the rest."""
         with self._lock:
             self._need_no_run()
             if not 0 < order.minutes <= MOST_MINUTES:
@@ -163,7 +162,7 @@ class Trainings:
             self._current.unlink(missing_ok=True)
 
     def put_away(self) -> None:
-        """Make room for another run: keep the drafter, delete its training data."""
+        """Makes room for another run: keeps the drafter, deletes what it was learned from."""
         with self._lock:
             run = self._ended("put away")
             for name in ("recording", "state"):
@@ -354,10 +353,8 @@ class Trainings:
 
 
 def _measured(entry: dict[str, Any]) -> Measured:
-    acceptance = entry["acceptance"]
-    return Measured(
-        entry["seconds"], acceptance["acceptance_length"], tuple(acceptance["per_position"])
-    )
+    found = entry["acceptance"]
+    return Measured(entry["seconds"], found["acceptance_length"], tuple(found["per_position"]))
 
 
 def questions_of(data_dir: Path) -> int:
