@@ -6,18 +6,19 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.kernels.formats import AS_STORED
-from engine.models.architecture import Architecture, Attention, features
+from engine.models.architecture import Architecture, Attention, GatedMlp, features
 
 ATTENTION: Mapping[type, frozenset[str]] = {
-    Attention: frozenset({"rope", "rope.magnitude", "window"})
+    Attention: frozenset(
+        {"rope", "rope.magnitude", "window", "qkv_bias", "output_bias", "qk_norm", "score_cap"}
+    )
 }
 """The attention operation of every executor, with its options."""
+GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias"})}
+"""The feed-forward of every executor, with its options."""
 DECODER = frozenset(
-    {
-        "tied", "qkv_bias", "output_bias", "mlp_bias", "joined", "qk_norm", "centred_norms",
-        "sandwich_norms", "embedding_scale", "score_cap", "logit_cap",
-    }
-)  # fmt: skip
+    {"tied", "joined", "centred_norms", "sandwich_norms", "embedding_scale", "logit_cap"}
+)
 """Options of ``Architecture`` that every executor computes."""
 
 
@@ -25,17 +26,19 @@ DECODER = frozenset(
 class Support:
     """The operations of an executor.
 
-    backend      its name in sentences: "The compiled step"
-    mixers       an operation for each type of mixer, with the options of it that are computed
-    activations  of the gated feed-forward, by transformers' names
-    formats      of weights
-    options      of ``Architecture``
-    blocks       formats of a GGUF file's blocks multiplied as stored, where ``formats`` has ``AS_STORED``
-    rounded      formats of such blocks that are accepted and converted to int8
+    backend        its name in sentences: "The compiled step"
+    mixers         an operation for each type of mixer, with the options of it that are computed
+    feed_forwards  likewise
+    activations    of gates, by transformers' names
+    formats        of weights
+    options        of ``Architecture``
+    blocks         formats of a GGUF file's blocks that are multiplied as stored; needs ``AS_STORED``
+    rounded        formats of such blocks that are accepted and converted to int8
     """
 
     backend: str
     mixers: Mapping[type, Collection[str]]
+    feed_forwards: Mapping[type, Collection[str]]
     activations: Collection[str]
     formats: tuple[str, ...]
     options: frozenset[str] = DECODER
@@ -45,10 +48,12 @@ class Support:
     @property
     def features(self) -> frozenset[str]:
         """All that is computed, by the names of ``engine.models.architecture.features``."""
-        mixers = {f"layers.mixer={mixer.__name__}" for mixer in self.mixers}
-        options = {f"layers.mixer.{name}" for each in self.mixers.values() for name in each}
-        activations = {f"activation={name}" for name in self.activations}
-        return self.options | mixers | options | activations
+        named = set(self.options)
+        for field, parts in (("mixer", self.mixers), ("feed_forward", self.feed_forwards)):
+            named |= {f"layers.{field}={part.__name__}" for part in parts}
+            named |= {f"layers.{field}.{option}" for each in parts.values() for option in each}
+        activations = {f"layers.feed_forward.activation={name}" for name in self.activations}
+        return frozenset(named | activations)
 
     def why_not(
         self, architecture: Architecture, weights: str, blocks: Collection[str] = ()

@@ -27,10 +27,23 @@ class Rope:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """Grouped-query attention. ``window``: positions a row sees, itself included."""
+    """Grouped-query attention (Ainslie et al. 2023, arXiv 2305.13245)."""
 
-    rope: Rope | None  # None: the layer knows no positions (NoPE)
-    window: int | None = None  # None: all of the past
+    heads: int
+    kv_heads: int
+    head_dim: int
+    query_scale: float
+    """Multiplies the scores; head_dim ** -0.5 in most models."""
+    rope: Rope | None
+    """None: the layer knows no positions (NoPE)."""
+    window: int | None = None
+    """Positions that a row sees, itself included; None: all of the past."""
+    qkv_bias: bool = False
+    output_bias: bool = False
+    qk_norm: bool = False
+    """Queries and keys are normalised per head before RoPE."""
+    score_cap: float | None = None
+    """Scores s become cap * tanh(s / cap)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +62,21 @@ class GatedDeltaNet:
 
 
 @dataclass(frozen=True, slots=True)
+class GatedMlp:
+    """down(activation(gate(x)) * up(x)), ``intermediate`` wide inside (Shazeer 2020)."""
+
+    intermediate: int
+    activation: str
+    """Transformers' name of the gate's function."""
+    bias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class LayerSpec:
-    """A layer: its mixer, which lets a row see rows before it. A gated
-    feed-forward follows."""
+    """A layer: a mixer, through which a row sees the rows before it, then a feed-forward."""
 
     mixer: Attention | GatedDeltaNet
+    feed_forward: GatedMlp
 
     @property
     def attention(self) -> Attention:
@@ -65,69 +88,64 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A pre-norm decoder: layers of a mixer and a gated feed-forward. Its attention is grouped-query."""
+    """A pre-norm decoder: embedding, layers, final norm and output head."""
 
     layers: tuple[LayerSpec, ...]
     vocabulary: int
     hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
     epsilon: float
     tied: bool
     """The output head is the embedding."""
-    activation: str
-    """Transformers' name of the gate's function."""
-    query_scale: float
-    """Multiplies the scores; head_dim ** -0.5 in most models."""
 
-    qkv_bias: bool = False
-    output_bias: bool = False
-    mlp_bias: bool = False
     joined: bool = False
     """The file holds qkv_proj and gate_up_proj instead of their parts."""
-    qk_norm: bool = False
-    """Queries and keys are normalised per head before RoPE."""
     centred_norms: bool = False
     """Norms multiply by 1 + weight."""
     sandwich_norms: bool = False
-    """Attention and feed-forward results are normalised too, before they are added."""
+    """The results of mixers and feed-forwards are normalised too, before they are added."""
     embedding_scale: float = 1.0
-    score_cap: float | None = None
-    """Scores s become cap * tanh(s / cap)."""
     logit_cap: float | None = None
+    """Logits l become cap * tanh(l / cap)."""
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The mixers of the layers that attend, in order."""
+        return tuple(spec.mixer for spec in self.layers if isinstance(spec.mixer, Attention))
 
 
 SIZES = frozenset(
     {
-        "layers", "vocabulary", "hidden", "intermediate", "heads", "kv_heads", "head_dim", "epsilon",
-        "query_scale", "layers.mixer.rope.frequencies", "layers.mixer.key_heads",
-        "layers.mixer.value_heads", "layers.mixer.key_dim", "layers.mixer.value_dim",
-        "layers.mixer.kernel",
+        "layers", "vocabulary", "hidden", "epsilon", "layers.feed_forward.intermediate",
+        "layers.mixer.rope.frequencies", "layers.mixer.query_scale",
+        *(f"layers.mixer.{name}" for name in (
+            "heads", "kv_heads", "head_dim", "key_heads", "value_heads", "key_dim", "value_dim", "kernel",
+        )),
     }
 )  # fmt: skip
 """Numbers of every decoder, by ``features``' names. Which of them it takes, a backend says itself."""
+
+KINDS = "layers.mixer", "layers.feed_forward"
+"""Fields whose type says what is computed."""
 
 
 def features(architecture: Architecture) -> frozenset[str]:
     """Return what the model needs beyond sizes: the fields that differ from their defaults.
 
-    A name is the path of the field, as ``layers.mixer.window``; of a field that names a function or kind,
-    its value follows, as ``activation=silu`` and ``layers.mixer=GatedDeltaNet``. A field without a
-    default is needed unless it is None or False.
+    A name is the path of the field, as ``layers.mixer.window``. The value follows where the field names a
+    function, as ``layers.feed_forward.activation=silu``, and the type where it has several, as
+    ``layers.mixer=GatedDeltaNet``. A field without a default is needed unless it is None or False.
     """
     return frozenset(_features(architecture, ""))
 
 
 def _features(value: object, prefix: str) -> Iterator[str]:
     for field in fields(value):  # type: ignore[arg-type]  # a dataclass
-        name, held = prefix + field.name, getattr(value, field.name)
+        name, setting = prefix + field.name, getattr(value, field.name)
         neutral = (None, False) if field.default is MISSING else (field.default,)
-        if name == "layers.mixer":
-            yield f"{name}={type(held).__name__}"
-        elif name not in SIZES and held not in neutral:
-            yield f"{name}={held}" if isinstance(held, str) else name
-        for part in held if isinstance(held, tuple) else (held,):
+        if name in KINDS:
+            yield f"{name}={type(setting).__name__}"
+        elif name not in SIZES and setting not in neutral:
+            yield f"{name}={setting}" if isinstance(setting, str) else name
+        for part in setting if isinstance(setting, tuple) else (setting,):
             if is_dataclass(part):
                 yield from _features(part, f"{name}.")

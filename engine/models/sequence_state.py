@@ -82,52 +82,51 @@ class SequenceState:
 
 
 class KVCache(SequenceState):
-    """Keys and values ``(layers, blocks, kv_heads, KV_BLOCK, head_dim)`` of one sequence.
+    """Keys and values of one sequence, ``(blocks, kv_heads, KV_BLOCK, head_dim)`` in each slot.
 
-    Allocated once, in blocks of 256 positions (the unit ``attend`` reads). What lies behind ``end`` is
-    stale but finite, and masked.
+    Layers that attend have a slot each, of their own size, or share one. Allocated once, in blocks of 256
+    positions (the unit ``attend`` reads). What lies behind ``end`` is stale but finite, and masked.
     """
 
     def __init__(
         self,
+        slots: Sequence[tuple[int, int]],
         *,
-        layers: int,
-        kv_heads: int,
-        head_dim: int,
         context: int,
         dtype: torch.dtype,
         device: torch.device,
         aux: AuxHiddenStates | None = None,
     ) -> None:
+        """``slots``: kv_heads and head_dim of each."""
         super().__init__(context, aux)
         blocks = -(-context // KV_BLOCK)
-        shape = (layers, blocks, kv_heads, KV_BLOCK, head_dim)
+        shapes = [(blocks, kv_heads, KV_BLOCK, head_dim) for kv_heads, head_dim in slots]
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
-        self.keys = zeros(shape, dtype, device)
-        self.values = zeros(shape, dtype, device)
+        self.keys = [zeros(shape, dtype, device) for shape in shapes]
+        self.values = [zeros(shape, dtype, device) for shape in shapes]
 
-    def write(self, layer: int, start: int, keys: Tensor, values: Tensor) -> None:
+    def write(self, slot: int, start: int, keys: Tensor, values: Tensor) -> None:
         """Store ``keys``, ``values`` (rows, kv_heads, head_dim) at ``start``; mutates the cache.
 
-        ``length`` is left alone: the caller appends the rows once all layers are written.
+        ``length`` is left alone: the caller appends the rows once all slots are written.
         """
         rows = keys.shape[0]
         done = 0
         while done < rows:
-            block, slot = divmod(start + done, KV_BLOCK)
-            take = min(rows - done, KV_BLOCK - slot)
+            block, first = divmod(start + done, KV_BLOCK)
+            take = min(rows - done, KV_BLOCK - first)
             part = slice(done, done + take)
-            self.keys[layer, block, :, slot : slot + take] = keys[part].transpose(0, 1)
-            self.values[layer, block, :, slot : slot + take] = values[part].transpose(0, 1)
+            self.keys[slot][block, :, first : first + take] = keys[part].transpose(0, 1)
+            self.values[slot][block, :, first : first + take] = values[part].transpose(0, 1)
             done += take
 
-    def blocks(self, layer: int, end: int, first: int = 0) -> tuple[Tensor, Tensor]:
+    def blocks(self, slot: int, end: int, first: int = 0) -> tuple[Tensor, Tensor]:
         """Return the blocks that cover positions 0..end-1, from block ``first`` on, as views."""
         stop = -(-end // KV_BLOCK)
-        return self.keys[layer, first:stop], self.values[layer, first:stop]
+        return self.keys[slot][first:stop], self.values[slot][first:stop]
 
     def check(self) -> None:
         """Raise AssertionError where an invariant is broken (for tests)."""
         assert 0 <= self.length <= self.end <= self.context
-        assert bool(self.keys.isfinite().all()) and bool(self.values.isfinite().all())
+        assert all(bool(each.isfinite().all()) for each in (*self.keys, *self.values))
         assert self.aux is None or self.aux.rows.shape[1] == self.context

@@ -17,7 +17,14 @@ from torch import Tensor
 from engine.kernels.formats.blocks import Blocks, Stacked, Weight, stack
 from engine.kernels.torch.factory import Kernels
 from engine.kernels.torch.linear import Biased, Linear
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
 from engine.models.rotation import side_by_side
 
 TensorSource = Callable[[str], Tensor]
@@ -101,16 +108,23 @@ class GatedDeltaWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class GatedMlpWeights:
+    """Of ``GatedMlp``."""
+
+    gate_up: Linear  # hidden -> 2 * intermediate
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One layer's weights. None for what the model lacks."""
 
     mixer_norm: RmsNorm
     mixer: AttentionWeights | GatedDeltaWeights
     mixer_after: RmsNorm | None
-    mlp_norm: RmsNorm
-    gate_up: Linear  # hidden -> 2 * intermediate
-    down: Linear
-    mlp_after: RmsNorm | None
+    feed_forward_norm: RmsNorm
+    feed_forward: GatedMlpWeights
+    feed_forward_after: RmsNorm | None
 
     @property
     def attention(self) -> AttentionWeights:
@@ -122,11 +136,10 @@ class Layer:
 
 def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
     """The tensors that the decoder reads, and the shapes they must have."""
-    layer = layer_shapes(architecture)
     shapes = {
         names.layer(index) + name: size
-        for index in range(len(architecture.layers))
-        for name, size in layer.items()
+        for index, spec in enumerate(architecture.layers)
+        for name, size in layer_shapes(architecture, spec).items()
     }
     shapes[names.embedding] = (architecture.vocabulary, architecture.hidden)
     shapes[names.norm] = (architecture.hidden,)
@@ -135,77 +148,102 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
     return shapes
 
 
-def layer_shapes(architecture: Architecture) -> dict[str, tuple[int, ...]]:
+def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     """One layer's tensors by their names within it."""
-    a, hidden, width = architecture, architecture.hidden, architecture.intermediate
-    queries, keys = a.heads * a.head_dim, a.kv_heads * a.head_dim
-    outputs: dict[str, tuple[int, int, bool]]  # name -> (out, in, has a bias)
-    if a.joined:
-        outputs = {
-            "self_attn.qkv": (queries + 2 * keys, hidden, a.qkv_bias),
-            "mlp.gate_up": (2 * width, hidden, a.mlp_bias),
-        }
+    a, hidden = architecture, architecture.hidden
+    if isinstance(spec.mixer, GatedDeltaNet):
+        shapes = _gated_delta_shapes(spec.mixer, hidden)
     else:
-        outputs = {
-            "self_attn.q": (queries, hidden, a.qkv_bias),
-            "self_attn.k": (keys, hidden, a.qkv_bias),
-            "self_attn.v": (keys, hidden, a.qkv_bias),
-            "mlp.gate": (width, hidden, a.mlp_bias),
-            "mlp.up": (width, hidden, a.mlp_bias),
-        }
-    outputs["self_attn.o"] = (hidden, queries, a.output_bias)
-    outputs["mlp.down"] = (hidden, width, a.mlp_bias)
-    shapes: dict[str, tuple[int, ...]] = {}
-    for name, (rows, columns, biased) in outputs.items():
-        shapes[f"{name}_proj.weight"] = (rows, columns)
-        if biased:
-            shapes[f"{name}_proj.bias"] = (rows,)
+        shapes = _attention_shapes(spec.mixer, hidden, a.joined)
+    shapes |= _gated_mlp_shapes(spec.feed_forward, hidden, a.joined)
     norms = ["input_layernorm", "post_attention_layernorm"]
     if a.sandwich_norms:
         norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
-    shapes |= {f"{name}.weight": (hidden,) for name in norms}
-    if a.qk_norm:
-        shapes |= {f"self_attn.{name}_norm.weight": (a.head_dim,) for name in "qk"}
+    return shapes | {f"{name}.weight": (hidden,) for name in norms}
+
+
+def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
+    queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
+    outputs = {"qkv": queries + 2 * keys} if joined else {"q": queries, "k": keys, "v": keys}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, rows in outputs.items():
+        shapes |= _linear_shapes(f"self_attn.{name}_proj", rows, hidden, spec.qkv_bias)
+    shapes |= _linear_shapes("self_attn.o_proj", hidden, queries, spec.output_bias)
+    if spec.qk_norm:
+        shapes |= {f"self_attn.{name}_norm.weight": (spec.head_dim,) for name in "qk"}
     return shapes
+
+
+def _gated_delta_shapes(spec: GatedDeltaNet, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Names are those of transformers' Qwen3.5."""
+    keys, values = spec.key_heads * spec.key_dim, spec.value_heads * spec.value_dim
+    shapes = {
+        "in_proj_qkv.weight": (2 * keys + values, hidden),
+        "in_proj_z.weight": (values, hidden),
+        "in_proj_a.weight": (spec.value_heads, hidden),
+        "in_proj_b.weight": (spec.value_heads, hidden),
+        "conv1d.weight": (2 * keys + values, 1, spec.kernel),
+        "A_log": (spec.value_heads,),
+        "dt_bias": (spec.value_heads,),
+        "norm.weight": (spec.value_dim,),
+        "out_proj.weight": (hidden, values),
+    }
+    return {f"linear_attn.{name}": shape for name, shape in shapes.items()}
+
+
+def _gated_mlp_shapes(spec: GatedMlp, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
+    width = spec.intermediate
+    outputs = {"gate_up": 2 * width} if joined else {"gate": width, "up": width}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for name, rows in outputs.items():
+        shapes |= _linear_shapes(f"mlp.{name}_proj", rows, hidden, spec.bias)
+    return shapes | _linear_shapes("mlp.down_proj", hidden, width, spec.bias)
+
+
+def _linear_shapes(name: str, rows: int, columns: int, biased: bool) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {f"{name}.weight": (rows, columns)}
+    return shapes | {f"{name}.bias": (rows,)} if biased else shapes
 
 
 def load_layer(
     architecture: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
 ) -> Layer:
     """One layer; ``at`` fetches by the name within the layer."""
-    a, product = architecture, partial(_product, kernels)
+    a = architecture
     after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
 
     def norm(name: str) -> RmsNorm:
         return make_norm(a, _numbers(at(f"{name}.weight")))
 
-    mixer = _gated_delta if isinstance(spec.mixer, GatedDeltaNet) else _attention
     return Layer(
         mixer_norm=norm("input_layernorm"),
-        mixer=mixer(a, spec, at, kernels),
+        mixer=_mixer(a, spec, at, kernels),
         mixer_after=norm(after) if a.sandwich_norms else None,
-        mlp_norm=norm(before if a.sandwich_norms else after),
-        gate_up=product(partial(_gate_up, a, at), a.mlp_bias),
-        down=product(lambda kind: at(f"mlp.down_proj.{kind}"), a.mlp_bias),
-        mlp_after=norm("post_feedforward_layernorm") if a.sandwich_norms else None,
+        feed_forward_norm=norm(before if a.sandwich_norms else after),
+        feed_forward=_gated_mlp(a, spec.feed_forward, at, kernels),
+        feed_forward_after=norm("post_feedforward_layernorm") if a.sandwich_norms else None,
     )
+
+
+def _mixer(
+    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
+) -> AttentionWeights | GatedDeltaWeights:
+    if isinstance(spec.mixer, GatedDeltaNet):
+        return _gated_delta(at, kernels)
+    return _attention(a, spec.mixer, at, kernels)
 
 
 def _attention(
-    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
+    a: Architecture, spec: Attention, at: WeightSource, kernels: Kernels
 ) -> AttentionWeights:
     return AttentionWeights(
-        qkv=_product(kernels, partial(_qkv, a, spec.attention, at), a.qkv_bias),
-        qk_norm=_qk_norm(a, spec.attention, at) if a.qk_norm else None,
-        output=_product(kernels, lambda kind: at(f"self_attn.o_proj.{kind}"), a.output_bias),
+        qkv=_linear(kernels, partial(_qkv, a, spec, at), spec.qkv_bias),
+        qk_norm=_qk_norm(a, spec, at) if spec.qk_norm else None,
+        output=_linear(kernels, lambda kind: at(f"self_attn.o_proj.{kind}"), spec.output_bias),
     )
 
 
-def _gated_delta(
-    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
-) -> GatedDeltaWeights:
-    """Names are those of transformers' Qwen3.5."""
-
+def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
     def vector(name: str) -> Tensor:
         return _numbers(at(f"linear_attn.{name}")).float()
 
@@ -224,6 +262,15 @@ def _gated_delta(
     )
 
 
+def _gated_mlp(
+    a: Architecture, spec: GatedMlp, at: WeightSource, kernels: Kernels
+) -> GatedMlpWeights:
+    return GatedMlpWeights(
+        gate_up=_linear(kernels, partial(_gate_up, a, at), spec.bias),
+        down=_linear(kernels, lambda kind: at(f"mlp.down_proj.{kind}"), spec.bias),
+    )
+
+
 def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
     """The norm over ``weight``'s width."""
     if not architecture.centred_norms:
@@ -232,10 +279,10 @@ def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
     return RmsNorm(1 + weight.float(), architecture.epsilon)
 
 
-def _product(kernels: Kernels, fetch: Callable[[str], Stacked], biased: bool) -> Linear:
-    """The product with ``fetch("weight")``, and ``fetch("bias")`` added."""
-    product = kernels.linear(fetch("weight"))
-    return Biased(product, _numbers(fetch("bias"))) if biased else product
+def _linear(kernels: Kernels, fetch: Callable[[str], Stacked], biased: bool) -> Linear:
+    """Return the linear layer of ``fetch("weight")``, which adds ``fetch("bias")`` if it is biased."""
+    linear = kernels.linear(fetch("weight"))
+    return Biased(linear, _numbers(fetch("bias"))) if biased else linear
 
 
 def _numbers(found: Stacked) -> Tensor:
@@ -245,20 +292,21 @@ def _numbers(found: Stacked) -> Tensor:
 
 
 def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stacked:
-    """Queries, keys and values below each other; the first two in the order that turns quickly."""
-    sizes = [heads * a.head_dim for heads in (a.heads, a.kv_heads, a.kv_heads)]
+    """Queries, keys and values below each other; the first two in the order that RoPE is quick with."""
+    sizes = [heads * spec.head_dim for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]
     if a.joined:
         query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
         query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
-    query = _turned(query, a.heads, spec.rope)
-    key = _turned(key, a.kv_heads, spec.rope)
-    if not a.qk_norm:  # a norm would undo the scale, so it carries it itself
-        query = query.times(a.query_scale) if isinstance(query, Blocks) else query * a.query_scale
+    query = _in_pairs(query, spec.heads, spec.rope)
+    key = _in_pairs(key, spec.kv_heads, spec.rope)
+    if not spec.qk_norm:  # a norm would undo the scale, so it carries it itself
+        scale = spec.query_scale
+        query = query.times(scale) if isinstance(query, Blocks) else query * scale
     return stack(query, key, value)
 
 
-def _turned(weight: Weight, heads: int, rope: Rope | None) -> Weight:
+def _in_pairs(weight: Weight, heads: int, rope: Rope | None) -> Weight:
     """As ``side_by_side``."""
     if isinstance(weight, Tensor):
         return side_by_side(weight, heads, rope)
@@ -274,8 +322,8 @@ def _qk_norm(a: Architecture, spec: Attention, at: WeightSource) -> Tensor:
     )
     if a.centred_norms:
         query, key = 1 + query, 1 + key
-    query = query * a.query_scale
-    return torch.cat([query.expand(a.heads, -1), key.expand(a.kv_heads, -1)])
+    query = query * spec.query_scale
+    return torch.cat([query.expand(spec.heads, -1), key.expand(spec.kv_heads, -1)])
 
 
 def _gate_up(a: Architecture, at: WeightSource, kind: str) -> Stacked:

@@ -174,15 +174,15 @@ def _attention_case(
     size = 2 * s.kv_heads * past * s.head_dim * dtype.itemsize
     count = copies(size, clock)
     cache = StaticKVCache(
-        layers=count, kv_heads=s.kv_heads, head_dim=s.head_dim, capacity=past + ROWS[-1],
-        device=device, dtype=dtype,
-    )  # fmt: skip
-    for part in (cache.keys, cache.values):
-        for layer in part:  # one by one: normal_ knows no fp8, and a copy of all would take memory
-            layer.copy_(torch.randn(layer.shape, device=device))
-    if cache.scales is not None:
-        cache.scales.fill_(1.0)
-        size += 2 * s.kv_heads * past * cache.scales.itemsize
+        [(s.kv_heads, s.head_dim)] * count, capacity=past + ROWS[-1], device=device, dtype=dtype
+    )
+    for slot in cache.slots:
+        for part in (slot.keys, slot.values):  # normal_ knows no fp8
+            part.copy_(torch.randn(part.shape, device=device))
+        for scales in (slot.key_scales, slot.value_scales):
+            if scales is not None:
+                scales.fill_(1.0)
+    size += sum(2 * past * part.itemsize * s.kv_heads for part in cache.slots[0].tensors[2:]) // 2
     cache.set_length(past)
     query = random_rows(ROWS[-1], s.heads * s.head_dim, device).view(-1, s.heads, s.head_dim)
     tiling = choose_tiling(s.heads, s.kv_heads, s.head_dim)
@@ -192,8 +192,8 @@ def _attention_case(
 
     def one(rows: int, layer: int) -> Tensor:
         if not clock.cuda:
-            return attend_reference(query[:rows], cache.layer(layer), cache.length)
-        return attend(query[:rows], cache.layer(layer), cache.length, workspace, tiling)
+            return attend_reference(query[:rows], cache.slots[layer], cache.length)
+        return attend(query[:rows], cache.slots[layer], cache.length, workspace, tiling)
 
     def calls(rows: int) -> list[Callable[[], Tensor]]:
         return [partial(one, rows, layer) for layer in range(count)]

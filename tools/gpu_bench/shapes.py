@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.errors import InvalidRequest
 from engine.kernels.formats.nf4 import GROUP
-from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.weights import Names, tensor_shapes
 
 WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / GROUP}
@@ -46,20 +46,16 @@ class Sizes:
     @property
     def architecture(self) -> Architecture:
         s = self.shape
-        turns = tuple(ROPE_THETA ** (-2 * pair / s.head_dim) for pair in range(s.head_dim // 2))
+        rates = tuple(ROPE_THETA ** (-2 * pair / s.head_dim) for pair in range(s.head_dim // 2))
+        attention = Attention(
+            s.heads, s.kv_heads, s.head_dim, s.head_dim**-0.5, Rope(rates), qk_norm=self.qk_norm
+        )
         return Architecture(
-            layers=(LayerSpec(Attention(Rope(turns))),) * s.layers,
+            layers=(LayerSpec(attention, GatedMlp(s.intermediate, "silu")),) * s.layers,
             vocabulary=s.vocabulary,
             hidden=s.hidden,
-            intermediate=s.intermediate,
-            heads=s.heads,
-            kv_heads=s.kv_heads,
-            head_dim=s.head_dim,
             epsilon=EPSILON,
             tied=False,
-            activation="silu",
-            query_scale=s.head_dim**-0.5,
-            qk_norm=self.qk_norm,
         )
 
     @property

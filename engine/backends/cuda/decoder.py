@@ -16,9 +16,9 @@ from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.state import DeviceState
 from engine.backends.layer_decoder import LayerDecoder
-from engine.backends.support import ATTENTION, Support
+from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
+from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import (
     DTYPE,
@@ -32,7 +32,7 @@ from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture, Rope
+from engine.models.architecture import Architecture, Attention, Rope
 from engine.models.base import Model, ModelInfo
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines
@@ -47,6 +47,7 @@ WIDEST_HEAD = 256
 SUPPORT = Support(
     "The kernels for CUDA",
     ATTENTION,
+    GATED_MLP,
     ACTIVATIONS,
     ("bf16", *QUANTISED),
 )  # fmt: skip
@@ -57,11 +58,12 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
     reason = SUPPORT.why_not(architecture, weights)
     if reason is not None:
         return reason
-    if architecture.head_dim > WIDEST_HEAD or architecture.head_dim % 2:
-        return (
-            f"Its attention heads have {architecture.head_dim} numbers; the kernels take even numbers "
-            f"up to {WIDEST_HEAD}."
-        )
+    for attention in architecture.attentions:
+        if attention.head_dim > WIDEST_HEAD or attention.head_dim % 2:
+            return (
+                f"Its attention heads have {attention.head_dim} numbers; the kernels take even numbers "
+                f"up to {WIDEST_HEAD}."
+            )
     return None
 
 
@@ -101,38 +103,31 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
                 spec,
                 partial(_at, tensor, names.layer(index)),
                 quantization,
-                None if spec.attention.rope is None else rotations[spec.attention.rope],
+                rotations.get((spec.attention.rope, spec.attention.head_dim)),
             )
             for index, spec in enumerate(architecture.layers)
         ]
-        self.tiling = choose_tiling(
-            architecture.heads, architecture.kv_heads, architecture.head_dim
-        )
-        self._workspaces: dict[int, Workspace] = {}  # by the capacity of a cache
+        self._workspaces: dict[tuple[int, int, int], Workspace] = {}
 
-    def _rotations(self) -> dict[Rope, Tensor]:
-        """Return the cosines and sines of each rope, on the device."""
-        ropes = {
-            spec.attention.rope
-            for spec in self.architecture.layers
-            if spec.attention.rope is not None
+    def _rotations(self) -> dict[tuple[Rope | None, int], Tensor]:
+        """Return the cosines and sines of each rope and width of heads, on the device."""
+        return {
+            (each.rope, each.head_dim): cosines(each.rope, each.head_dim, self._info.context).to(
+                self.device
+            )
+            for each in set(self.architecture.attentions)
+            if each.rope is not None
         }
-        width, context = self.architecture.head_dim, self._info.context
-        return {rope: cosines(rope, width, context).to(self.device) for rope in ropes}
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> DeviceState:
         """See ``HiddenStateModel``. Raises DeviceLost where the GPU is gone."""
         with device_errors(self.device):
             capacity = min(context, self._info.context)
-            static = StaticKVCache(
-                layers=len(self.layers),
-                kv_heads=self.architecture.kv_heads,
-                head_dim=self.architecture.head_dim,
-                capacity=capacity,
-                device=self.device,
-                dtype=self._cached,
-            )
-            self._workspace(capacity)
+            attentions = self.architecture.attentions
+            slots = [(each.kv_heads, each.head_dim) for each in attentions]
+            static = StaticKVCache(slots, capacity=capacity, device=self.device, dtype=self._cached)
+            for each in set(attentions):
+                self._workspace(each, capacity)
             return DeviceState(static, self.new_aux(aux_layers, capacity + 1))
 
     @torch.inference_mode()
@@ -185,8 +180,8 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
 
     def mixer(self, index: int, x: Tensor, step: StaticKVCache) -> Tensor:
         """See ``LayerDecoder``. The norm is fused with the first product, the residual with the last."""
-        layer, kv = self.layers[index], step.layer(index)
-        mixed = self._attention(layer, layer.qkv(x), kv, step.length)
+        layer, spec = self.layers[index], self.architecture.layers[index].attention
+        mixed = self._attention(layer, spec, layer.qkv(x), step.slots[index], step.length)
         if layer.attention_after is None:
             return layer.output(mixed, x)
         return normalise(layer.output(mixed), layer.attention_after, x)
@@ -201,7 +196,9 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             return layer.down(inner, x)
         return normalise(layer.down(inner), layer.mlp_after, x)
 
-    def _attention(self, layer: CudaLayer, qkv: Tensor, kv: LayerKV, length: Tensor) -> Tensor:
+    def _attention(
+        self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, length: Tensor
+    ) -> Tensor:
         """(rows, heads * head_dim); stores the rows' keys and values."""
         query = rope_and_store(
             qkv,
@@ -210,35 +207,40 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             rotation=layer.rotation,
             norm=layer.qk_norm,
             epsilon=self.architecture.epsilon,
-            scale=self.architecture.query_scale,
+            scale=spec.query_scale,
         )
-        workspace = self._workspace(kv.capacity)
+        workspace = self._workspace(spec, kv.capacity)
         parts = [
             attend(
                 part,
                 kv,
                 length + index * STREAMED_ROWS if index else length,
                 workspace,
-                self.tiling,
-                window=layer.window,
-                cap=self.architecture.score_cap,
+                _tiling(spec),
+                window=spec.window,
+                cap=spec.score_cap,
             )
             for index, part in enumerate(query.split(STREAMED_ROWS))
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _workspace(self, capacity: int) -> Workspace:
-        """What attention over such a cache needs; all of a model's layers share one."""
-        if capacity not in self._workspaces:
-            self._workspaces[capacity] = Workspace.make(
-                heads=self.architecture.heads,
-                head_dim=self.architecture.head_dim,
+    def _workspace(self, spec: Attention, capacity: int) -> Workspace:
+        """Return what attention over such a cache needs; layers of one size share it."""
+        key = spec.heads, spec.head_dim, capacity
+        if key not in self._workspaces:
+            self._workspaces[key] = Workspace.make(
+                heads=spec.heads,
+                head_dim=spec.head_dim,
                 capacity=capacity,
-                tiling=self.tiling,
+                tiling=_tiling(spec),
                 device=self.device,
                 rows=STREAMED_ROWS,
             )
-        return self._workspaces[capacity]
+        return self._workspaces[key]
+
+
+def _tiling(spec: Attention) -> Tiling:
+    return choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
 
 
 def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:

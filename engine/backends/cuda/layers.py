@@ -36,7 +36,6 @@ class CudaLayer:
     qkv: Product  # its norm in front
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
-    window: int | None
     output: Product
     attention_after: Norm | None
     gate_up: Product  # its norm in front
@@ -67,25 +66,22 @@ def load(
     The scale of the scores stays out of the weights: the kernel that turns the queries multiplies by it.
     """
     kernels = Kernels(lambda weight: Held(hold(quantization, widen(weight))), plain_embedding)
-    unscaled = replace(architecture, query_scale=1.0)
-    return _fused(architecture, spec, load_layer(unscaled, spec, tensor, kernels), rotation)
+    unscaled = replace(spec, mixer=replace(spec.attention, query_scale=1.0))
+    return _fused(spec, load_layer(architecture, unscaled, tensor, kernels), rotation)
 
 
-def _fused(
-    architecture: Architecture, spec: LayerSpec, layer: Layer, rotation: Tensor | None
-) -> CudaLayer:
-    fused = architecture.activation == FUSED_GATE
+def _fused(spec: LayerSpec, layer: Layer, rotation: Tensor | None) -> CudaLayer:
+    fused = spec.feed_forward.activation == FUSED_GATE
     return CudaLayer(
         qkv=_product(layer.attention.qkv, layer.mixer_norm),
         qk_norm=layer.attention.qk_norm,
         rotation=rotation,
-        window=spec.attention.window,
         output=_product(layer.attention.output),
         attention_after=norm_of(layer.mixer_after),
-        gate_up=_product(layer.gate_up, layer.mlp_norm, gated=fused),
-        gate=None if fused else _gate(activation(architecture.activation)),
-        down=_product(layer.down),
-        mlp_after=norm_of(layer.mlp_after),
+        gate_up=_product(layer.feed_forward.gate_up, layer.feed_forward_norm, gated=fused),
+        gate=None if fused else _gate(activation(spec.feed_forward.activation)),
+        down=_product(layer.feed_forward.down),
+        mlp_after=norm_of(layer.feed_forward_after),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -43,8 +43,10 @@ def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
 
     The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
     """
-    power_of_two = math.frexp(architecture.query_scale)[0] == 0.5
-    return quantization != "fp32" or architecture.qk_norm or power_of_two
+    exact = all(
+        each.qk_norm or math.frexp(each.query_scale)[0] == 0.5 for each in architecture.attentions
+    )
+    return exact or quantization != "fp32"
 
 
 class NativeDecoder:
@@ -84,9 +86,9 @@ class NativeDecoder:
         assert isinstance(last, Tensor)
         norm = make_norm(architecture, last)
         rotations = {
-            rope: cosines(rope, architecture.head_dim, info.context)
-            for rope in {spec.attention.rope for spec in architecture.layers}
-            if rope is not None
+            (each.rope, each.head_dim): cosines(each.rope, each.head_dim, info.context)
+            for each in set(architecture.attentions)
+            if each.rope is not None
         }
         parts = [
             _layer(layer, spec, rotations, slot)
@@ -98,16 +100,10 @@ class NativeDecoder:
             norm=norm.weight.data_ptr(),
             vocabulary=architecture.vocabulary,
             hidden=architecture.hidden,
-            intermediate=architecture.intermediate,
-            heads=architecture.heads,
-            kv_heads=architecture.kv_heads,
-            head_dim=architecture.head_dim,
             context=info.context,
-            gate=native.GATES[architecture.activation],
             epsilon=architecture.epsilon,
             # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
             embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
-            score_cap=architecture.score_cap or 0.0,
         )
         # What the structures point to lives as long as the decoder.
         self._embedding, self._head = embedding, head
@@ -318,24 +314,34 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
 
 
 def _layer(
-    layer: Layer, spec: LayerSpec, rotations: dict[Rope, Tensor], slot: int
+    layer: Layer, spec: LayerSpec, rotations: Mapping[tuple[Rope, int], Tensor], slot: int
 ) -> structures.Layer:
     """Return ``layer`` for the step. ``slot``: where a cache has its keys and values."""
-    attention, rope = layer.attention, spec.attention.rope
+    weights, attention, mlp = layer.attention, spec.attention, layer.feed_forward
+    rope, after = attention.rope, layer.feed_forward_after
     return structures.Layer(
         mixer_norm=layer.mixer_norm.weight.data_ptr(),
         mixer_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
-        mlp_norm=layer.mlp_norm.weight.data_ptr(),
-        mlp_after=layer.mlp_after and layer.mlp_after.weight.data_ptr(),
+        mlp_norm=layer.feed_forward_norm.weight.data_ptr(),
+        mlp_after=after and after.weight.data_ptr(),
         attention=structures.Attention(
-            qkv=_matrix(attention.qkv),
-            output=_matrix(attention.output),
-            qk_norm=None if attention.qk_norm is None else attention.qk_norm.data_ptr(),
-            rotation=None if rope is None else rotations[rope].data_ptr(),
-            window=spec.attention.window or 0,
+            qkv=_matrix(weights.qkv),
+            output=_matrix(weights.output),
+            qk_norm=None if weights.qk_norm is None else weights.qk_norm.data_ptr(),
+            rotation=None if rope is None else rotations[rope, attention.head_dim].data_ptr(),
+            heads=attention.heads,
+            kv_heads=attention.kv_heads,
+            head_dim=attention.head_dim,
+            window=attention.window or 0,
             slot=slot,
+            score_cap=attention.score_cap or 0.0,
         ),
-        mlp=structures.GatedMlp(gate_up=_matrix(layer.gate_up), down=_matrix(layer.down)),
+        mlp=structures.GatedMlp(
+            gate_up=_matrix(mlp.gate_up),
+            down=_matrix(mlp.down),
+            intermediate=spec.feed_forward.intermediate,
+            gate=native.GATES[spec.feed_forward.activation],
+        ),
     )
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import ctypes
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import torch
+from torch import Tensor
 
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
@@ -17,8 +20,9 @@ from engine.models.sequence_state import SequenceState
 class NativeState(SequenceState):
     """Keys and values of one sequence, as attention.h reads them.
 
-    keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads, groups * 16, head_dim),
-    float32 or bfloat16, as are the hidden states. The last group is for the rows of a tree.
+    For each size of heads keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads,
+    groups * 16, head_dim), float32 or bfloat16, as are the hidden states. The last group is for the rows
+    of a tree.
     """
 
     def __init__(
@@ -30,17 +34,25 @@ class NativeState(SequenceState):
     ) -> None:
         super().__init__(context, aux)
         groups = -(-context // native.LANES) + 1
-        outer = len(architecture.layers), architecture.kv_heads
-        self.keys = zeros((*outer, groups, architecture.head_dim, native.LANES), dtype)
-        self.values = zeros((*outer, groups * native.LANES, architecture.head_dim), dtype)
+        sizes = [(each.kv_heads, each.head_dim) for each in architecture.attentions]
+        layers = Counter(sizes)
+        # By size, so that a row of all layers is copied at once.
+        self.keys = {
+            (heads, width): zeros((count, heads, groups, width, native.LANES), dtype)
+            for (heads, width), count in layers.items()
+        }
+        self.values = {
+            (heads, width): zeros((count, heads, groups * native.LANES, width), dtype)
+            for (heads, width), count in layers.items()
+        }
+        self._slots = [_addresses(sizes, each) for each in (self.keys, self.values)]
         self._tree: Sequence[int] | None = None  # parents of the pending rows
         aux_layers = (
             [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
         )
         self.aux_layers = (structures.AuxLayer * len(aux_layers))(*aux_layers)
         self.view = structures.Cache(
-            self.keys.data_ptr(),
-            self.values.data_ptr(),
+            *self._slots,
             self.aux_layers,
             len(aux_layers),
             dtype == torch.bfloat16,
@@ -62,8 +74,10 @@ class NativeState(SequenceState):
             raise ValueError(f"{list(rows)} is no path from the root of a tree of {len(tree)}")
         for at, row in enumerate(rows, self.length):
             group, lane = divmod(at, native.LANES)
-            self.keys[:, :, group, :, lane] = self.keys[:, :, -1, :, row]
-            self.values[:, :, at] = self.values[:, :, row - native.ROWS]
+            for size in self.keys:
+                keys, values = self.keys[size], self.values[size]
+                keys[:, :, group, :, lane] = keys[:, :, -1, :, row]
+                values[:, :, at] = values[:, :, row - native.ROWS]
         if self.aux is not None:
             self.aux.keep(self.length, rows)
         self.settle(self.length + len(rows))
@@ -78,12 +92,21 @@ class NativeState(SequenceState):
         assert isinstance(other, NativeState) and length <= other.length
         groups = slice(self.length // native.LANES, -(-length // native.LANES))
         rows = slice(self.length, length)
-        self.keys[:, :, groups] = other.keys[:, :, groups]
-        self.values[:, :, rows] = other.values[:, :, rows]
+        for size in self.keys:
+            self.keys[size][:, :, groups] = other.keys[size][:, :, groups]
+            self.values[size][:, :, rows] = other.values[size][:, :, rows]
         if self.aux is not None and other.aux is not None:
             self.aux.rows[:, rows] = other.aux.rows[:, rows]
         self.settle(length)
         return length
+
+
+def _addresses(
+    sizes: Sequence[tuple[int, int]], tensors: Mapping[tuple[int, int], Tensor]
+) -> ctypes.Array[ctypes.c_void_p]:
+    """Return where each slot's part begins, in the order of the layers that attend."""
+    left = {size: iter(tensor) for size, tensor in tensors.items()}
+    return (ctypes.c_void_p * len(sizes))(*(next(left[size]).data_ptr() for size in sizes))
 
 
 def _aux_layer(aux: AuxHiddenStates, aux_layer: AuxLayer) -> structures.AuxLayer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.backends.native import trial
-from engine.backends.support import ATTENTION, Support
+from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import MULTIPLIED, ROUNDED
 from engine.kernels.native import library as native
@@ -22,6 +22,7 @@ def support(library: Library | None) -> Support:
     return Support(
         "The compiled step",
         ATTENTION,
+        GATED_MLP,
         native.GATES,
         formats,
         blocks=frozenset(MULTIPLIED),
@@ -45,17 +46,21 @@ def why_not(
         reason = _why_not_trusted(library, weights, blocks)
     if reason is not None:
         return reason
-    a = architecture
-    sizes = a.hidden, a.intermediate, a.head_dim
-    inputs = a.hidden, a.intermediate, a.heads * a.head_dim
-    whole = not any(size % native.LANES for size in sizes)
-    if whole and native.fits(weights, inputs):
+    widths = {spec.feed_forward.intermediate for spec in architecture.layers}
+    heads = {attention.head_dim for attention in architecture.attentions}
+    attended = {attention.heads * attention.head_dim for attention in architecture.attentions}
+    whole = not any(size % native.LANES for size in {architecture.hidden} | widths | heads)
+    if whole and native.fits(weights, {architecture.hidden} | widths | attended):
         return None
     return (
-        f"It is {a.hidden} and {a.intermediate} wide, with heads of {a.head_dim} numbers; the compiled "
-        f"step takes multiples of {native.LANES}, in q4 of {native.UNITS[Q4]}, and in nf4 of "
-        f"{native.UNITS['nf4']}."
+        f"It is {architecture.hidden} and {_listed(widths)} wide, with heads of {_listed(heads)} "
+        f"numbers; the compiled step takes multiples of {native.LANES}, in q4 of {native.UNITS[Q4]}, "
+        f"and in nf4 of {native.UNITS['nf4']}."
     )
+
+
+def _listed(sizes: Collection[int]) -> str:
+    return " or ".join(map(str, sorted(sizes)))
 
 
 def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) -> str | None:

@@ -59,7 +59,7 @@ class TracedOperations(ProgramTracer):
         self, made: Tensor, memory: operations.Memory, norms: Tensor, epsilon: float, rows: Rows
     ) -> None:
         assert isinstance(memory, TracedMemory)
-        a = memory.architecture
+        a = memory.attention
         parts = made.split(a.kv_heads * a.head_dim, dim=1)
         for keys, values, norm, cache in zip(
             parts[::2], parts[1::2], norms, memory.caches, strict=True
@@ -77,8 +77,8 @@ class TracedOperations(ProgramTracer):
         causal: bool,
     ) -> Tensor:
         assert isinstance(memory, TracedMemory)
-        a = memory.architecture
-        heads = Attention(memory.caches[layer], a.heads, a.kv_heads, a.epsilon)
+        a = memory.attention
+        heads = Attention(memory.caches[layer], a.heads, a.kv_heads, memory.epsilon)
         sizes = [count * a.head_dim for count in (a.heads, a.kv_heads, a.kv_heads)]
         queries, keys, values = qkv.split(sizes, dim=1)
         ours, theirs = (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
@@ -107,27 +107,26 @@ class TracedMemory:
     """
 
     def __init__(self, architecture: Architecture) -> None:
-        self.architecture = architecture
+        self.attention, self.epsilon = architecture.layers[0].attention, architecture.epsilon
         self.caches = [LayerCache() for _ in architecture.layers]
         self.clear()
 
     def clear(self) -> None:
-        a = self.architecture
-        self.keys = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim, LANES)
-        self.values = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim)
+        a, layers = self.attention, len(self.caches)
+        self.keys = torch.zeros(layers, a.kv_heads, 0, a.head_dim, LANES)
+        self.values = torch.zeros(layers, a.kv_heads, 0, a.head_dim)
 
     def reserve(self, rows: int) -> None:
-        held = self.values.shape[2]
-        if rows <= held:
+        reserved = self.values.shape[2]
+        if rows <= reserved:
             return
-        a, room = self.architecture, operations.room_for(rows)
-        outer, more = (len(a.layers), a.kv_heads), room - held
+        a, room = self.attention, operations.room_for(rows)
+        outer, more = (len(self.caches), a.kv_heads), room - reserved
         keys = torch.zeros(*outer, more // LANES, a.head_dim, LANES)
         self.keys = torch.cat([self.keys, keys], dim=2)
         self.values = torch.cat([self.values, torch.zeros(*outer, more, a.head_dim)], dim=2)
-        rope = a.layers[0].attention.rope
-        assert rope is not None
-        self.rope = cosines(rope, a.head_dim, room)
+        assert a.rope is not None
+        self.rope = cosines(a.rope, a.head_dim, room)
         for cache, keys, values in zip(self.caches, self.keys, self.values, strict=True):
             cache.move(keys, values, self.rope)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from engine.files import read_json, write_private
 from engine.kernels.formats.block_formats import LAYOUTS, SCALES
 from engine.kernels.formats.blocks import Blocks, Weight
 from engine.kernels.native.library import BLOCKS, Library
-from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 
@@ -31,22 +32,24 @@ log = logging.getLogger(__name__)
 _HEAD_DIM, _WIDTH, _TEXT = 64, 256, 12
 """k-quants have blocks of 256 inputs, so no matrix is narrower."""
 _ROPE = Rope(tuple(1e4 ** (-2 * pair / _HEAD_DIM) for pair in range(_HEAD_DIM // 2)))
-_ARCHITECTURE = Architecture(
-    layers=(LayerSpec(Attention(_ROPE)), LayerSpec(Attention(_ROPE, window=5))),
-    vocabulary=64,
-    hidden=_WIDTH,
-    intermediate=2 * _WIDTH,
+_ATTENTION = Attention(
     heads=4,
     kv_heads=2,
     head_dim=_HEAD_DIM,
-    epsilon=1e-6,
-    tied=False,
-    activation="silu",
     query_scale=_HEAD_DIM**-0.5,
+    rope=_ROPE,
     qkv_bias=True,
     qk_norm=True,
-    sandwich_norms=True,
     score_cap=20.0,
+)
+_MLP = GatedMlp(2 * _WIDTH, "silu")
+_ARCHITECTURE = Architecture(
+    layers=(LayerSpec(_ATTENTION, _MLP), LayerSpec(replace(_ATTENTION, window=5), _MLP)),
+    vocabulary=64,
+    hidden=_WIDTH,
+    epsilon=1e-6,
+    tied=False,
+    sandwich_norms=True,
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.backends.layer_decoder import LayerDecoder
-from engine.backends.support import ATTENTION, Support
+from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.backends.torch import gated_delta
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
-from engine.kernels.torch.attention import causal_bias, choose_attend, first_block
+from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_block
 from engine.kernels.torch.factory import PLAIN, Kernels
 from engine.models.activations import ACTIVATIONS, activation, by_rows
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
@@ -34,24 +34,24 @@ from engine.models.weights import (
 SUPPORT = Support(
     "The own decoder",
     {**ATTENTION, GatedDeltaNet: ()},
+    GATED_MLP,
     ACTIVATIONS,
     FORMATS,
-)  # fmt: skip
+)
 """Its operations, which take any size."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What layers with the same ``LayerSpec`` share."""
+class AttentionShared:
+    """What layers with the same ``Attention`` share. ``rotation``: (context, head_dim / 2), complex."""
 
-    attends: bool = False
-    rotation: Tensor | None = None  # (context, head_dim / 2), complex
-    window: int | None = None
+    rotation: Tensor | None
+    attend: Attend
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionInputs:
-    """What the rows of one step see in all layers of a kind that attends."""
+    """What the rows of one step see in all layers with the same ``Attention``."""
 
     rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
     first: int  # block of the cache
@@ -60,10 +60,10 @@ class AttentionInputs:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One forward step: ``inputs`` has one entry for each ``Kind``, None where it does not attend."""
+    """One forward step."""
 
     state: TorchState
-    inputs: Sequence[AttentionInputs | None]
+    inputs: Mapping[Attention, AttentionInputs]
     final: bool
 
 
@@ -83,34 +83,27 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         norm = tensor(names.norm)
         super().__init__(architecture, info, norm.dtype, norm.device)
         self.norm = make_norm(architecture, norm)
-        self.activation = by_rows(activation(architecture.activation))
         # The largest float copies come and go before anything else is there.
         table = tensor(names.embedding)  # (vocabulary, hidden)
         self.embedding = kernels.embedding(table)
         self.head = kernels.linear(table if architecture.tied else tensor(names.head))
         del table
-        specs = list(dict.fromkeys(architecture.layers))
-        self.kinds = [self._kind(spec) for spec in specs]
+        self.shared = {spec: self._shared(spec) for spec in dict.fromkeys(architecture.attentions)}
+        self.activations = {
+            name: by_rows(activation(name))
+            for name in {spec.feed_forward.activation for spec in architecture.layers}
+        }
         self.layers = [
-            (specs.index(spec), self._load(names.layer(index), spec, tensor, kernels))
+            self._load(names.layer(index), spec, tensor, kernels)
             for index, spec in enumerate(architecture.layers)
         ]
-        self.attend = choose_attend(
-            architecture.heads,
-            architecture.kv_heads,
-            architecture.head_dim,
-            self.dtype,
-            self.device,
-        )
 
-    def _kind(self, spec: LayerSpec) -> Kind:
-        if not isinstance(spec.mixer, Attention):
-            return Kind()
-        rope, window = spec.mixer.rope, spec.mixer.window
-        if rope is None:
-            return Kind(True, None, window)
-        table = rotations(rope, self.architecture.head_dim, self._info.context)
-        return Kind(True, table.to(self.device), window)
+    def _shared(self, spec: Attention) -> AttentionShared:
+        attend = choose_attend(spec.heads, spec.kv_heads, spec.head_dim, self.dtype, self.device)
+        if spec.rope is None:
+            return AttentionShared(None, attend)
+        table = rotations(spec.rope, spec.head_dim, self._info.context)
+        return AttentionShared(table.to(self.device), attend)
 
     def _load(self, prefix: str, spec: LayerSpec, tensor: TensorSource, kernels: Kernels) -> Layer:
         return load_layer(self.architecture, spec, lambda name: tensor(prefix + name), kernels)
@@ -137,17 +130,16 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     def begin(self, state: TorchState, rows: int, *, final: bool) -> Step:
         """See ``LayerDecoder``."""
-        inputs = [self._attention_inputs(kind, state, rows) for kind in self.kinds]
+        inputs = {spec: self._attention_inputs(spec, state, rows) for spec in self.shared}
         return Step(state, inputs, final)
 
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
         """See ``LayerDecoder``."""
-        (kind, layer), spec = self.layers[index], self.architecture.layers[index].mixer
+        layer, spec = self.layers[index], self.architecture.layers[index].mixer
         normed = layer.mixer_norm(x)
         if isinstance(layer.mixer, AttentionWeights):
-            inputs, slot = step.inputs[kind], step.state.slots[index]
-            assert inputs is not None
-            mixed = self._attention(layer.mixer, normed, step.state, slot, inputs)
+            assert isinstance(spec, Attention)
+            mixed = self._attention(layer.mixer, spec, normed, step, step.state.slots[index])
         else:
             assert isinstance(spec, GatedDeltaNet)
             memory, epsilon = step.state.memories[index], self.architecture.epsilon
@@ -156,43 +148,37 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
         """See ``LayerDecoder``."""
-        _, layer = self.layers[index]
-        gate, up = layer.gate_up(layer.mlp_norm(x)).chunk(2, dim=-1)
-        result = layer.down(self.activation(gate) * up)
-        return x + (result if layer.mlp_after is None else layer.mlp_after(result))
+        layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
+        gate, up = layer.feed_forward.gate_up(layer.feed_forward_norm(x)).chunk(2, dim=-1)
+        result = layer.feed_forward.down(self.activations[spec.activation](gate) * up)
+        after = layer.feed_forward_after
+        return x + (result if after is None else after(result))
 
-    def _attention_inputs(self, kind: Kind, state: KVCache, rows: int) -> AttentionInputs | None:
-        if not kind.attends:
-            return None
+    def _attention_inputs(self, spec: Attention, state: KVCache, rows: int) -> AttentionInputs:
         start, end = state.end, state.end + rows
-        first = first_block(start, kind.window)
+        first = first_block(start, spec.window)
         keys, _ = state.blocks(0, end, first)
-        group = self.architecture.heads // self.architecture.kv_heads
-        bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=kind.window)
-        rotation = None if kind.rotation is None else kind.rotation[start:end, None, :]
-        return AttentionInputs(rotation, first, bias)
+        group = spec.heads // spec.kv_heads
+        bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=spec.window)
+        table = self.shared[spec].rotation
+        return AttentionInputs(None if table is None else table[start:end, None, :], first, bias)
 
     def _attention(
-        self,
-        weights: AttentionWeights,
-        x: Tensor,
-        cache: KVCache,
-        slot: int,
-        inputs: AttentionInputs,
+        self, weights: AttentionWeights, spec: Attention, x: Tensor, step: Step, slot: int
     ) -> Tensor:
-        a, start, rows = self.architecture, cache.end, x.shape[0]
-        rotated = a.heads + a.kv_heads
-        qkv = weights.qkv(x).view(rows, rotated + a.kv_heads, a.head_dim)
+        cache, inputs, rows, width = step.state, step.inputs[spec], len(x), spec.head_dim
+        rotated = spec.heads + spec.kv_heads
+        qkv = weights.qkv(x).view(rows, rotated + spec.kv_heads, width)
         qk = qkv[:, :rotated]
         if weights.qk_norm is not None:
-            qk = F.rms_norm(qk.float(), (a.head_dim,), None, a.epsilon) * weights.qk_norm
+            epsilon = self.architecture.epsilon
+            qk = F.rms_norm(qk.float(), (width,), None, epsilon) * weights.qk_norm
         if inputs.rotation is not None:
-            pairs = qk.float().view(rows, rotated, a.head_dim // 2, 2)
+            pairs = qk.float().view(rows, rotated, width // 2, 2)
             qk = torch.view_as_real(torch.view_as_complex(pairs) * inputs.rotation)
-            qk = qk.view(rows, rotated, a.head_dim)
-        query, key = qk.to(x.dtype).split((a.heads, a.kv_heads), dim=1)
-        cache.write(slot, start, key, qkv[:, rotated:])
-        keys, values = cache.blocks(slot, start + rows, inputs.first)
-        return weights.output(
-            self.attend(query.contiguous(), keys, values, inputs.bias, a.score_cap)
-        )
+            qk = qk.view(rows, rotated, width)
+        query, key = qk.to(x.dtype).split((spec.heads, spec.kv_heads), dim=1)
+        cache.write(slot, cache.end, key, qkv[:, rotated:])
+        keys, values = cache.blocks(slot, cache.end + rows, inputs.first)
+        attend = self.shared[spec].attend
+        return weights.output(attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap))

@@ -113,12 +113,12 @@ class EagerOperations(EagerArithmetic):
         causal: bool,
     ) -> Tensor:
         assert isinstance(memory, EagerMemory)
-        a, start = memory.architecture, rows.start.value + rows.offset
+        a, start = memory.attention, rows.start.value + rows.offset
         end, rotated = start + len(qkv), a.heads + a.kv_heads
         by_head = qkv.view(len(qkv), -1, a.head_dim)
         qk = by_head[:, :rotated]
         if norms is not None:
-            qk = torch.rms_norm(qk, (a.head_dim,), None, a.epsilon) * norms
+            qk = torch.rms_norm(qk, (a.head_dim,), None, memory.epsilon) * norms
         qk = _apply_rope(qk, memory.rope[start:end])
         keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
         keys[:, start:] = qk[:, a.heads :].transpose(0, 1)
@@ -143,30 +143,33 @@ class EagerMemory:
     """
 
     def __init__(self, architecture: Architecture, device: torch.device) -> None:
-        self.architecture, self._device = architecture, device
+        self.attention, self.epsilon = architecture.layers[0].attention, architecture.epsilon
+        self._layers, self._device = len(architecture.layers), device
         self.clear()
 
     def clear(self) -> None:
-        a = self.architecture
-        self.keys = torch.zeros(len(a.layers), a.kv_heads, 0, a.head_dim, device=self._device)
+        self.keys = self._room(0)
         self.values = self.keys.clone()
 
     def reserve(self, rows: int) -> None:
-        held, a = self.keys.shape[2], self.architecture
-        if rows <= held:
+        reserved, rope = self.keys.shape[2], self.attention.rope
+        if rows <= reserved:
             return
         room = operations.room_for(rows)
-        more = torch.zeros(len(a.layers), a.kv_heads, room - held, a.head_dim, device=self._device)
+        more = self._room(room - reserved)
         self.keys = torch.cat([self.keys, more], dim=2)
         self.values = torch.cat([self.values, more], dim=2)
-        rope = a.layers[0].attention.rope
         assert rope is not None
-        self.rope = rotations(rope, a.head_dim, room)[:, None].to(self._device)
+        self.rope = rotations(rope, self.attention.head_dim, room)[:, None].to(self._device)
+
+    def _room(self, rows: int) -> Tensor:
+        a = self.attention
+        return torch.zeros(self._layers, a.kv_heads, rows, a.head_dim, device=self._device)
 
     def parted(self, made: Tensor) -> tuple[Tensor, Tensor]:
         """Keys and values (rows, layers, kv_heads, head_dim) of all layers, from rows that hold both."""
-        a = self.architecture
-        keys, values = made.view(-1, len(a.layers), 2, a.kv_heads, a.head_dim).unbind(2)
+        a = self.attention
+        keys, values = made.view(-1, self._layers, 2, a.kv_heads, a.head_dim).unbind(2)
         return keys, values
 
 

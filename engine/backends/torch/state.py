@@ -32,15 +32,8 @@ class TorchState(KVCache):
     ) -> None:
         mixers = [spec.mixer for spec in architecture.layers]
         attending = [at for at, mixer in enumerate(mixers) if isinstance(mixer, Attention)]
-        super().__init__(
-            layers=len(attending),
-            kv_heads=architecture.kv_heads,
-            head_dim=architecture.head_dim,
-            context=context,
-            dtype=dtype,
-            device=device,
-            aux=aux,
-        )
+        slots = [(each.kv_heads, each.head_dim) for each in architecture.attentions]
+        super().__init__(slots, context=context, dtype=dtype, device=device, aux=aux)
         self.slots = {layer: slot for slot, layer in enumerate(attending)}
         self.memories = {
             layer: DeltaState(mixer, device)

@@ -40,7 +40,7 @@ from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import activation
-from engine.models.architecture import Architecture
+from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer, joined
 from engine.models.rotation import side_by_side
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer, make_norm
@@ -84,15 +84,15 @@ class BlockHead:
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = read_shape(stored, target)
-        a = shape.architecture
+        attentions = shape.architecture.attentions
         return HeadPlan(
             cls.kind,
             stored,
             joined(shape.read),
             parameters(shape),
-            layers=len(a.layers),
-            kv_heads=a.kv_heads,
-            head_dim=a.head_dim,
+            layers=len(attentions),
+            kv_heads=attentions[0].kv_heads,
+            head_dim=attentions[0].head_dim,
             shape=shape,
         )
 
@@ -104,16 +104,17 @@ class BlockHead:
         a, kernels = shape.architecture, Kernels(linears.linear, plain_embedding)
         sources = [partial(_tensor, stored, linears, n) for n in range(len(a.layers))]
         layers = tuple(load_layer(a, a.layers[0], at, kernels) for at in sources)
-        pairs = [_keys_values(a, at, "weight") for at in sources]
-        biases = [_keys_values(a, at, "bias") for at in sources] if a.qkv_bias else None
-        activation(a.activation)  # refuses one that is not known
+        own, mlp = a.layers[0].attention, a.layers[0].feed_forward
+        pairs = [_keys_values(own, at, "weight") for at in sources]
+        biases = [_keys_values(own, at, "bias") for at in sources] if own.qkv_bias else None
+        activation(mlp.activation)  # refuses one that is not known
         confidence = stored(CONFIDENCE[0]) if shape.confidence else None
         return cls(
             shape=shape,
             fc=linears.linear(stored("fc.weight")),
             hidden_norm=make_norm(a, linears.vector(stored("hidden_norm.weight"))),
             context=linears.linear(torch.cat(pairs), torch.cat(biases) if biases else None),
-            key_norms=torch.stack([_key_norm(a, layer) for layer in layers]),
+            key_norms=torch.stack([_key_norm(own, layer) for layer in layers]),
             layers=layers,
             norm=make_norm(a, linears.vector(stored("norm.weight"))),
             markov=_markov(stored, linears) if shape.rank else None,
@@ -249,15 +250,15 @@ def _tensor(stored: Stored, linears: LinearFactory, layer: int, name: str) -> Te
     return tensor if tensor.dim() > 1 else linears.vector(tensor)
 
 
-def _keys_values(a: Architecture, at: TensorSource, kind: str) -> Tensor:
-    """Both in one tensor, keys in the order that turns quickly."""
-    key = side_by_side(at(f"self_attn.k_proj.{kind}"), a.kv_heads, a.layers[0].attention.rope)
+def _keys_values(spec: Attention, at: TensorSource, kind: str) -> Tensor:
+    """Return both in one tensor, keys in the order that RoPE is quick with."""
+    key = side_by_side(at(f"self_attn.k_proj.{kind}"), spec.kv_heads, spec.rope)
     return torch.cat([key, at(f"self_attn.v_proj.{kind}")])
 
 
-def _key_norm(a: Architecture, layer: Layer) -> Tensor:
+def _key_norm(spec: Attention, layer: Layer) -> Tensor:
     assert layer.attention.qk_norm is not None
-    return layer.attention.qk_norm[a.heads :]
+    return layer.attention.qk_norm[spec.heads :]
 
 
 def _markov(stored: Stored, linears: LinearFactory) -> MarkovHead:

@@ -95,8 +95,8 @@ def expected(shape: BlockShape) -> dict[str, tuple[int, ...]]:
     a = shape.architecture
     shapes = {
         f"layers.{layer}.{name}": size
-        for layer in range(len(a.layers))
-        for name, size in layer_shapes(a).items()
+        for layer, spec in enumerate(a.layers)
+        for name, size in layer_shapes(a, spec).items()
     }
     shapes["fc.weight"] = (a.hidden, len(shape.read) * a.hidden)
     shapes |= {"hidden_norm.weight": (a.hidden,), "norm.weight": (a.hidden,)}
@@ -110,7 +110,7 @@ def expected(shape: BlockShape) -> dict[str, tuple[int, ...]]:
 def parameters(shape: BlockShape) -> int:
     """Numbers that are held: all that is read, keys' and values' weights twice."""
     a = shape.architecture
-    again = len(a.layers) * 2 * a.kv_heads * a.head_dim * a.hidden
+    again = sum(2 * each.kv_heads * each.head_dim * a.hidden for each in a.attentions)
     return again + sum(math.prod(size) for size in expected(shape).values())
 
 

@@ -29,10 +29,12 @@ def decoder_layer(
     qkv = ops.linear(layer.attention.qkv, x)
     attended = ops.attend(qkv, memory, number, layer.attention.qk_norm, rows, causal=causal)
     residual = ops.add(residual, ops.linear(layer.attention.output, attended))
-    gates = ops.linear(layer.gate_up, norm(ops, layer.mlp_norm, residual))
+    mlp = layer.feed_forward
+    gates = ops.linear(mlp.gate_up, norm(ops, layer.feed_forward_norm, residual))
     gate, up = gates.chunk(2, dim=1)
-    active = ops.activate(architecture.activation, gate, times=up)
-    return ops.add(residual, ops.linear(layer.down, active))
+    spec = architecture.layers[number].feed_forward
+    active = ops.activate(spec.activation, gate, times=up)
+    return ops.add(residual, ops.linear(mlp.down, active))
 
 
 def norm(ops: Arithmetic, weights: RmsNorm, x: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ class Eagle3Head:
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = read_shape(stored, target)
-        a = shape.architecture
+        a = shape.architecture.layers[0].attention
         own = {"layers": 1, "kv_heads": a.kv_heads, "head_dim": a.head_dim}
         return HeadPlan(cls.kind, stored, joined(shape.read), stored.parameters, **own, shape=shape)
 
@@ -79,7 +79,7 @@ class Eagle3Head:
         assert isinstance(shape, Eagle3HeadShape)
         a, at = shape.architecture, partial(_tensor, stored, linears, shape.prefix)
         kernels = Kernels(linears.linear, plain_embedding)
-        activation(a.activation)  # refuses one that is not known
+        activation(a.layers[0].feed_forward.activation)  # refuses one that is not known
 
         def norm(name: str) -> RmsNorm:
             return make_norm(a, linears.vector(stored(name)))

@@ -128,10 +128,11 @@ def _expected(stored: Stored, shape: Eagle3HeadShape, joint: int) -> dict[str, t
     """All tensors that are read, and the shapes they must have."""
     a = shape.architecture
     shapes: dict[str, tuple[int, ...]] = {
-        shape.prefix + name: size for name, size in layer_shapes(a).items()
+        shape.prefix + name: size for name, size in layer_shapes(a, a.layers[0]).items()
     }
-    for name, heads in (("q", a.heads), ("k", a.kv_heads), ("v", a.kv_heads)):
-        wide = heads * a.head_dim, 2 * a.hidden
+    own = a.layers[0].attention
+    for name, heads in (("q", own.heads), ("k", own.kv_heads), ("v", own.kv_heads)):
+        wide = heads * own.head_dim, 2 * a.hidden
         shapes[f"{shape.prefix}self_attn.{name}_proj.weight"] = wide
     shapes[f"{shape.prefix}hidden_norm.weight"] = (a.hidden,)
     shapes |= {"norm.weight": (a.hidden,), HEAD: (a.vocabulary, a.hidden)}

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Attention, LayerSpec
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec
 from engine.models.rope import read_rope
 
 _EPSILON = 1e-6
@@ -53,20 +53,27 @@ def read_layers(
     longest = stored.size("max_position_embeddings", context)
     rope = read_rope(_Positions(stored.folder, config, longest, head_dim), longest)
     biased = bool(config.get("attention_bias", False))
+    layer = LayerSpec(
+        Attention(
+            heads=heads,
+            kv_heads=keys // head_dim,
+            head_dim=head_dim,
+            query_scale=head_dim**-0.5,
+            rope=rope,
+            qkv_bias=biased,
+            output_bias=biased,
+            qk_norm=qk_norm,
+        ),
+        GatedMlp(
+            intermediate=stored.matrix(f"{prefix}mlp.gate_proj.weight")[0],
+            activation=str(config.get("hidden_act", "silu")),
+            bias=bool(config.get("mlp_bias", False)),
+        ),
+    )
     return Architecture(
-        layers=(LayerSpec(Attention(rope)),) * count,
+        layers=(layer,) * count,
         vocabulary=vocabulary,
         hidden=hidden,
-        intermediate=stored.matrix(f"{prefix}mlp.gate_proj.weight")[0],
-        heads=heads,
-        kv_heads=keys // head_dim,
-        head_dim=head_dim,
         epsilon=float(config.get("rms_norm_eps", _EPSILON)),
         tied=False,
-        activation=str(config.get("hidden_act", "silu")),
-        query_scale=head_dim**-0.5,
-        qkv_bias=biased,
-        output_bias=biased,
-        mlp_bias=bool(config.get("mlp_bias", False)),
-        qk_norm=qk_norm,
     )

@@ -6,6 +6,7 @@ positions is on the device, so one graph serves every length.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ FP8_LIMIT = 448.0
 
 @dataclass(frozen=True, slots=True)
 class LayerKV:
-    """One layer's views into a cache.
+    """What a slot holds.
 
     ``keys``, ``values``: (kv_heads, capacity, head_dim), so that the positions that one program
     streams are contiguous. ``key_scales``, ``value_scales``: (kv_heads, capacity) float32 beside
@@ -34,9 +35,16 @@ class LayerKV:
     def capacity(self) -> int:
         return self.keys.shape[1]
 
+    @property
+    def tensors(self) -> list[Tensor]:
+        parts = self.keys, self.values, self.key_scales, self.value_scales
+        return [part for part in parts if part is not None]
+
 
 class StaticKVCache:
-    """Keys and values ``(layers, kv_heads, capacity, head_dim)`` in bf16, or in fp8 with scales.
+    """Keys and values ``(kv_heads, capacity, head_dim)`` of each slot, in bf16, or in fp8 with scales.
+
+    Layers that attend have a slot each, of their own size, or share one.
 
     ``length (1,)`` int32 on the device: the valid positions. Later positions are stale but finite.
     A scale belongs to one position of one head: it is written once, with the position, so a row's
@@ -45,30 +53,16 @@ class StaticKVCache:
 
     def __init__(
         self,
+        slots: Sequence[tuple[int, int]],
         *,
-        layers: int,
-        kv_heads: int,
-        head_dim: int,
         capacity: int,
         device: torch.device,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
+        """``slots``: kv_heads and head_dim of each."""
         self.capacity = capacity
-        shape = (layers, kv_heads, capacity, head_dim)
-        # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
-        self.keys = torch.zeros(shape, dtype=dtype, device=device)
-        self.values = torch.zeros(shape, dtype=dtype, device=device)
-        self.scales: Tensor | None = None  # (2, layers, kv_heads, capacity)
-        if dtype == FP8:
-            self.scales = torch.zeros(2, *shape[:3], dtype=torch.float32, device=device)
+        self.slots = [_empty(*size, capacity, device, dtype) for size in slots]
         self.length = torch.zeros(1, dtype=torch.int32, device=device)
-
-    def layer(self, index: int) -> LayerKV:
-        """Return views of one layer's part of this cache."""
-        if self.scales is None:
-            return LayerKV(self.keys[index], self.values[index])
-        key_scales, value_scales = self.scales[:, index]
-        return LayerKV(self.keys[index], self.values[index], key_scales, value_scales)
 
     def set_length(self, length: int) -> None:
         """Drop all positions from ``length`` on. Call it between graphs."""
@@ -79,13 +73,22 @@ class StaticKVCache:
     @property
     def nbytes(self) -> int:
         """Bytes on the device."""
-        parts = (self.keys, self.values, *(() if self.scales is None else (self.scales,)))
-        return sum(part.nbytes for part in parts)
+        return sum(part.nbytes for slot in self.slots for part in slot.tensors)
 
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken (for tests; waits for the device)."""
         assert 0 <= int(self.length) <= self.capacity
         # isfinite does not take fp8.
-        assert bool(self.keys.float().isfinite().all() & self.values.float().isfinite().all())
-        if self.scales is not None:
-            assert bool(self.scales.isfinite().all())
+        assert all(
+            bool(part.float().isfinite().all()) for slot in self.slots for part in slot.tensors
+        )
+
+
+def _empty(
+    kv_heads: int, head_dim: int, capacity: int, device: torch.device, dtype: torch.dtype
+) -> LayerKV:
+    # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
+    keys, values = torch.zeros(2, kv_heads, capacity, head_dim, dtype=dtype, device=device)
+    if dtype != FP8:
+        return LayerKV(keys, values)
+    return LayerKV(keys, values, *torch.zeros(2, kv_heads, capacity, device=device))

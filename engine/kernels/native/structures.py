@@ -10,14 +10,18 @@ class Attention(c.Structure):
 
     _fields_ = [
         *((name, c.c_void_p) for name in ("qkv", "output", "qk_norm", "rotation")),
-        *((name, c.c_int32) for name in ("window", "slot")),
+        *((name, c.c_int32) for name in ("heads", "kv_heads", "head_dim", "window", "slot")),
+        ("score_cap", c.c_float),
     ]
 
 
 class GatedMlp(c.Structure):
     """See structures.h."""
 
-    _fields_ = [("gate_up", c.c_void_p), ("down", c.c_void_p)]
+    _fields_ = [
+        *((name, c.c_void_p) for name in ("gate_up", "down")),
+        *((name, c.c_int32) for name in ("intermediate", "gate")),
+    ]
 
 
 class Layer(c.Structure):
@@ -37,9 +41,8 @@ class Shape(c.Structure):
     _fields_ = [
         ("layers", c.POINTER(Layer)),
         *((name, c.c_void_p) for name in ("embedding", "head", "norm")),
-        *((name, c.c_int32) for name in ("count", "vocabulary", "hidden", "intermediate")),
-        *((name, c.c_int32) for name in ("heads", "kv_heads", "head_dim", "context", "gate")),
-        *((name, c.c_float) for name in ("epsilon", "embedding_scale", "score_cap")),
+        *((name, c.c_int32) for name in ("count", "vocabulary", "hidden", "context")),
+        *((name, c.c_float) for name in ("epsilon", "embedding_scale")),
     ]
 
 
@@ -53,8 +56,8 @@ class Cache(c.Structure):
     """See structures.h."""
 
     _fields_ = [
-        ("keys", c.c_void_p),
-        ("values", c.c_void_p),
+        ("keys", c.POINTER(c.c_void_p)),
+        ("values", c.POINTER(c.c_void_p)),
         ("aux_layers", c.POINTER(AuxLayer)),
         ("aux_count", c.c_int32),
         ("bf16", c.c_int32),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 
 LAYER_TYPES = ("sliding_attention", "full_attention")
@@ -15,21 +15,35 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 def architecture(
     checkpoint: Checkpoint, layers: Sequence[LayerSpec], **differences: Any
 ) -> Architecture:
-    """A Llama of the checkpoint's sizes with these layers; ``differences`` go over its fields."""
-    config = checkpoint.text_config
+    """Return a decoder of the checkpoint's sizes; ``differences`` go over its fields."""
     fields: dict[str, Any] = {
         "vocabulary": checkpoint.vocabulary,
         "hidden": checkpoint.hidden,
-        "intermediate": int(config["intermediate_size"]),
+        "epsilon": float(checkpoint.text_config.get("rms_norm_eps", 1e-6)),
+        "tied": checkpoint.repeats_embedding,
+    }
+    return Architecture(layers=tuple(layers), **(fields | differences))
+
+
+def attention(checkpoint: Checkpoint, rope: Rope | None, **differences: Any) -> Attention:
+    """Return attention of the checkpoint's sizes; ``differences`` go over its fields."""
+    fields: dict[str, Any] = {
         "heads": checkpoint.heads,
         "kv_heads": checkpoint.kv_heads,
         "head_dim": checkpoint.head_dim,
-        "epsilon": float(config.get("rms_norm_eps", 1e-6)),
-        "tied": checkpoint.repeats_embedding,
-        "activation": str(config.get("hidden_act", "silu")),
         "query_scale": checkpoint.head_dim**-0.5,
     }
-    return Architecture(layers=tuple(layers), **(fields | differences))
+    return Attention(rope=rope, **(fields | differences))
+
+
+def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:
+    """Return a gated MLP of the checkpoint's width; ``differences`` go over its fields."""
+    config = checkpoint.text_config
+    fields: dict[str, Any] = {
+        "intermediate": int(config["intermediate_size"]),
+        "activation": str(config.get("hidden_act", "silu")),
+    }
+    return GatedMlp(**(fields | differences))
 
 
 def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> list[bool]:

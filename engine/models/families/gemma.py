@@ -5,9 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Attention, LayerSpec
+from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, sliding_layers, window_of
+from engine.models.families.common import (
+    architecture,
+    attention,
+    gated_mlp,
+    sliding_layers,
+    window_of,
+)
 from engine.models.rope import read_rope, rope_settings
 
 
@@ -15,14 +21,13 @@ def gemma2(checkpoint: Checkpoint, context: int) -> Architecture:
     """Every second layer is global; scores and logits are capped."""
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
     sliding = sliding_layers(checkpoint, lambda index: index % 2 == 0)
-    layers = [LayerSpec(Attention(rope, window if slides else None)) for slides in sliding]
     config = checkpoint.text_config
-    return _gemma(
-        checkpoint,
-        layers,
-        score_cap=config.get("attn_logit_softcapping", 50.0),
-        logit_cap=config.get("final_logit_softcapping", 30.0),
-    )
+    cap = config.get("attn_logit_softcapping", 50.0)
+    layers = [
+        _layer(checkpoint, rope, window=window if slides else None, score_cap=cap)
+        for slides in sliding
+    ]
+    return _gemma(checkpoint, layers, config.get("final_logit_softcapping", 30.0))
 
 
 def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -45,15 +50,33 @@ def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
     window = window_of(checkpoint)
     every = int(config.get("sliding_window_pattern") or 6)
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % every != 0)
-    layers = [
-        LayerSpec(Attention(near, window)) if slides else LayerSpec(Attention(far))
-        for slides in sliding
-    ]
-    cap = config.get("final_logit_softcapping")
-    return _gemma(checkpoint, layers, qk_norm=True, logit_cap=cap)
+    local = _layer(checkpoint, near, window=window, qk_norm=True)
+    global_ = _layer(checkpoint, far, qk_norm=True)
+    layers = [local if slides else global_ for slides in sliding]
+    return _gemma(checkpoint, layers, config.get("final_logit_softcapping"))
 
 
-def _gemma(checkpoint: Checkpoint, layers: list[LayerSpec], **differences: Any) -> Architecture:
+def _layer(checkpoint: Checkpoint, rope: Rope, **differences: Any) -> LayerSpec:
+    config = checkpoint.text_config
+    bias = bool(config.get("attention_bias"))
+    return LayerSpec(
+        attention(
+            checkpoint,
+            rope,
+            query_scale=float(config.get("query_pre_attn_scalar", 256)) ** -0.5,
+            qkv_bias=bias,
+            output_bias=bias,
+            **differences,
+        ),
+        gated_mlp(
+            checkpoint, activation=str(config.get("hidden_activation") or "gelu_pytorch_tanh")
+        ),
+    )
+
+
+def _gemma(
+    checkpoint: Checkpoint, layers: list[LayerSpec], logit_cap: float | None
+) -> Architecture:
     """What both have: a scaled embedding, norms before and behind attention and MLP, times 1 + w."""
     config = checkpoint.text_config
     if config.get("use_bidirectional_attention"):
@@ -62,16 +85,11 @@ def _gemma(checkpoint: Checkpoint, layers: list[LayerSpec], **differences: Any) 
             "use_bidirectional_attention): it is made for embeddings and cannot write. "
             "Use a Gemma without it."
         )
-    bias = bool(config.get("attention_bias"))
     return architecture(
         checkpoint,
         layers,
-        activation=str(config.get("hidden_activation") or "gelu_pytorch_tanh"),
-        query_scale=float(config.get("query_pre_attn_scalar", 256)) ** -0.5,
-        qkv_bias=bias,
-        output_bias=bias,
         centred_norms=True,
         sandwich_norms=True,
         embedding_scale=checkpoint.hidden**0.5,
-        **differences,
+        logit_cap=logit_cap,
     )

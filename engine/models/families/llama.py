@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, Attention, LayerSpec
+from engine.models.architecture import Architecture, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture
+from engine.models.families.common import architecture, attention, gated_mlp
 from engine.models.rope import read_rope
 
 
 def llama(checkpoint: Checkpoint, context: int) -> Architecture:
     """All layers alike: the whole past, one rope."""
     config = checkpoint.text_config
-    layer = LayerSpec(Attention(read_rope(checkpoint, context)))
-    return architecture(
-        checkpoint,
-        [layer] * checkpoint.layers,
-        qkv_bias=bool(config.get("attention_bias")),
-        output_bias=bool(config.get("attention_bias")),
-        mlp_bias=bool(config.get("mlp_bias")),
+    bias = bool(config.get("attention_bias"))
+    rope = read_rope(checkpoint, context)
+    layer = LayerSpec(
+        attention(checkpoint, rope, qkv_bias=bias, output_bias=bias),
+        gated_mlp(checkpoint, bias=bool(config.get("mlp_bias"))),
     )
+    return architecture(checkpoint, [layer] * checkpoint.layers)

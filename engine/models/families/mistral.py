@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, Attention, LayerSpec
+from engine.models.architecture import Architecture, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, window_of
+from engine.models.families.common import architecture, attention, gated_mlp, window_of
 from engine.models.rope import read_rope
 
 
 def mistral(checkpoint: Checkpoint, context: int) -> Architecture:
     """``sliding_window`` null, as from version 0.2 on, is the whole past."""
-    layer = LayerSpec(Attention(read_rope(checkpoint, context), window_of(checkpoint)))
+    rope, window = read_rope(checkpoint, context), window_of(checkpoint)
+    layer = LayerSpec(attention(checkpoint, rope, window=window), gated_mlp(checkpoint))
     return architecture(checkpoint, [layer] * checkpoint.layers)

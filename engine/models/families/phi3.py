@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, Attention, LayerSpec
+from engine.models.architecture import Architecture, LayerSpec
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, window_of
+from engine.models.families.common import architecture, attention, gated_mlp, window_of
 from engine.models.rope import read_rope, rope_settings
 
 EARLIER_NAMES = ("su", "yarn")
@@ -15,7 +15,6 @@ def phi3(checkpoint: Checkpoint, context: int) -> Architecture:
     settings = dict(rope_settings(checkpoint.text_config))
     if (settings.get("rope_type") or settings.get("type")) in EARLIER_NAMES:
         settings["rope_type"] = "longrope"
-    layer = LayerSpec(
-        Attention(read_rope(checkpoint, context, settings=settings), window_of(checkpoint))
-    )
+    rope, window = read_rope(checkpoint, context, settings=settings), window_of(checkpoint)
+    layer = LayerSpec(attention(checkpoint, rope, window=window), gated_mlp(checkpoint))
     return architecture(checkpoint, [layer] * checkpoint.layers, joined=True)

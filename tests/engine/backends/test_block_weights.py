@@ -10,7 +10,7 @@ import torch
 from engine.backends.native.decoder import NativeDecoder
 from engine.kernels.formats.blocks import Weight
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 from tests.support.block_matrices import random_blocks
@@ -21,12 +21,15 @@ MIXED = {"v_proj": "q6_k", "down_proj": "q5_k", "lm_head": "q8_0", "gate_proj": 
 """As files mix them; the others are q4_k."""
 
 
+MLP = GatedMlp(512, "silu")
+
+
 def architecture(joined: bool) -> Architecture:
     rope = Rope(tuple(10000 ** (-pair / 32) for pair in range(32)))
+    attention = Attention(4, 2, 64, 64**-0.5, rope, qkv_bias=not joined)
     return Architecture(
-        layers=(LayerSpec(Attention(rope)),) * 2, vocabulary=100, hidden=256, intermediate=512, heads=4,
-        kv_heads=2, head_dim=64, epsilon=1e-6, tied=False, activation="silu",
-        query_scale=64**-0.5, qkv_bias=not joined, joined=joined,
+        layers=(LayerSpec(attention, MLP),) * 2, vocabulary=100, hidden=256, epsilon=1e-6, tied=False,
+        joined=joined,
     )  # fmt: skip
 
 
@@ -75,9 +78,9 @@ def test_rows_have_the_bits_of_rows_alone(library: Library) -> None:
 
 def test_the_scale_of_scores_adds_no_rounding_to_halves(library: Library) -> None:
     """Folded into queries of 16 bits, 1 / sqrt(48) once rounded them a second time."""
-    of = replace(architecture(joined=False), heads=2, head_dim=48, query_scale=48**-0.5)
     rope = Rope(tuple(10000 ** (-pair / 24) for pair in range(24)))
-    of = replace(of, layers=(LayerSpec(Attention(rope)),))
+    attention = Attention(2, 2, 48, 48**-0.5, rope, qkv_bias=True)
+    of = replace(architecture(joined=False), layers=(LayerSpec(attention, MLP),))
     generator = torch.Generator().manual_seed(8)
     halves: dict[str, Weight] = {
         name: 0.1 * torch.randn(shape, generator=generator).half()

@@ -23,21 +23,28 @@ from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
 from engine.events import Tree
 from engine.kernels.torch.factory import PLAIN
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
 from engine.models.base import ModelInfo
 from engine.models.weights import GatedDeltaWeights, Names, load_layer
 from tests.support.sameness import check_parts, check_rollback, check_rows
 
 VOCABULARY, HIDDEN, CONTEXT = 128, 64, 512
 DELTA = GatedDeltaNet(key_heads=2, value_heads=4, key_dim=16, value_dim=8, kernel=4)
+MLP = GatedMlp(96, "silu")
 ARCHITECTURE = Architecture(
     layers=(
-        LayerSpec(DELTA),
-        LayerSpec(Attention(Rope(tuple(0.5**pair for pair in range(8))))),
-        LayerSpec(DELTA),
+        LayerSpec(DELTA, MLP),
+        LayerSpec(Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8)))), MLP),
+        LayerSpec(DELTA, MLP),
     ),
-    vocabulary=VOCABULARY, hidden=HIDDEN, intermediate=96, heads=4, kv_heads=2, head_dim=16,
-    epsilon=1e-6, tied=True, activation="silu", query_scale=0.25,
+    vocabulary=VOCABULARY, hidden=HIDDEN, epsilon=1e-6, tied=True,
 )  # fmt: skip
 
 
@@ -88,7 +95,7 @@ def test_the_mixers_numbers_are_those_of_transformers() -> None:
         layer_types=["linear_attention"],
     )  # fmt: skip
     tensors = RandomTensors()
-    layer = load_layer(ARCHITECTURE, LayerSpec(DELTA), tensors.__getitem__, PLAIN)
+    layer = load_layer(ARCHITECTURE, LayerSpec(DELTA, MLP), tensors.__getitem__, PLAIN)
     assert isinstance(layer.mixer, GatedDeltaWeights)
     reference = qwen.Qwen3_5GatedDeltaNet(config, 0)
     prefix = "linear_attn."

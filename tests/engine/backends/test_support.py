@@ -13,13 +13,21 @@ from engine.backends.support import Support
 from engine.backends.torch import decoder as interpreted
 from engine.kernels.formats import FORMATS
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, Attention, LayerSpec, Rope, features
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+    features,
+)
 
 ROPE = Rope((1.0, 0.5))
+ATTENTION = Attention(2, 1, 64, 0.125, ROPE)
+MLP = GatedMlp(64, "silu")
 PLAIN = Architecture(
-    layers=(LayerSpec(Attention(ROPE)), LayerSpec(Attention(None))), vocabulary=8, hidden=64,
-    intermediate=64, heads=2, kv_heads=1, head_dim=64, epsilon=1e-6, tied=False, activation="silu",
-    query_scale=0.125,
+    layers=(LayerSpec(ATTENTION, MLP), LayerSpec(replace(ATTENTION, rope=None), MLP)),
+    vocabulary=8, hidden=64, epsilon=1e-6, tied=False,
 )  # fmt: skip
 
 
@@ -34,6 +42,16 @@ class WiderLayer(LayerSpec):
 
 
 @dataclass(frozen=True, slots=True)
+class WiderAttention(Attention):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class WiderMlp(GatedMlp):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
 class WiderRope(Rope):
     turned_back: bool = False
 
@@ -44,17 +62,26 @@ def widened(**new: int) -> Architecture:
     )
 
 
+def with_layer(**parts: Attention | GatedMlp) -> Architecture:
+    return replace(PLAIN, layers=(replace(LayerSpec(ATTENTION, MLP), **parts),))
+
+
 NEW = {
     "sinks": widened(sinks=4),
-    "layers.chunk": replace(PLAIN, layers=(WiderLayer(Attention(ROPE), chunk=8),)),
-    "layers.mixer.rope.turned_back": replace(
-        PLAIN, layers=(LayerSpec(Attention(WiderRope((1.0,), turned_back=True))),)
+    "layers.chunk": replace(PLAIN, layers=(WiderLayer(ATTENTION, MLP, chunk=8),)),
+    "layers.mixer.rope.turned_back": with_layer(
+        mixer=replace(ATTENTION, rope=WiderRope((1.0,), turned_back=True))
     ),
-    "activation=xielu": replace(PLAIN, activation="xielu"),
+    "layers.mixer=WiderAttention": with_layer(mixer=WiderAttention(2, 1, 64, 0.125, ROPE)),
+    "layers.feed_forward=WiderMlp": with_layer(feed_forward=WiderMlp(64, "silu")),
+    "layers.feed_forward.activation=xielu": with_layer(feed_forward=GatedMlp(64, "xielu")),
 }
 """Models with what nobody computes, by its name."""
 
-DENSE = {"layers.mixer=Attention", "layers.mixer.rope", "activation=silu"}
+DENSE = {
+    "layers.mixer=Attention", "layers.mixer.rope", "layers.feed_forward=GatedMlp",
+    "layers.feed_forward.activation=silu",
+}  # fmt: skip
 
 WhyNot = Callable[[Architecture, str], str | None]
 
@@ -100,22 +127,27 @@ def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
 
 
 def test_what_is_not_listed_is_not_computed() -> None:
-    nothing = Support("It", {}, (), FORMATS, options=frozenset())
-    reason = nothing.why_not(replace(PLAIN, tied=True, score_cap=50.0), "bf16")
+    nothing = Support("It", {}, {}, (), FORMATS, options=frozenset())
+    capped = with_layer(mixer=replace(ATTENTION, score_cap=50.0))
+    reason = nothing.why_not(replace(capped, tied=True), "bf16")
     assert reason == (
-        "It cannot compute activation=silu, layers.mixer.rope, layers.mixer=Attention, score_cap, tied, "
-        "which the model needs."
+        "It cannot compute layers.feed_forward.activation=silu, layers.feed_forward=GatedMlp, "
+        "layers.mixer.rope, layers.mixer.score_cap, layers.mixer=Attention, tied, which the model needs."
     )
 
 
 @pytest.mark.parametrize(
-    ("sizes", "kind"),
-    [({"hidden": 72}, "bf16"), ({"intermediate": 80}, "nf4"), ({"intermediate": 80}, "q4")],
-    ids=str,
+    ("sized", "kind"),
+    [
+        (replace(PLAIN, hidden=72), "bf16"),
+        (with_layer(feed_forward=GatedMlp(80, "silu")), "nf4"),
+        (with_layer(feed_forward=GatedMlp(80, "silu")), "q4"),
+    ],
+    ids=["hidden", "nf4", "q4"],
 )
 def test_the_compiled_step_takes_whole_vectors_and_groups(
-    sizes: dict[str, int], kind: str, library: Library
+    sized: Architecture, kind: str, library: Library
 ) -> None:
-    reason = native.why_not(replace(PLAIN, **sizes), kind, library)
+    reason = native.why_not(sized, kind, library)
     assert reason is not None and "multiples of 16, in q4 of 32, and in nf4 of 64" in reason
     assert native.why_not(PLAIN, kind, library) is None

@@ -41,9 +41,7 @@ def random_state(group: int, width: int, dtype: torch.dtype) -> tuple[Tensor, KV
         for heads in (KV_HEADS * group, KV_HEADS, KV_HEADS)
     )
     cache = KVCache(
-        layers=1,
-        kv_heads=KV_HEADS,
-        head_dim=width,
+        [(KV_HEADS, width)],
         context=CONTEXT,
         dtype=dtype,
         device=torch.device("cpu"),

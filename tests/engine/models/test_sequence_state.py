@@ -15,9 +15,7 @@ LAYERS, KV_HEADS, WIDTH = 2, 3, 4
 
 def new_cache(context: int = 600, dtype: torch.dtype = torch.float32) -> KVCache:
     return KVCache(
-        layers=LAYERS,
-        kv_heads=KV_HEADS,
-        head_dim=WIDTH,
+        [(KV_HEADS, WIDTH)] * LAYERS,
         context=context,
         dtype=dtype,
         device=torch.device("cpu"),
@@ -132,7 +130,7 @@ def test_check_finds_a_length_beyond_the_context_and_a_value_that_is_not_finite(
     with pytest.raises(AssertionError):
         cache.check()
     cache.length = 0
-    cache.values[0, 0, 0, 5, 0] = float("nan")
+    cache.values[0][0, 0, 5, 0] = float("nan")
     with pytest.raises(AssertionError):
         cache.check()
 

@@ -57,12 +57,12 @@ constexpr int GATES = 8;  // panels of them that are made before they are applie
 
 // What one thread has for itself.
 struct Scratch {
-    Scratch(const Shape& shape, int widest)
+    Scratch(const Shape& shape, int widest, int head_dim)
         : x(size_t(MOST_ROWS) * shape.hidden),
           normed(size_t(MOST_ROWS) * shape.hidden),
           arranged(widest),
           scores(size_t(QUERIES) * rounded_up(shape.context, LANES)),
-          head(size_t(QUERIES) * shape.head_dim),
+          head(size_t(QUERIES) * head_dim),
           gates(size_t(2) * MOST_ROWS * GATES * LANES) {}
 
     std::vector<float> x, normed;
@@ -74,14 +74,21 @@ struct Scratch {
 class Decoder {
 public:
     Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool) {
-        const int attended = shape.heads * shape.head_dim;
-        const int widest = std::max({shape.hidden, attended, shape.intermediate});
+        int qkv = 0, attended = 0, head_dim = 0, intermediate = 0;  // the widest layer's
+        for (int index = 0; index < shape.count; ++index) {
+            const Layer& layer = shape.layers[index];
+            qkv = std::max(qkv, layer.attention.qkv_width());
+            attended = std::max(attended, layer.attention.attended());
+            head_dim = std::max(head_dim, layer.attention.head_dim);
+            intermediate = std::max(intermediate, layer.mlp.intermediate);
+        }
+        const int widest = std::max({shape.hidden, attended, intermediate});
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Scratch>(shape, widest));
-        qkv_.resize(size_t(MOST_ROWS) * (shape.heads + 2 * shape.kv_heads) * shape.head_dim);
+            scratch_.push_back(std::make_unique<Scratch>(shape, widest, head_dim));
+        qkv_.resize(size_t(MOST_ROWS) * qkv);
         attended_.resize(size_t(MOST_ROWS) * attended);
         mixed_.resize(size_t(MOST_ROWS) * shape.hidden);
-        active_.resize(size_t(MOST_ROWS) * shape.intermediate);
+        active_.resize(size_t(MOST_ROWS) * intermediate);
         counters_ = std::vector<WorkCounter>(size_t(shape.count) * LINEARS + 1);
     }
 
@@ -165,33 +172,35 @@ private:
         if (step_.sequences[0].cache.bf16) attend_all<uint16_t>(weights, own, thread);
         else attend_all<float>(weights, own, thread);
         pool_.barrier();
-        linear(*weights.output, attended_.data(), shape_.heads * shape_.head_dim, own, counter(index, OUTPUT), mixed_);
+        linear(*weights.output, attended_.data(), weights.attended(), own, counter(index, OUTPUT), mixed_);
         pool_.barrier();
     }
 
     void gated_mlp(int index, const Layer& layer, Scratch& own) {
-        const Matrix& gate_up = *layer.mlp.gate_up;
-        const int width = shape_.intermediate, panels = width / LANES;
+        const GatedMlp& mlp = layer.mlp;
+        const Matrix& gate_up = *mlp.gate_up;
+        const int width = mlp.intermediate, panels = width / LANES;
         const Arranged& rows = own.arranged.arrange(gate_up.kinds, normed(own, layer.mlp_norm), rows_, shape_.hidden);
         pool_.parallel_for(counter(index, GATE_UP), panels, [&](int first, int end) {
-            for (; first < end; first += GATES) activate(gate_up, rows, first, std::min(first + GATES, end), own);
+            for (; first < end; first += GATES) activate(mlp, rows, first, std::min(first + GATES, end), own);
         });
         pool_.barrier();
-        linear(*layer.mlp.down, active_.data(), width, own, counter(index, DOWN), mixed_);
+        linear(*mlp.down, active_.data(), width, own, counter(index, DOWN), mixed_);
         pool_.barrier();
     }
 
     // Panels first .. end - 1, at most GATES, of what the gates let through.
-    void activate(const Matrix& gate_up, const Arranged& rows, int first, int end, Scratch& own) {
+    void activate(const GatedMlp& mlp, const Arranged& rows, int first, int end, Scratch& own) {
         constexpr int STRIDE = GATES * LANES;
-        const int panels = shape_.intermediate / LANES;
+        const Matrix& gate_up = *mlp.gate_up;
+        const int panels = mlp.intermediate / LANES;
         float *gates = own.gates.data(), *up = gates + MOST_ROWS * STRIDE;
         // Where the first panel's outputs would stand if these began with them.
         gate_up.multiply(rows, first, end, gates - ptrdiff_t(first) * LANES, STRIDE);
         gate_up.multiply(rows, panels + first, panels + end, up - ptrdiff_t(panels + first) * LANES, STRIDE);
         for (int r = 0; r < rows_; ++r, gates += STRIDE, up += STRIDE) {
-            float* to = active_.data() + size_t(r) * shape_.intermediate + first * LANES;
-            for (int k = 0; k < (end - first) * LANES; k += LANES) store(to + k, gated(shape_.gate, load(gates + k)) * load(up + k));
+            float* to = active_.data() + size_t(r) * mlp.intermediate + first * LANES;
+            for (int k = 0; k < (end - first) * LANES; k += LANES) store(to + k, gated(mlp.gate, load(gates + k)) * load(up + k));
         }
     }
 
@@ -256,7 +265,7 @@ private:
     // which saves the barrier.
     template <class T>
     void attend_all(const Attention& layer, Scratch& own, int thread) {
-        const bool split = shape_.kv_heads % pool_.count() != 0;
+        const bool split = layer.kv_heads % pool_.count() != 0;
         each_sequence([&](const Sequence& sequence, int before) {
             if (!sequence.parents) store_all<T>(layer, sequence, before, own, thread);
         });
@@ -279,25 +288,25 @@ private:
 
     template <class T>
     void store_all(const Attention& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
-        const auto [first, end] = part(shape_.kv_heads, thread);
+        const auto [first, end] = part(layer.kv_heads, thread);
         for (int head = first; head < end; ++head) {
-            const auto memory = memory_of<T>(sequence, layer.slot, head);
+            const auto memory = memory_of<T>(sequence, layer, head);
             for (int r = before; r < before + sequence.rows; ++r) store_row(memory, layer, head, r, positions_[r], own);
         }
     }
 
     template <class T>
     void attend_chain(const Attention& layer, const Sequence& sequence, int before, bool split, Scratch& own, int thread) {
-        const int kv_heads = shape_.kv_heads;
+        const int kv_heads = layer.kv_heads;
         const auto [first_kv, end_kv] = part(kv_heads, thread);
         // Queries of one key-value head lie side by side: query i is that of row i % rows.
-        const int together = shape_.heads / kv_heads * sequence.rows;
+        const int together = layer.group() * sequence.rows;
         const int most = split ? TILE : QUERIES;  // smaller parts can be shared out more evenly
         const int tiles = (together + most - 1) / most;
         const auto [begin, end] = split ? part(kv_heads * tiles, thread) : Range{first_kv * tiles, end_kv * tiles};
         for (int tile = begin; tile < end; ++tile) {
             const int head = tile / tiles, from = tile % tiles * most, to = std::min(from + most, together);
-            attend_queries(memory_of<T>(sequence, layer.slot, head), layer, head, before, sequence.rows, from, to, own);
+            attend_queries(memory_of<T>(sequence, layer, head), layer, head, before, sequence.rows, from, to, own);
         }
     }
 
@@ -305,11 +314,11 @@ private:
     // stand while it looks, so its bits are those it has in a text. All are kept in the spare positions.
     template <class T>
     void attend_tree(const Attention& layer, const Sequence& sequence, int before, Scratch& own, int thread) {
-        const int group = shape_.heads / shape_.kv_heads, spare = sequence.cache.context - ROWS;
+        const int group = layer.group(), spare = sequence.cache.context - ROWS;
         const int* positions = positions_ + before;
-        const auto [first, end] = part(shape_.kv_heads, thread);
+        const auto [first, end] = part(layer.kv_heads, thread);
         for (int head = first; head < end; ++head) {
-            const auto memory = memory_of<T>(sequence, layer.slot, head);
+            const auto memory = memory_of<T>(sequence, layer, head);
             for (int r = 0; r < sequence.rows; ++r) store_row(memory, layer, head, before + r, spare + r, own);
             int there[ROWS];  // the row that stands at each position from `start` on
             std::fill_n(there, ROWS, -1);
@@ -328,45 +337,43 @@ private:
     // Writes the key and value of one row and head to a place in the memory.
     template <class T>
     void store_row(const Memory<T>& memory, const Attention& layer, int head, int r, int place, Scratch& own) const {
-        const int heads = shape_.heads, width = shape_.head_dim;
-        const float* row = row_of(r);
+        const int heads = layer.heads, width = layer.head_dim;
+        const float* row = row_of(layer, r);
         rotate(layer, row + size_t(heads + head) * width, heads + head, positions_[r], own.head.data());
-        memory.write(place, own.head.data(), row + size_t(heads + shape_.kv_heads + head) * width);
+        memory.write(place, own.head.data(), row + size_t(heads + layer.kv_heads + head) * width);
     }
 
     // Queries from .. to - 1 of those of `rows` rows from `row` on that share the memory of `kv_head`.
     template <class T>
     void attend_queries(const Memory<T>& memory, const Attention& layer, int kv_head, int row, int rows, int from, int to,
                  Scratch& own) {
-        const int width = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
+        const int width = layer.head_dim, group = layer.group();
         Query queries[QUERIES];
         for (int query = from; query < to; ++query) {
             const int head = kv_head * group + query / rows, r = row + query % rows;
             const int position = positions_[r];
             float* rotated = own.head.data() + size_t(query - from) * width;
-            rotate(layer, row_of(r) + size_t(head) * width, head, position, rotated);
+            rotate(layer, row_of(layer, r) + size_t(head) * width, head, position, rotated);
             const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
-            float* result = attended_.data() + (size_t(r) * shape_.heads + head) * width;
+            float* result = attended_.data() + (size_t(r) * layer.heads + head) * width;
             queries[query - from] = {rotated, first, position, result};
         }
-        attend(memory, queries, to - from, shape_.score_cap, own.scores.data(), own.scores.size() / QUERIES);
+        attend(memory, queries, to - from, layer.score_cap, own.scores.data(), own.scores.size() / QUERIES);
     }
 
-    const float* row_of(int r) const {
-        return qkv_.data() + size_t(r) * (shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim;
-    }
+    const float* row_of(const Attention& layer, int r) const { return qkv_.data() + size_t(r) * layer.qkv_width(); }
 
     template <class T>
-    Memory<T> memory_of(const Sequence& sequence, int slot, int head) const {
-        const size_t size = size_t(sequence.cache.context) * shape_.head_dim;
-        const size_t start = (size_t(slot) * shape_.kv_heads + head) * size;
-        return {static_cast<T*>(sequence.cache.keys) + start, static_cast<T*>(sequence.cache.values) + start,
-                shape_.head_dim};
+    Memory<T> memory_of(const Sequence& sequence, const Attention& layer, int head) const {
+        const Cache& cache = sequence.cache;
+        const size_t start = size_t(head) * cache.context * layer.head_dim;
+        return {static_cast<T*>(cache.keys[layer.slot]) + start, static_cast<T*>(cache.values[layer.slot]) + start,
+                layer.head_dim};
     }
 
     // A head of queries or keys: normalised if the model does, then rotated to its position.
     void rotate(const Attention& layer, const float* from, int head, int position, float* to) const {
-        const int width = shape_.head_dim;
+        const int width = layer.head_dim;
         if (layer.qk_norm)
             normalise(from, layer.qk_norm + size_t(head) * width, width, shape_.epsilon, to);
         else std::memcpy(to, from, sizeof(float) * width);

@@ -18,12 +18,20 @@ struct Attention {
     const Matrix *qkv, *output;
     const float* qk_norm;   // [heads + kv_heads][head_dim]
     const float* rotation;  // [context][head_dim / 2][cosine, sine]
-    int32_t window;         // positions that a row sees; 0: all
-    int32_t slot;           // of the layer's keys and values in a cache
+    int32_t heads, kv_heads, head_dim;
+    int32_t window;  // positions that a row sees; 0: all
+    int32_t slot;    // of the layer's keys and values in a cache
+    float score_cap;
+
+    int group() const { return heads / kv_heads; }
+    int attended() const { return heads * head_dim; }
+    int qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
 };
 
 struct GatedMlp {
     const Matrix *gate_up, *down;
+    int32_t intermediate;
+    Gate gate;
 };
 
 // A mixer and a feed-forward, each of a kind, whose weights are filled in. Norms after them are null where there are none.
@@ -39,9 +47,8 @@ struct Shape {
     const Layer* layers;
     const Matrix *embedding, *head;
     const float* norm;
-    int32_t count, vocabulary, hidden, intermediate, heads, kv_heads, head_dim, context;
-    Gate gate;
-    float epsilon, embedding_scale, score_cap;
+    int32_t count, vocabulary, hidden, context;
+    float epsilon, embedding_scale;
 };
 
 // Where hidden states go, in the cache's type: [positions][hidden].
@@ -50,9 +57,9 @@ struct AuxLayer {
     int32_t layer;  // whose input it is; the number of layers: what leaves the last; -1: that, normed
 };
 
-// One sequence's keys [slots][kv_heads][context / 16][head_dim][16], values [slots][kv_heads][context][head_dim].
+// What one sequence keeps. Of each slot: keys [kv_heads][context / 16][head_dim][16], values [kv_heads][context][head_dim].
 struct Cache {
-    void *keys, *values;
+    void *const *keys, *const *values;
     const AuxLayer* aux_layers;
     int32_t aux_count;
     int32_t bf16;

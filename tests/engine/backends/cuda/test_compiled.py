@@ -18,7 +18,7 @@ from engine.kernels.cuda.linear import streamed
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling import draw as sampling
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 from tests.engine.kernels.cuda.where import INTERPRETED
@@ -34,9 +34,12 @@ KERNELS = (
 )
 META = torch.device("meta")
 LLAMA_8B = Architecture(
-    layers=(LayerSpec(Attention(Rope((1.0,) * 64))),),
-    vocabulary=128256, hidden=4096, intermediate=14336, heads=32, kv_heads=8, head_dim=128,
-    epsilon=1e-5, tied=False, activation="silu", query_scale=128**-0.5,
+    layers=(
+        LayerSpec(
+            Attention(32, 8, 128, 128**-0.5, Rope((1.0,) * 64)), GatedMlp(14336, "silu")
+        ),
+    ),
+    vocabulary=128256, hidden=4096, epsilon=1e-5, tied=False,
 )  # fmt: skip
 
 

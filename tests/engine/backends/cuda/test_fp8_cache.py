@@ -58,7 +58,7 @@ def test_logits_are_near_those_over_a_cache_in_bf16(
 ) -> None:
     wide, text = load(folders[0]), tokens(9)
     ours, theirs = model.new_state(64), wide.new_state(64)
-    assert ours.static.keys.dtype == ours.static.values.dtype == FP8
+    assert {part.dtype for slot in ours.static.slots for part in slot.tensors[:2]} == {FP8}
     assert ours.static.nbytes < theirs.static.nbytes
     for part in (text[:5], text[5:6], text[6:]):
         found = model.forward(part, ours, last=len(part))
@@ -83,8 +83,10 @@ def test_what_was_rejected_leaves_no_trace(model: CudaDecoder) -> None:
     text = tokens(8)
     used, fresh = model.new_state(64), model.new_state(64)
     model.forward([*text[:3], 7, 8, 9, 10], used, last=0)
-    assert used.static.scales is not None
-    used.static.scales[:, :, :, 3:] *= 1e4
+    for slot in used.static.slots:
+        for scales in (slot.key_scales, slot.value_scales):
+            assert scales is not None
+            scales[:, 3:] *= 1e4
     used.rewind(3)
     model.forward(text[:3], fresh, last=0)
     assert torch.equal(
@@ -129,11 +131,11 @@ def test_only_the_targets_cache_is_narrow(
     assert engine._pair is not None
     session = engine._pair.session
     assert isinstance(session.target.state, DeviceState)
-    assert session.target.state.static.keys.dtype == FP8
+    assert session.target.state.static.slots[0].keys.dtype == FP8
     words(session, draft(1), max_tokens=1)
     _, proposer = session._slots.first._proposers["draft"]
     assert isinstance(proposer, DraftModelProposer)
     assert isinstance(proposer.reader, SameVocabulary)
     assert isinstance(proposer.reader.state, DeviceState)
-    assert proposer.reader.state.static.keys.dtype == torch.bfloat16
+    assert proposer.reader.state.static.slots[0].keys.dtype == torch.bfloat16
     assert engine.load(request_for(*pair, quantization="bf16")).kv_cache_dtype == "bf16"

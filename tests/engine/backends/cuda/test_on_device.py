@@ -26,7 +26,7 @@ from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.local.session import Session
 from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
-from engine.models.architecture import Architecture, Attention, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.rounds import RoundResult
 from engine.models.weights import Names, tensor_shapes
@@ -53,11 +53,11 @@ def llama(
     hidden: int, inner: int, heads: int, kv_heads: int, width: int, tied: bool, normed: bool = False
 ) -> Architecture:
     """Two layers of it, a whole vocabulary."""
+    rope = ROPE if width == 128 else NARROW
+    attention = Attention(heads, kv_heads, width, width**-0.5, rope, qk_norm=normed)
     return Architecture(
-        layers=(LayerSpec(Attention(ROPE if width == 128 else NARROW)),) * 2,
-        vocabulary=128256, hidden=hidden, intermediate=inner, heads=heads, kv_heads=kv_heads,
-        head_dim=width, epsilon=1e-5, tied=tied, activation="silu", query_scale=width**-0.5,
-        qk_norm=normed,
+        layers=(LayerSpec(attention, GatedMlp(inner, "silu")),) * 2,
+        vocabulary=128256, hidden=hidden, epsilon=1e-5, tied=tied,
     )  # fmt: skip
 
 

@@ -344,6 +344,7 @@ def test_speculators_leave_out_what_is_transformers_default(tmp_path: Path) -> N
         del config[key]
     plan = heads.inspect(write_head(tmp_path, config, tensors), wide)
     architecture = plan.shape.architecture
-    assert (architecture.heads, architecture.head_dim, architecture.kv_heads) == (32, 8, 2)
+    attention = architecture.layers[0].attention
+    assert (attention.heads, attention.head_dim, attention.kv_heads) == (32, 8, 2)
     assert architecture.epsilon == 1e-6
     assert json.loads((tmp_path / "config.json").read_text())["draft_vocab_size"] == 67

@@ -57,9 +57,7 @@ class Case:
         if self.dtype == FP8 and not knows_fp8(device):
             pytest.skip("this device knows no e4m3")
         return StaticKVCache(
-            layers=2,
-            kv_heads=self.kv_heads,
-            head_dim=self.head_dim,
+            [(self.kv_heads, self.head_dim)] * 2,
             capacity=self.capacity,
             device=device,
             dtype=self.dtype,
@@ -71,7 +69,7 @@ class Case:
         cache = self.cache(device)
         width = (self.heads + 2 * self.kv_heads) * self.head_dim
         qkv = torch.randn(self.capacity, width).bfloat16().to(device)
-        rope_and_store_reference(qkv, cache.layer(1), cache.length, rotation=None)
+        rope_and_store_reference(qkv, cache.slots[1], cache.length, rotation=None)
         query = torch.randn(self.capacity, self.heads, self.head_dim) * self.head_dim**-0.5
         return query.bfloat16().to(device), cache
 
@@ -87,13 +85,13 @@ class Case:
         )
         for part in (workspace.acc, workspace.m_i, workspace.l_i):
             part.fill_(float("nan"))
-        rest = cache.layer(1), cache.length, workspace, self.tiling
+        rest = cache.slots[1], cache.length, workspace, self.tiling
         part = query[start : start + rows].contiguous()
         return attend(part, *rest, window=self.window, cap=self.cap)
 
     def expected(self, query: Tensor, cache: StaticKVCache, start: int, rows: int) -> Tensor:
         cache.set_length(start)
-        rest = cache.layer(1), cache.length
+        rest = cache.slots[1], cache.length
         return attend_reference(
             query[start : start + rows], *rest, window=self.window, cap=self.cap
         )
@@ -148,7 +146,7 @@ def test_fp8_with_scales_stays_close_to_what_was_stored() -> None:
     cache, rows = case.cache(CPU), 9
     qkv = torch.randn(rows, 5 * case.head_dim) * 10.0 ** torch.arange(-4, 5)[:, None]
     qkv = qkv.bfloat16()
-    rope_and_store_reference(qkv, cache.layer(0), cache.length, rotation=None)
+    rope_and_store_reference(qkv, cache.slots[0], cache.length, rotation=None)
     assert cache.scales is not None
     stored = cache.keys[0].float() * cache.scales[0, 0, :, :, None]
     key = qkv.view(rows, 5, -1)[:, 3].float()
@@ -262,8 +260,16 @@ def _qkv(case: Case, rows: int, device: torch.device) -> Tensor:
 
 def _unpacked(cache: StaticKVCache) -> Tensor:
     """(2, layers, kv_heads, capacity, head_dim) float32."""
-    both = torch.stack([cache.keys.float(), cache.values.float()])
-    return both if cache.scales is None else both * cache.scales[..., None]
+    return torch.stack(
+        [
+            torch.stack([_scaled(slot.keys, slot.key_scales) for slot in cache.slots]),
+            torch.stack([_scaled(slot.values, slot.value_scales) for slot in cache.slots]),
+        ]
+    )
+
+
+def _scaled(stored: Tensor, scales: Tensor | None) -> Tensor:
+    return stored.float() if scales is None else stored.float() * scales[..., None]
 
 
 @pytest.mark.gpu
@@ -281,8 +287,8 @@ def test_queries_and_keys_are_turned_and_stored_as_in_the_reference(
     qkv, arguments = _qkv(case, rows, device), turn.arguments(case, device)
     for cache in (ours, theirs):
         cache.set_length(start)
-    found = rope_and_store(qkv, ours.layer(1), ours.length, **arguments)
-    expected = rope_and_store_reference(qkv, theirs.layer(1), theirs.length, **arguments)
+    found = rope_and_store(qkv, ours.slots[1], ours.length, **arguments)
+    expected = rope_and_store_reference(qkv, theirs.slots[1], theirs.length, **arguments)
     assert torch.allclose(found.float(), expected.float(), rtol=1e-2, atol=1e-5)
     # A number at a border of two roundings may fall to either side.
     apart = 2**-3 if case.dtype == FP8 else 2**-7
@@ -303,10 +309,10 @@ def test_a_row_is_stored_with_the_same_bits_alone_and_among_others(
     arguments = Turn(0.5, normed=True).arguments(case, device)
     qkv = _qkv(case, rows, device)
     together, alone = case.cache(device), case.cache(device)
-    queries = rope_and_store(qkv, together.layer(0), together.length, **arguments)
+    queries = rope_and_store(qkv, together.slots[0], together.length, **arguments)
     for row in range(rows):
         alone.set_length(row)
-        query = rope_and_store(qkv[row : row + 1], alone.layer(0), alone.length, **arguments)
+        query = rope_and_store(qkv[row : row + 1], alone.slots[0], alone.length, **arguments)
         assert torch.equal(query[0], queries[row])
     assert torch.equal(_unpacked(alone), _unpacked(together))
 
@@ -318,7 +324,7 @@ def test_rows_that_the_cache_has_no_room_for_are_not_stored(device: torch.device
     cache = case.cache(device)
     cache.set_length(CAPACITY - 1)
     arguments = Turn().arguments(case, device)
-    rope_and_store(_qkv(case, 4, device), cache.layer(0), cache.length, **arguments)
+    rope_and_store(_qkv(case, 4, device), cache.slots[0], cache.length, **arguments)
     written = _unpacked(cache)[:, 0].any(-1).nonzero()
     assert set(written[:, 2].tolist()) == {CAPACITY - 1}
 
@@ -339,9 +345,9 @@ def test_one_captured_graph_serves_every_length(device: torch.device, case: Case
     )
 
     def step() -> Tensor:
-        query = rope_and_store(qkv, cache.layer(1), cache.length, **arguments)
+        query = rope_and_store(qkv, cache.slots[1], cache.length, **arguments)
         return attend(
-            query, cache.layer(1), cache.length, workspace, case.tiling, window=case.window
+            query, cache.slots[1], cache.length, workspace, case.tiling, window=case.window
         )
 
     lengths = (case.capacity - rows, 700, 255, 0)

@@ -87,18 +87,16 @@ def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float 
     """Rotary positions with norms, the cache, attention."""
     capacity = 8192
     tiling = attention.choose_tiling(heads, kv_heads, width)
-    cache = StaticKVCache(
-        layers=1, kv_heads=kv_heads, head_dim=width, capacity=capacity, device=META, dtype=dtype
-    )
+    cache = StaticKVCache([(kv_heads, width)], capacity=capacity, device=META, dtype=dtype)
     query = rotary.rope_and_store(
-        empty(MAX_ROWS, (heads + 2 * kv_heads) * width), cache.layer(0), cache.length,
+        empty(MAX_ROWS, (heads + 2 * kv_heads) * width), cache.slots[0], cache.length,
         rotation=empty(capacity, width // 2, 2, dtype=torch.float32),
         norm=empty(heads + kv_heads, width, dtype=torch.float32), epsilon=1e-6,
     )  # fmt: skip
     workspace = attention.Workspace.make(
         heads=heads, head_dim=width, capacity=capacity, tiling=tiling, device=META
     )
-    attention.attend(query, cache.layer(0), cache.length, workspace, tiling, cap=cap)
+    attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap)
 
 
 def distribution() -> None:
