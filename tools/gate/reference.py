@@ -37,15 +37,14 @@ PRODUCTS = Kernels(
 class _Layers:
     """A decoder's layers, of which the one that was asked for last is in memory."""
 
-    def __init__(self, loads: Sequence[tuple[int, Callable[[], Layer]]]) -> None:
+    def __init__(self, loads: Sequence[Callable[[], Layer]]) -> None:
         self._loads = loads
-        self._last: tuple[int, tuple[int, Layer]] | None = None
+        self._last: tuple[int, Layer] | None = None
 
-    def __getitem__(self, index: int) -> tuple[int, Layer]:
+    def __getitem__(self, index: int) -> Layer:
         if self._last is None or self._last[0] != index:
-            kind, load = self._loads[index]
             self._last = None  # frees the one before
-            self._last = index, (kind, load())
+            self._last = index, self._loads[index]()
         return self._last[1]
 
 

@@ -42,9 +42,12 @@ _ATTENTION = Attention(
     qk_norm=True,
     score_cap=20.0,
 )
-_MLP = GatedMlp(2 * _WIDTH, "silu")
+_OTHER = replace(_ATTENTION, heads=2, kv_heads=1, head_dim=2 * _HEAD_DIM, rope=None, window=5)
 _ARCHITECTURE = Architecture(
-    layers=(LayerSpec(_ATTENTION, _MLP), LayerSpec(replace(_ATTENTION, window=5), _MLP)),
+    layers=(
+        LayerSpec(_ATTENTION, GatedMlp(2 * _WIDTH, "silu")),
+        LayerSpec(_OTHER, GatedMlp(_WIDTH, "gelu")),
+    ),
     vocabulary=64,
     hidden=_WIDTH,
     epsilon=1e-6,

@@ -8,13 +8,20 @@ import pytest
 import torch
 
 from engine.backends.native.decoder import NativeDecoder
+from engine.backends.torch.decoder import TorchDecoder
 from engine.kernels.formats.blocks import Weight
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 from tests.support.block_matrices import random_blocks
-from tests.support.sameness import check_rows
+from tests.support.sameness import (
+    check_parts,
+    check_rollback,
+    check_rows,
+    check_together,
+    check_tree,
+)
 
 NAMES = Names()
 MIXED = {"v_proj": "q6_k", "down_proj": "q5_k", "lm_head": "q8_0", "gate_proj": "q4_0"}
@@ -61,7 +68,7 @@ def test_it_computes_what_the_widened_weights_do(joined: bool, library: Library)
         name: held if isinstance(held, torch.Tensor) else held.dequantise()
         for name, held in stored.items()
     }
-    text = torch.randint(of.vocabulary, (60,), generator=torch.Generator().manual_seed(6)).tolist()
+    text = _text(of, 60)
     found, exact = (
         model.forward(text, model.new_state(512), last=60)
         for model in (decoder(of, stored, library), decoder(of, dict(wide), library))
@@ -72,8 +79,38 @@ def test_it_computes_what_the_widened_weights_do(joined: bool, library: Library)
 def test_rows_have_the_bits_of_rows_alone(library: Library) -> None:
     of = architecture(joined=False)
     model = decoder(of, weights(of), library)
-    text = torch.randint(of.vocabulary, (70,), generator=torch.Generator().manual_seed(7)).tolist()
-    check_rows(model, text, 40)
+    check_rows(model, _text(of, 70), 40)
+
+
+def test_layers_may_have_heads_and_widths_of_their_own(library: Library) -> None:
+    """In caches too, over rows, trees, rollbacks and several sequences."""
+    narrow = Rope(tuple(10000 ** (-pair / 16) for pair in range(16)))
+    layers = (
+        *architecture(joined=False).layers,
+        LayerSpec(Attention(8, 1, 32, 32**-0.5, narrow, window=9), GatedMlp(256, "gelu")),
+        LayerSpec(Attention(2, 2, 128, 128**-0.5, None, qk_norm=True, score_cap=30.0), MLP),
+    )
+    of = replace(architecture(joined=False), layers=layers)
+    stored = weights(of)
+    model, text = decoder(of, stored, library), _text(of, 90)
+    wide = {
+        name: held if isinstance(held, torch.Tensor) else held.dequantise()
+        for name, held in stored.items()
+    }
+    eager = TorchDecoder(of, NAMES, wide.__getitem__, model.info)
+    found, exact = (each.forward(text, each.new_state(512), last=60) for each in (model, eager))
+    assert (found - exact).norm() < 0.1 * exact.norm()
+    for each in (model, eager):
+        check_rows(each, text, 40)
+        check_rollback(each, text, [[7] * 15, [9] * 15])
+        check_parts(each, text, [1, 7, 64])
+    check_tree(model, text[:30], seed=1)
+    check_together(model, seed=2)
+
+
+def _text(of: Architecture, count: int) -> list[int]:
+    drawn = torch.randint(of.vocabulary, (count,), generator=torch.Generator().manual_seed(6))
+    return [int(token) for token in drawn]
 
 
 def test_the_scale_of_scores_adds_no_rounding_to_halves(library: Library) -> None:

@@ -127,7 +127,7 @@ def test_the_reference_is_the_definition(window: int | None, cap: float | None) 
     query, cache = case.state(CPU)
     start, rows = 60, 7
     keys, values = (
-        part[1].double().repeat_interleave(case.group, 0) for part in (cache.keys, cache.values)
+        part.double().repeat_interleave(case.group, 0) for part in cache.slots[1].tensors[:2]
     )
     scores = torch.einsum("rhd,hkd->hrk", query[start : start + rows].double(), keys)
     if cap is not None:
@@ -147,8 +147,7 @@ def test_fp8_with_scales_stays_close_to_what_was_stored() -> None:
     qkv = torch.randn(rows, 5 * case.head_dim) * 10.0 ** torch.arange(-4, 5)[:, None]
     qkv = qkv.bfloat16()
     rope_and_store_reference(qkv, cache.slots[0], cache.length, rotation=None)
-    assert cache.scales is not None
-    stored = cache.keys[0].float() * cache.scales[0, 0, :, :, None]
+    stored = _scaled(cache.slots[0].keys, cache.slots[0].key_scales)
     key = qkv.view(rows, 5, -1)[:, 3].float()
     highest = key.abs().amax(-1, keepdim=True)
     assert ((stored[0, :rows] - key).abs() <= key.abs() / 16 + highest / 448 / 512).all()
@@ -221,10 +220,11 @@ def test_what_a_rolled_back_round_left_does_not_matter(device: torch.device, cas
     query, cache = case.state(device)
     start, rows = 2 * case.tiling.split - 3, 5
     before = case.attended(query, cache, start, rows)
-    cache.keys[:, :, start + rows :] = 448.0
-    cache.values[:, :, start + rows :] = -448.0
-    if cache.scales is not None:
-        cache.scales[..., start + rows :] = 1e4
+    for slot in cache.slots:
+        slot.keys[:, start + rows :] = 448.0
+        slot.values[:, start + rows :] = -448.0
+        for scales in slot.tensors[2:]:
+            scales[:, start + rows :] = 1e4
     assert torch.equal(case.attended(query, cache, start, rows), before)
 
 
