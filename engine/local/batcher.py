@@ -62,7 +62,7 @@ class Batcher:
             with device_errors(torch.device(self._model.info.device)):
                 entries = [item.entry() for item in verifies]
                 if prefill is not None:
-                    most = self._controller.prompt_rows(rows, self._model.batch_rows)
+                    most = self._controller.prefill_rows(rows, self._model.batch_rows)
                     chunk = prefill.entry(most)
                     entries.append(chunk)
                 logits = self._model.forward_batch(entries)
@@ -79,7 +79,7 @@ class Batcher:
         if prefill is not None and chunk is not None:
             prefill.finish(chunk)
         else:
-            self._controller.passed(rows, perf_counter() - began)
+            self._controller.observe_pass(rows, perf_counter() - began)
 
 
 def _fitting(items: Sequence[VerifyWork]) -> list[VerifyWork]:

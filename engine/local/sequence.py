@@ -25,7 +25,7 @@ from engine.decoding.text.output_processor import OutputProcessor
 from engine.decoding.verifier import Verifier
 from engine.decoding.work import WorkItem
 from engine.drafting.controllers.batch import BatchMember
-from engine.drafting.controllers.learning import Learning
+from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.predicted import PredictedProposer
 from engine.events import Event, Started
 from engine.local.run import Run
@@ -43,7 +43,7 @@ class Shared:
     samples."""
 
     codec: TextCodec
-    learning: Learning
+    controllers: ControllerFactory
     slots: Slots
     native: bool
 
@@ -67,7 +67,7 @@ class Sequence:
 
     def steps(self) -> Steps:
         """Run the request; publish Started, Prefilled, Emitted..., Finished. Raises as ``Session``."""
-        run, target, learning = self.run, self.slot.target, self.shared.learning
+        run, target, controllers = self.run, self.slot.target, self.shared.controllers
         wanted, name = run.speculation, target.model.info.name
         self.publish(
             Started(name, wanted.proposer, run.rule, run.prompt.tokens, run.seed, self.thinking)
@@ -79,10 +79,10 @@ class Sequence:
         vocabulary = target.model.info.vocabulary
         sampler = sampler_of(run, context, constraint, vocabulary, native=self.shared.native)
         proposer = self._begin(context, sampler)
-        member = learning.batch_member(wanted, proposer, sampler) if self.batched else None
+        member = controllers.batch_member(wanted, proposer, sampler) if self.batched else None
         yield from self._prefill(context, proposer, member)
         if not self.cancelled():
-            controller = member or learning.controller(wanted, proposer, sampler)
+            controller = member or controllers.controller(wanted, proposer, sampler)
             yield from self._decode(context, proposer, sampler, constraint, controller, member)
         # Forget tokens that were not shown. What a follow-up finds in the state must not depend on the
         # proposer, since prefilled KV need not have the bits of decoded KV.
@@ -187,4 +187,4 @@ def _prepare_chunk(chunks: Iterator[None], member: BatchMember) -> None:
     """Let the proposer prefill one chunk."""
     began = perf_counter()
     finished = next(chunks, True)
-    member.read(perf_counter() - began, finished=bool(finished))
+    member.observe_prefill(perf_counter() - began, finished=bool(finished))

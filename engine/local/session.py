@@ -23,7 +23,7 @@ from engine.decoding.text.output_processor import OutputProcessor
 from engine.decoding.top_tokens import top_tokens
 from engine.decoding.work import WorkItem
 from engine.drafting import proposers
-from engine.drafting.controllers.learning import Learning
+from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.controllers.stored_times import StoredTimes
 from engine.drafting.controllers.warm_up import warm_up
 from engine.drafting.resources import Resources
@@ -82,11 +82,11 @@ class Session:
         self.codec = codec
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt and its tokens
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
-        self.learning = Learning(stops_early=not self.target.runs_rounds)
-        self._shared = Shared(codec, self.learning, self._slots, self.native)
+        self.controllers = ControllerFactory(stops_early=not self.target.runs_rounds)
+        self._shared = Shared(codec, self.controllers, self._slots, self.native)
         self._batcher = None
         if isinstance(model, BatchModel):
-            self._batcher = Batcher(model, self.learning.batch)
+            self._batcher = Batcher(model, self.controllers.batch)
 
     @property
     def parallel(self) -> int:
@@ -198,7 +198,7 @@ class Session:
         info = self.target.model.info
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
         batched = batched and self.parallel > 1
-        joined = self.learning.batch.joined() if batched else contextlib.nullcontext()
+        joined = self.controllers.batch.joined() if batched else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._slots.reserved(run) as slot, joined:
             if run.speculation.control is Control.AUTO:
                 self._warm_up()
@@ -276,6 +276,6 @@ class Session:
 
         On a device all depths are assumed to cost the same until they are tried.
         """
-        verify = self.learning.statistics.verify
+        verify = self.controllers.statistics.verify
         if not self.target.runs_rounds and not verify.known:
-            warm_up(self.target.model, verify, kept=self._times)
+            warm_up(self.target.model, verify, stored=self._times)

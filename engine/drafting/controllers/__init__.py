@@ -1,28 +1,26 @@
-"""How far to draft, decided each round: the registry of controllers."""
+"""The registry of controllers, which decide how far to draft in each round."""
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
+from collections.abc import Callable
 
 from engine.decoding.controller import Controller
+from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.controller_statistics import ControllerStatistics
+from engine.drafting.controllers.fixed import Fixed, Off
 
-_REGISTRY = {
-    "auto": "engine.drafting.controllers.auto:Auto",
-    "fixed": "engine.drafting.controllers.fixed:Fixed",
-    "off": "engine.drafting.controllers.fixed:Off",
+_REGISTRY: dict[str, Callable[[int, ControllerStatistics], Controller]] = {
+    "auto": Auto,
+    "fixed": Fixed,
+    "off": Off,
 }
 
 
 def names() -> tuple[str, ...]:
-    """All controllers, in the order they are offered."""
+    """Return all controllers, in the order of pages and help texts."""
     return tuple(_REGISTRY)
 
 
 def create(name: str, depth: int, statistics: ControllerStatistics) -> Controller:
-    """A controller for one request that drafts ``depth`` tokens a round at most."""
-    module, _, attribute = _REGISTRY[name].partition(":")
-    kind: Any = getattr(import_module(module), attribute)
-    controller: Controller = kind(depth, statistics)
-    return controller
+    """Return a controller for one request that drafts at most ``depth`` tokens per round."""
+    return _REGISTRY[name](depth, statistics)

@@ -1,20 +1,19 @@
-"""``auto``: the depth with most tokens a second expected, by measured times and acceptance.
+"""``auto``: the depth with the highest expected speed, from measured times and acceptance.
 
     tokens/s(d) = (1 + E[accepted]) / (T_draft + T_verify(1 + drafted) + T_between rounds)
 
-Both expectations follow from two rates for each position: that one more token is drafted, and that
-it stands; each is estimated from judged tokens of the last rounds, as vLLM and DSpark do it in
-production. Depth 0 is plain decoding: where nothing is faster, drafting pauses, and is tried again
-after 8, 16, ... 64 rounds.
+Both expectations follow from two rates per position: that a draft reaches it, and that its token is
+accepted. They are estimated from the verified tokens of the last rounds, as in vLLM and DSpark. Depth 0
+is plain decoding: if nothing is faster, drafting pauses, and is tried again after 8 to 64 rounds.
 
-Within a text some tokens are sure and others are not, and proposers say which: their probabilities,
-corrected by what came of them. A draft goes on while one more token is likely enough to stand to be
-worth its time, so ``depth`` is how long the surest drafts may get; the token that ends it is drafted by
-then, and verified where it is worth a row. (Stopping by likelihood: EAGLE-2,
-arXiv 2406.16858, for trees; the threshold here follows from times and is set nowhere.)
+Within a text some tokens are more certain than others, and proposers state how certain: their
+probabilities are calibrated by past acceptance. A draft continues while one more token is likely enough
+to be worth its time, so ``depth`` limits the most certain drafts. The token that ends a draft is verified
+if it is worth a row. (Stopping by probability: EAGLE-2, arXiv 2406.16858, for trees; here the threshold
+follows from times and is no setting.)
 
-Every text is foreseen as well or badly in its own way. So each begins with short drafts (less so where
-drafts usually stand), which grow as they stand as a whole, and what earlier texts taught is soon
+Texts differ in how predictable they are. So each begins with short drafts (longer ones if drafts are
+usually accepted), which grow while they are accepted as a whole; the estimates of earlier texts are soon
 outweighed.
 """
 
@@ -31,37 +30,30 @@ from engine.events import Budget, Decision, Round
 from engine.values import MAX_DEPTH
 
 _GAIN, _RESUME = 1.02, 1.05
-"""How much faster drafting must be to go on, and, after a pause, to begin again: between the two
-nothing changes, or noise would turn it on and off."""
+"""Minimum speedup of drafting, and minimum to resume after a pause. Between the two nothing changes, so
+that noise does not turn drafting on and off."""
 _FIRST_WAIT, _LONGEST_WAIT = 8, 64
 _TRY = 2
-"""Tokens of a try while drafting is paused, at most; and of a text's first draft, at least."""
-NEXT = 0.8
-"""How often the token behind a likely one stands: a draft goes on where both are worth the next one's
-cost. Found by replaying recorded drafts of a real pair and of Pip (docs/log); 0.67 to 1 differ little."""
-_FEW = 8
-"""The depth up to which the cost of one more token is taken: rows behind it are dearer and rare."""
-LIKELIEST = 0.9
-"""No draft has to be likelier than this to go on."""
+"""Maximum depth of a try during a pause, and minimum depth of a text's first draft."""
+_COST_DEPTH = 8
+"""Depth up to which the cost of one more token is averaged: rows beyond it cost more and are rare."""
 _DECIDE_EVERY, _DECIDE_EVERY_WITH_FLOOR = 3, 8
-"""Rounds after which it is decided anew, if nothing happened that asks for it at once; and where drafts
-end by themselves."""
+"""Rounds between two decisions if no event demands one, without and with a floor that ends drafts."""
 _COSTS_AFTER = 8
-"""Rounds after which what a round takes is looked up again."""
+"""Rounds after which the times of rounds are looked up again."""
 _TIMES_EVERY = 3
-"""Of a text's later rounds, so few are measured: to take in a measurement takes time too."""
+"""One in so many of a text's later rounds is measured, because learning a time takes time too."""
 _ANNOUNCE_AFTER = 16
-"""Rounds after which another depth is announced: who reads it cannot follow faster, and reasons take
-longer to find than depths."""
+"""Minimum rounds between two announced depths, for readers, and because reasons take long to compute."""
 _LEAST_LIKELY, _LEAST_SPEED = 1e-3, 0.8
-"""Deeper drafts are not looked at where their last token stands more seldom than this, or where they
-have less than this share of the best speed so far."""
+"""The search for a depth ends where the last token is accepted more rarely than this, or where the speed
+falls below this fraction of the best."""
 _FORGET_PAUSE_AFTER = 16
-"""Rounds of drafting after which a pause before them is forgotten."""
+"""Rounds of drafting after which the next pause is short again."""
 
 
 class Auto:
-    """Learns into ``statistics``, which outlives it."""
+    """Decides the depth of one request; updates ``statistics``, which outlive it."""
 
     def __init__(
         self,
@@ -71,123 +63,133 @@ class Auto:
     ) -> None:
         self.deepest = depth
         self.statistics = statistics
-        self._clock, self._ended = clock, 0.0  # when the last round ended; 0: there was none
+        self._clock, self._ended = clock, 0.0  # end of the last round; 0: none yet
         self._paused = False
         self._pause = _FIRST_WAIT  # rounds between two tries
-        self._wait = 0  # rounds to the next try
-        self._idle = 0  # plain rounds since the last draft
-        self._warm = False  # the last round drafted: the next draft has nothing to catch up with
+        self._wait = 0  # rounds until the next try
+        self._idle = 0  # rounds since the last draft
+        self._warm = (
+            False  # the last round drafted, so the draft model has nothing to catch up with
+        )
         self._steady = 0  # rounds since drafting began
         self._announced: Decision | None = None
         self._announced_at = 0  # by ``_rounds``
         self._tried = False  # since the last budget, while paused
-        self._takes: list[float] = []  # seconds of a round by drafted tokens; [] is out of date
-        self._plain = 0.0  # seconds of a round that asks for no draft
-        self._token = self._row = 0.0  # of one more token, drafted and verified, and verified alone
+        self._round_s: list[float] = []  # seconds of a round by depth; []: outdated
+        self._plain_s = 0.0  # seconds of a round with depth 0
+        self._token_s = self._row_s = (
+            0.0  # of one more token drafted and verified, and verified only
+        )
         self._rounds = 0
-        # How far this text let drafts stand as a whole, and as far again; at first the tokens that a
-        # round brings where they usually stand.
-        self._reach = min(max(_TRY, ceil(1 / (1.01 - statistics.drafter.usual))), MAX_DEPTH)
-        # The last budget's, while no round brought anything new: deciding costs time too.
+        # Maximum depth for now; doubles when a whole draft is accepted. At first the tokens that a round
+        # yields at the long-run acceptance.
+        self._limit = min(
+            max(_TRY, ceil(1 / (1.01 - statistics.proposer.long_run_rate))), MAX_DEPTH
+        )
+        # Of the last budget, reused while rounds bring nothing new, because deciding takes time.
         self._depth: int | None = None
         self._floors = (0.0, 0.0)  # see ``Budget``
-        self._promised = 0.0  # tokens a second of the best depth; 0 is out of date
-        statistics.drafter.begin()
+        self._best_speed = 0.0  # tokens per second of the best depth; 0: outdated
+        statistics.proposer.begin()
 
     def budget(self) -> Budget:
         if self._ended:
             self.statistics.between.learn(0, self._clock() - self._ended)
         if not self.statistics.verify.known or not self.deepest:
-            return Budget(0, 0)  # what a plain round takes is what all others are compared with
+            return Budget(0, 0)  # measure a plain round first: all others are compared with it
         if self._paused and self._wait > 0 and not self._tried:
-            return Budget(0, 0)  # nothing was learnt since, and a plain round is over soon
+            return Budget(0, 0)
         if self._depth is not None:
             return budget_to(self._depth, None, *self._floors)
-        self._learn_costs()
-        speeds = self._speeds(self.statistics.drafter.stands())
+        self._update_times()
+        speeds = self._speeds(self.statistics.proposer.acceptance_rates())
         best = max(range(len(speeds)), key=speeds.__getitem__)
-        self._promised = speeds[best]
+        self._best_speed = speeds[best]
         if speeds[best] <= self._gain_needed * speeds[0]:
             best = 0
         self._pause_or_resume(best)
         if best or self._wait > 0:
-            depth = min(best, self._reach)
+            depth = min(best, self._limit)
         else:
-            # A try: what is to be learnt is whether the first tokens stand.
-            likeliest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
-            depth = min(likeliest, _TRY)
-        self._floors = self._worthwhile() if best else (0.0, 0.0)
-        if self._floors[0]:  # it ends drafts where they should
-            depth = min(self.deepest, self._reach)
+            # A try, to learn whether the first tokens are accepted.
+            fastest = 1 + max(range(len(speeds) - 1), key=speeds[1:].__getitem__)
+            depth = min(fastest, _TRY)
+        self._floors = (0.0, 0.0)
+        if best and self.deepest > 1:
+            proposer = self.statistics.proposer
+            self._floors = proposer.floors(self._best_speed, self._token_s, self._row_s)
+        if self._floors[0]:  # the floor ends drafts
+            depth = min(self.deepest, self._limit)
         self._depth = depth
-        news = self._news(depth if best else 0, best, speeds)
-        return budget_to(depth, news, *self._floors, self._plain_round())
+        decision = self._announce(depth if best else 0, best, speeds)
+        return budget_to(depth, decision, *self._floors, self._plain_round())
 
     def observe(self, round: Round) -> None:
-        asked, drafted = round.budget.depth > 0, round.tree.depth
+        wanted, drafted = round.budget.depth > 0, round.tree.depth
         if self._paused or self._rounds < _COSTS_AFTER or self._rounds % _TIMES_EVERY == 0:
             self._learn_times(round)
-        if asked:
-            self.statistics.drafter.learn(round, self._idle)
+        if wanted:
+            self.statistics.proposer.learn(round, self._idle)
             self._idle = 0
         else:
             self._idle += 1
         self._tried = self._paused and drafted > 0
-        if self._paused:
-            self._judge_try(round) if drafted else self._pass_round(asked)
-        self._steady += asked
-        grown = 0 < len(round.accepted_path) == drafted >= self._reach
+        if self._tried:
+            self._evaluate_try(round)
+        elif self._paused and not wanted:  # a try that found nothing to draft goes on
+            self._wait -= 1
+        self._steady += wanted
+        grown = 0 < len(round.accepted_path) == drafted >= self._limit
         if grown:
-            self._reach = 2 * drafted
+            self._limit = 2 * drafted
         self._rounds += 1
         if self._rounds % _COSTS_AFTER == 0:
-            self.look_again()
-        # One round moves the estimates little, and to decide anew takes time that is the user's. What
-        # changes from token to token, the floor answers to.
+            self.refresh_times()
+        # One round changes the estimates little, and a decision takes time. The floor reacts to changes
+        # from token to token.
         every, failed = _DECIDE_EVERY, not round.accepted_path
         if self._floors[0]:
             every, failed = _DECIDE_EVERY_WITH_FLOOR, False
-        news = grown or (drafted and (failed or self._rounds % every == 0))
-        if news or self._paused or not self._takes:
-            self._depth, self._promised = None, 0.0
-        self._warm = asked
+        changed = grown or (drafted and (failed or self._rounds % every == 0))
+        if changed or self._paused or not self._round_s:
+            self._depth, self._best_speed = None, 0.0
+        self._warm = wanted
         self._ended = self._clock()
 
-    # -- beside others, see choice.py
+    # -- among several proposers, see choice.py
 
-    def promise(self) -> float:
-        """Tokens a second expected of the best depth, plain decoding included.
+    def expected_speed(self) -> float:
+        """Return the expected tokens per second of the best depth, including depth 0.
 
-        0 before any round has shown what verifying takes.
+        Return 0 before a round has been measured.
         """
         if not self.statistics.verify.known:
             return 0.0
-        if not self._promised:
-            self._learn_costs()
-            self._promised = max(self._speeds(self.statistics.drafter.stands()))
-        return self._promised
+        if not self._best_speed:
+            self._update_times()
+            self._best_speed = max(self._speeds(self.statistics.proposer.acceptance_rates()))
+        return self._best_speed
 
-    def costs(self) -> list[float]:
-        """Seconds of a round by drafted tokens."""
-        self._learn_costs()
-        return self._takes
+    def round_times(self) -> list[float]:
+        """Return the seconds of a round by depth."""
+        self._update_times()
+        return self._round_s
 
-    def look_again(self) -> None:
-        """What rounds take may have changed."""
-        self._takes, self._promised = [], 0.0
+    def refresh_times(self) -> None:
+        """Look up the times of rounds again before they are used."""
+        self._round_s, self._best_speed = [], 0.0
 
-    def doubt(self) -> None:
-        """What was seen of late counts less, and what rounds take may have changed."""
-        self.statistics.drafter.doubt()
-        self.look_again()
+    def discount(self) -> None:
+        """Give recent rounds less weight, and look up times again."""
+        self.statistics.proposer.discount()
+        self.refresh_times()
 
     def sit_out(self) -> None:
-        """A round has ended that this had no part in."""
         self._warm = False
         self._ended = self._clock()
 
     def take_over(self) -> None:
-        """From the next round on, where another drafted; what it decides is news."""
+        """Draft from the next round on instead of another controller, and announce the decision."""
         self.sit_out()
         self._announced, self._depth = None, None
 
@@ -196,7 +198,7 @@ class Auto:
         return _RESUME if self._paused else _GAIN
 
     def _pause_or_resume(self, best: int) -> None:
-        """Drafting pauses where ``best`` is 0, and goes on where it is not."""
+        """Pause drafting if the ``best`` depth is 0, else resume it."""
         if best and self._paused:
             self._paused, self._steady = False, 0
         elif best and self._steady >= _FORGET_PAUSE_AFTER:
@@ -204,98 +206,79 @@ class Auto:
         elif not best and not self._paused:
             self._paused, self._wait = True, self._pause
 
-    def _pass_round(self, asked: bool) -> None:
-        # A try in which nothing was found to draft says nothing; it goes on.
-        if not asked:
-            self._wait -= 1
-
-    def _judge_try(self, round: Round) -> None:
-        """A try that paid is followed by another, until the estimates have seen enough."""
-        self._learn_costs()
-        if (1 + len(round.accepted_path)) * self._plain <= self._takes[round.tree.depth]:
+    def _evaluate_try(self, round: Round) -> None:
+        """After a try that did not pay, wait longer; after another one, try again at once."""
+        self._update_times()
+        if (1 + len(round.accepted_path)) * self._plain_s <= self._round_s[round.tree.depth]:
             self._pause = min(2 * self._pause, _LONGEST_WAIT)
             self._wait = self._pause
 
     def _learn_times(self, round: Round) -> None:
         statistics, timing, drafted = self.statistics, round.timing, round.tree.depth
-        # Sampling and judging belong to verifying: they too grow with the rows.
+        # Sampling and acceptance count as verification: they too grow with the rows.
         steps = [(statistics.verify, 1 + len(round.tree), timing.total_s - timing.draft_s)]
-        # After plain rounds a draft model first reads what it missed, once.
-        drafts = statistics.drafter.drafts
-        if round.budget.depth and self._warm:
-            steps.append((drafts, drafted, timing.draft_s))
-            if not drafts.known:
-                self.look_again()  # until then drafts seem to cost nothing
+        draft_times = statistics.proposer.draft_times
+        if round.budget.depth and self._warm:  # else the draft model caught up with the text first
+            steps.append((draft_times, drafted, timing.draft_s))
+            if not draft_times.known:
+                self.refresh_times()  # so far drafts seemed to cost nothing
         statistics.pace.observe(steps)
 
-    def _learn_costs(self) -> None:
-        """What a round takes at the machine's usual pace; it changes slowly, so not in every round."""
-        if not self._takes:
-            between = self.statistics.between(0)
-            verify = self.statistics.verify.table(1 + MAX_DEPTH)
-            drafter = self.statistics.drafter
-            drafts = drafter.drafts.table(self.deepest)
-            # At the usual pace, as the times are. While drafting pauses, only verifying tells of waits.
-            pace, waits = self.statistics.pace.value, self.statistics.verify.waits.mean
-            always = between + waits / pace
-            draft_waits = min(drafter.drafts.waits.mean, waits) / pace
-            self._plain = verify[1] + always
-            self._takes = [
-                verify[1 + drafter.nodes(drafted)]
-                + drafts[drafted]
-                + always
-                + draft_waits * bool(drafted)
-                for drafted in range(self.deepest + 1)
-            ]
-            some = min(_FEW, self.deepest)
-            if some > 1:
-                rows = verify[1 + drafter.nodes(some)] - verify[1 + drafter.nodes(1)]
-                # Trees that are wider the shallower they are make deeper drafts the cheaper ones.
-                self._row = max(rows, 0.0) / (some - 1)
-                self._token = self._row + (drafts[some] - drafts[1]) / (some - 1)
+    def _update_times(self) -> None:
+        """Look up the times of rounds at the machine's usual pace, if they are outdated."""
+        if self._round_s:
+            return
+        between = self.statistics.between(0)
+        verify = self.statistics.verify.table(1 + MAX_DEPTH)
+        proposer = self.statistics.proposer
+        drafts = proposer.draft_times.table(self.deepest)
+        # Waits at the usual pace, as the times are. During a pause only verification measures waits.
+        pace, waits = self.statistics.pace.value, self.statistics.verify.waits.mean
+        always = between + waits / pace
+        draft_waits = min(proposer.draft_times.waits.mean, waits) / pace
+        self._plain_s = verify[1] + always
+        self._round_s = [
+            verify[1 + proposer.nodes(depth)] + drafts[depth] + always + draft_waits * bool(depth)
+            for depth in range(self.deepest + 1)
+        ]
+        depth = min(_COST_DEPTH, self.deepest)
+        if depth > 1:
+            rows = verify[1 + proposer.nodes(depth)] - verify[1 + proposer.nodes(1)]
+            # Negative if trees are wider the shallower they are.
+            self._row_s = max(rows, 0.0) / (depth - 1)
+            self._token_s = self._row_s + (drafts[depth] - drafts[1]) / (depth - 1)
 
     def _plain_round(self) -> float:
-        """Seconds of a round that drafts nothing, at the machine's pace just now, waits included."""
+        """Return the seconds of a round without a draft, at the current pace, including waits."""
         verify = self.statistics.verify
         return verify(1) * self.statistics.pace.value + verify.waits.mean
 
-    def _worthwhile(self) -> tuple[float, float]:
-        """How likely a proposer must say that a whole draft is: to be worth one more token, drafted and
-        verified, and to be worth a row itself, once it is drafted.
+    def _speeds(self, rates: Iterable[float]) -> list[float]:
+        """Return tokens per second at depth 0, 1, ... ``deepest``, or until more depth no longer helps.
 
-        In the time which these take the usual rate would bring as many tokens as they must be likely to
-        bring themselves.
+        ``rates``: the acceptance of each position.
         """
-        drafter = self.statistics.drafter
-        if not (drafter.stops_early and drafter.calibration.known) or self.deepest < 2:
-            return 0.0, 0.0
-        chances = (self._promised * each for each in (self._token / NEXT, self._row))
-        floor, row_floor = (drafter.calibration.said_of(min(one, LIKELIEST)) for one in chances)
-        return floor, row_floor
-
-    def _speeds(self, stands: Iterable[float]) -> list[float]:
-        """Tokens a second at depth 0, 1, ... ``deepest``, or to where more depth no longer helps."""
-        speeds, best = [1 / self._plain], 0.0
-        tokens, alive, reached, stopped = 1.0, 1.0, 1.0, 0.0
-        takes = self._takes[0]
-        goes_on = self.statistics.drafter.goes_on()
-        for now, on, stand in zip(self._takes[1:], goes_on, stands, strict=False):
-            stopped += reached * (1 - on) * takes  # drafts that end before this token
-            reached *= on
-            alive *= on * stand
-            tokens += alive
-            takes = now
-            speed = tokens / (stopped + reached * takes)
+        speeds, best = [1 / self._plain_s], 0.0
+        tokens, accepted, reached, stopped = 1.0, 1.0, 1.0, 0.0
+        before = self._round_s[0]
+        continuation = self.statistics.proposer.continuation_rates()
+        for seconds, goes_on, rate in zip(self._round_s[1:], continuation, rates, strict=False):
+            stopped += reached * (1 - goes_on) * before  # drafts that end before this token
+            reached *= goes_on
+            accepted *= goes_on * rate
+            tokens += accepted
+            before = seconds
+            speed = tokens / (stopped + reached * seconds)
             speeds.append(speed)
-            if alive < _LEAST_LIKELY or speed < _LEAST_SPEED * best:
+            if accepted < _LEAST_LIKELY or speed < _LEAST_SPEED * best:
                 break
             best = speed if speed > best else best
         return speeds
 
-    def _news(self, depth: int, best: int, speeds: Sequence[float]) -> Decision | None:
-        """The decision, if it is another than the one announced last, or has other reasons.
+    def _announce(self, depth: int, best: int, speeds: Sequence[float]) -> Decision | None:
+        """Return the decision if it, or its reasons, differ from those announced last.
 
-        Its gain is that of ``best``, which ``depth`` is on its way to: the first steps alone may lose.
+        Its gain is that of ``best``, towards which ``depth`` grows: shorter drafts may lose.
         """
         announced = self._announced
         alike = announced is not None and bool(depth) == bool(announced.depth)
@@ -332,23 +315,25 @@ class Auto:
         return f"drafting paused: needs {needed:.0%} acceptance, expects {share}"
 
     def _acceptance_for(self, speed: float) -> float | None:
-        """The acceptance, alike at all positions, at which the best depth has ``speed``; None if
-        there is none. What is needed and what is there can be compared so, whatever the depth."""
+        """Return the acceptance rate, equal at all positions, at which the best depth reaches ``speed``;
+        None if there is none. So the rates needed and expected compare across depths."""
 
         def reaches(rate: float) -> bool:
             return max(self._speeds(repeat(rate))[1:]) >= speed
 
-        return least(reaches) if reaches(1.0) else None
+        return smallest_rate(reaches)
 
 
 def _alike(announced: Decision, needed: float | None, expected: float | None) -> bool:
-    """Whether both acceptances are about those announced."""
+    """Return whether both acceptance rates are about those announced."""
     pairs = ((announced.needed, needed), (announced.expected, expected))
     return all(abs((2.0 if a is None else a) - (2.0 if b is None else b)) < 0.1 for a, b in pairs)
 
 
-def least(holds: Callable[[float], bool]) -> float:
-    """The least number in 0..1, to half a hundredth, from which ``holds`` is true."""
+def smallest_rate(holds: Callable[[float], bool]) -> float | None:
+    """Return the smallest number in 0..1, within 0.005, from which ``holds`` is true; None if none is."""
+    if not holds(1.0):
+        return None
     low, high = 0.0, 1.0
     while high - low > 0.005:
         middle = (low + high) / 2

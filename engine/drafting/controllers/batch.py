@@ -6,8 +6,8 @@ It maximises the tokens per second of all requests together:
 
 A pass has 16 rows for all requests. Drafts are made one after the other while the other requests wait.
 So drafting pays with few requests, and mostly does not with many: then all rows go to pending tokens,
-which always stand. Times and acceptance are those that ``auto.py`` measures for one request, which goes
-on with them once it is alone again.
+which always count. Times and acceptance are those that ``auto.py`` measures for one request, and goes on
+with once that is alone again.
 """
 
 from __future__ import annotations
@@ -18,27 +18,31 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 from operator import mul
+from typing import NamedTuple
 
 from engine.decoding.context import PREFILL_PART
 from engine.decoding.controller import Controller, budget_to
-from engine.drafting.controllers.auto import LIKELIEST, NEXT, least
-from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
+from engine.drafting.controllers.auto import smallest_rate
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
 from engine.events import Budget, Decision, Round
 from engine.values import MAX_ROWS
 
 _GAIN = 1.05
 """Minimum gain in tokens per second for any request to draft. A paused proposer is hardly tried again, so
 noise must not decide."""
-_KEPT = 0.5
+_KEPT_SPEED = 0.5
 """Share of their speed that replies keep while a prompt is prefilled beside them."""
-_LEAST_READ = 8
+_LEAST_PREFILL = 8
 """Minimum rows of a prefill chunk. Each pass streams all weights, so with fewer rows a prompt would take
 many times as long."""
 _DECIDE_EVERY = 8
 """Passes between two decisions while the same requests run."""
 _LEAST_LEFT = 16
 """Minimum rounds that a reply is assumed to go on for when its proposer must prefill first."""
-_TRIED = 2
+_TRY = 2
 """Maximum depth of a proposer whose times are not measured yet."""
 _INSTANT = 1e-9
 """Seconds assumed for what is not measured yet."""
@@ -50,12 +54,13 @@ class BatchController:
     def __init__(self, statistics: ControllerStatistics) -> None:
         """``statistics``: the times of passes, which are read and updated."""
         self.statistics = statistics
-        self.changes = 0  # in who runs
+        self.changes = 0  # of the set of running requests
         self.running = 0
         self.gain = 1.0  # of the last decision, over drafting nothing
+        self.speed = 0.0  # expected tokens per second of all requests, by the last decision
         self._members: list[BatchMember] = []
         self._depths: dict[BatchMember, int] = {}
-        self._speed, self._rows = 0.0, 1
+        self._rows = 1
         self._passes = 0
         self._due = True
 
@@ -73,27 +78,27 @@ class BatchController:
         self.changes += 1
         self._due = True
 
-    def passed(self, rows: int, seconds: float) -> None:
+    def observe_pass(self, rows: int, seconds: float) -> None:
         """Record that a batched forward verified ``rows`` rows in ``seconds``."""
         self.statistics.pace.observe([(self.statistics.verify, rows, seconds)])
         self._passes += 1
         if self._passes % _DECIDE_EVERY == 0:
             self._due = True
 
-    def prompt_rows(self, verified: int, most: int) -> int:
-        """Return the rows of a prefill chunk in a pass that verifies ``verified`` rows and has ``most``.
+    def prefill_rows(self, verified: int, most: int) -> int:
+        """Return the rows of a prefill chunk in a pass of ``most`` rows that verifies ``verified``.
 
-        The pass then takes at most 1 / ``_KEPT`` times as long as without the chunk.
+        The pass then takes at most 1 / ``_KEPT_SPEED`` times as long as without the chunk.
         """
         verify = self.statistics.verify
         if not verify.known:
-            return min(_LEAST_READ, most - verified)
+            return min(_LEAST_PREFILL, most - verified)
         seconds = verify.table(most)
-        fitting = bisect_right(seconds, seconds[verified] / _KEPT) - 1
-        return min(max(fitting - verified, _LEAST_READ), most - verified)
+        fitting = bisect_right(seconds, seconds[verified] / _KEPT_SPEED) - 1
+        return min(max(fitting - verified, _LEAST_PREFILL), most - verified)
 
     def reconsider(self) -> None:
-        """Decide anew: something is known that was not."""
+        """Decide anew at the next round."""
         self._due = True
 
     def add(self, member: BatchMember) -> None:
@@ -108,26 +113,26 @@ class BatchController:
         self._due = True
 
     @property
-    def reader(self) -> BatchMember | None:
-        """The request whose proposer prefills next; one at a time, since all others wait for it."""
-        return next((member for member in self._members if member.unread), None)
+    def next_prefill(self) -> BatchMember | None:
+        """The request whose proposer prefills next; one at a time, because all others wait for it."""
+        return next((member for member in self._members if member.must_prefill), None)
 
     def needed(self, member: BatchMember) -> float | None:
         """Return the break-even acceptance rate of ``member``'s drafts in this batch; None if no rate
         pays."""
-        verify, views = self.statistics.verify.table(MAX_ROWS), member.view(1.0)
+        verify, drafts = self.statistics.verify.table(MAX_ROWS), member.drafts(1.0)
         count = min(max(self.running, 1), MAX_ROWS)
 
         def pays(rate: float) -> bool:
             """Return whether some depth pays at this rate."""
             return any(
                 (count + tokens) * verify[count]
-                > _GAIN * count * (verify[count + view.rows] + view.seconds)
-                for view, tokens in zip(views[1:], accumulate(_powers(rate)), strict=False)
-                if count + view.rows <= MAX_ROWS
+                > _GAIN * count * (verify[count + draft.rows] + draft.seconds)
+                for draft, tokens in zip(drafts[1:], accumulate(_powers(rate)), strict=False)
+                if count + draft.rows <= MAX_ROWS
             )
 
-        return least(pays) if pays(1.0) else None
+        return smallest_rate(pays)
 
     def depth(self, member: BatchMember) -> int:
         """Return how many tokens ``member`` drafts next."""
@@ -135,11 +140,6 @@ class BatchController:
             self._due = False
             self._decide()
         return self._depths.get(member, 0)
-
-    @property
-    def speed(self) -> float:
-        """Expected tokens per second of all requests together, by the last decision."""
-        return self._speed
 
     def row_s(self) -> float:
         """Return the seconds that one more verified row takes."""
@@ -155,41 +155,36 @@ class BatchController:
         rows = min(count + sum(member.rows - 1 for member in self._members), MAX_ROWS)
         tokens, seconds = float(count), verify[rows]
         plain = tokens / seconds if seconds else 0.0
-        views = {member: member.view() for member in self._trying()}
+        drafts = {member: member.drafts() for member in self._drafting()}
         depths = dict.fromkeys(self._members, 0)
-        while plain and (found := _next_draft(views, depths, verify, rows)) is not None:
-            if found.tokens <= found.seconds * tokens / seconds:
+        while plain and (step := _next_step(drafts, depths, verify, rows)) is not None:
+            if step.tokens <= step.seconds * tokens / seconds:
                 break
-            depths[found.member] = found.depth
-            rows, tokens, seconds = (
-                rows + found.rows,
-                tokens + found.tokens,
-                seconds + found.seconds,
-            )
+            depths[step.member] = step.depth
+            rows, tokens, seconds = rows + step.rows, tokens + step.tokens, seconds + step.seconds
         speed = tokens / seconds if plain else 0.0
         self.gain = speed / plain if plain else 1.0
         if self.gain <= _GAIN:
             depths, self.gain, speed = dict.fromkeys(self._members, 0), 1.0, plain
-        self._depths, self._speed, self._rows = depths, speed, rows
+        self._depths, self.speed, self._rows = depths, speed, rows
 
-    def _trying(self) -> Iterator[BatchMember]:
+    def _drafting(self) -> Iterator[BatchMember]:
         """Yield the requests that may draft. While a proposer's times are unknown, one tries it."""
-        unknown: set[Drafter] = set()
+        unknown: set[ProposerStatistics] = set()
         for member in self._members:
-            drafter = member.statistics.drafter
-            if member.may_draft and drafter not in unknown:
+            proposer = member.statistics.proposer
+            if member.may_draft and proposer not in unknown:
                 yield member
-                if not drafter.drafts.known:
-                    unknown.add(drafter)
+                if not proposer.draft_times.known:
+                    unknown.add(proposer)
 
 
-class _View:
-    """What a draft of some depth brings to its request, and what it takes."""
+class _Draft(NamedTuple):
+    """A draft of some depth: its expected accepted tokens, rows and drafting seconds."""
 
-    __slots__ = ("rows", "seconds", "tokens")
-
-    def __init__(self, tokens: float, rows: int, seconds: float) -> None:
-        self.tokens, self.rows, self.seconds = tokens, rows, seconds
+    tokens: float
+    rows: int
+    seconds: float
 
 
 class BatchMember:
@@ -207,7 +202,7 @@ class BatchMember:
     ) -> None:
         """``measures``: whether the batch controller decides; if not, ``inner`` always does.
 
-        ``may_draft``: whether it drafts beside others. ``statistics`` is that of its proposer.
+        ``may_draft``: whether it drafts beside others. ``statistics``: those of its proposer.
         """
         self.inner, self.statistics, self._batch = inner, statistics, batch
         self.deepest, self.measures, self.may_draft = deepest, measures, measures and may_draft
@@ -215,40 +210,41 @@ class BatchMember:
         self._alone = batch.running < 2  # in this round
         self._seen = batch.changes
         self._warm, self._idle = False, 0
-        self._said: tuple[int, int] | None = None  # how many were told of, and how far it drafted
-        self._own: Decision | None = None  # the inner's last
-        # Beside others the proposer reads the prompt once it is to draft: often it never is.
+        self._announced: tuple[int, int] | None = None  # running requests and depth
+        self._inner_decision: Decision | None = None  # the last one
+        # Beside others the proposer prefills the prompt only before it first drafts: often never.
         self.prefills_at_once = not measures or batch.running < 2
-        self._read, self._to_draft = self.prefills_at_once, False
-        self._unread = self._rounds = 0  # tokens of the prompt, and rounds so far
+        self._prefilled, self._wants_draft = self.prefills_at_once, False
+        self._unread = self._rounds = 0  # tokens to prefill, and rounds so far
 
     @property
     def wants_prefill(self) -> bool:
         """Whether the proposer is to prefill a chunk now, before it may draft."""
-        return self._batch.reader is self
+        return self._batch.next_prefill is self
 
     @property
-    def unread(self) -> bool:
+    def must_prefill(self) -> bool:
         """Whether the request is to draft once its proposer has prefilled the text."""
-        return self._to_draft and not self._read
+        return self._wants_draft and not self._prefilled
 
-    def read(self, seconds: float, *, finished: bool) -> None:
+    def observe_prefill(self, seconds: float, *, finished: bool) -> None:
         """Record that the proposer prefilled a chunk in ``seconds``; the last one if ``finished``."""
         part = min(self._unread, PREFILL_PART)
         if part:
-            self.statistics.drafter.has_read(part, seconds / self.statistics.pace.value)
+            pace = self.statistics.pace.value
+            self.statistics.proposer.observe_prefill(part, seconds / pace)
         self._unread -= part
-        self._read = finished
+        self._prefilled = finished
 
     @property
-    def reading_s(self) -> float:
-        """Seconds that all wait for what its proposer has to read, spread over the rounds that follow.
+    def prefill_s(self) -> float:
+        """The seconds of the proposer's prefill, for which all wait, per remaining round.
 
-        A reply is taken to go on for as long as it has gone on: then reading for nothing costs no more
-        than drafting has left out before.
+        A reply is assumed to go on for as long as it has gone on: then a useless prefill costs no more
+        than was lost by not drafting before.
         """
         left = max(self._rounds, _LEAST_LEFT)
-        return self.statistics.drafter.reading_s(self._unread) / left
+        return self.statistics.proposer.prefill_s(self._unread) / left
 
     def budget(self) -> Budget:
         batch = self._batch
@@ -260,12 +256,12 @@ class BatchMember:
         if self._alone:
             self._warm = self._alone = False
         depth = batch.depth(self)
-        if depth and not self._read:
-            self._to_draft = True
+        if depth and not self._prefilled:
+            self._wants_draft = True
             return Budget(0, 0)
         verify = self.statistics.verify
         plain = verify(min(batch.running, MAX_ROWS)) * self.statistics.pace.value
-        return budget_to(depth, self._news(depth), *self._floors(depth), plain or None)
+        return budget_to(depth, self._announce(depth), *self._floors(depth), plain or None)
 
     def observe(self, round: Round) -> None:
         self._rounds += 1
@@ -284,69 +280,65 @@ class BatchMember:
     def decoding(self, prompt: int = 0) -> Iterator[None]:
         """Take part in the batch controller's decisions. ``prompt``: tokens that the proposer may have
         to prefill."""
-        self._unread = 0 if self._read else prompt
+        self._unread = 0 if self._prefilled else prompt
         self._batch.add(self)
         try:
             yield
         finally:
             self._batch.remove(self)
 
-    def view(self, stands: float | None = None) -> list[_View]:
-        """Return a view per depth, 0 first. ``stands``: assumed acceptance, not the measured one."""
-        drafter = self.statistics.drafter
-        deepest = self.deepest if drafter.drafts.known else min(self.deepest, _TRIED)
-        rates = drafter.stands() if stands is None else repeat(stands)
-        chances = map(mul, drafter.goes_on(), rates)
-        alive = list(accumulate(chances, mul))[:deepest]
-        seconds = drafter.drafts.table(deepest)
-        tokens = [0.0, *accumulate(alive)]
+    def drafts(self, rate: float | None = None) -> list[_Draft]:
+        """Return a draft per depth, 0 first. ``rate``: assumed acceptance, not the measured one."""
+        proposer = self.statistics.proposer
+        deepest = self.deepest if proposer.draft_times.known else min(self.deepest, _TRY)
+        rates = proposer.acceptance_rates() if rate is None else repeat(rate)
+        accepted = list(accumulate(map(mul, proposer.continuation_rates(), rates), mul))[:deepest]
+        seconds = proposer.draft_times.table(deepest)
+        tokens = [0.0, *accumulate(accepted)]
         return [
-            _View(tokens[depth], drafter.nodes(depth), seconds[depth])
+            _Draft(tokens[depth], proposer.nodes(depth), seconds[depth])
             for depth in range(deepest + 1)
         ]
 
     def _budget_alone(self) -> Budget:
-        if not self._read:
-            self._to_draft = True
+        if not self._prefilled:
+            self._wants_draft = True
             return Budget(0, 0)
         if not self._alone:
-            self._alone, self._said = True, None
-            self.inner.sit_out()  # what others took was none of its time
+            self._alone, self._announced = True, None
+            self.inner.sit_out()  # the others' time does not count as its own
             budget = self.inner.budget()
-            return budget if budget.decision else replace(budget, decision=self._own)
+            return budget if budget.decision else replace(budget, decision=self._inner_decision)
         budget = self.inner.budget()
-        self._own = budget.decision or self._own
+        self._inner_decision = budget.decision or self._inner_decision
         return budget
 
     def _learn(self, round: Round) -> None:
-        drafter, drafted = self.statistics.drafter, round.tree.depth
+        proposer, drafted = self.statistics.proposer, round.tree.depth
         if not round.budget.depth:
             self._idle, self._warm = self._idle + 1, False
             return
-        drafter.learn(round, self._idle)
-        if self._warm:  # else it first read what it had missed
-            if not drafter.drafts.known:
+        proposer.learn(round, self._idle)
+        if self._warm:  # else it caught up with the text first
+            if not proposer.draft_times.known:
                 self._batch.reconsider()
-            drafter.drafts.learn(drafted, round.timing.draft_s / self.statistics.pace.value)
+            seconds = round.timing.draft_s / self.statistics.pace.value
+            proposer.draft_times.learn(drafted, seconds)
         self._idle, self._warm = 0, True
 
     def _floors(self, depth: int) -> tuple[float, float]:
-        """As in ``auto.py``: how likely a draft must be to be worth its time, which is everybody's."""
-        drafter, batch = self.statistics.drafter, self._batch
-        if depth < 2 or not (drafter.stops_early and drafter.calibration.known):
+        """Return the floors as ``auto.py`` does, for the speed of all requests."""
+        if depth < 2:
             return 0.0, 0.0
-        row = batch.row_s()
-        token = row + drafter.drafts(depth) / depth
-        chances = (batch.speed * token / NEXT, batch.speed * row)
-        floor, row_floor = (drafter.calibration.said_of(min(one, LIKELIEST)) for one in chances)
-        return floor, row_floor
+        proposer, row = self.statistics.proposer, self._batch.row_s()
+        return proposer.floors(self._batch.speed, row + proposer.draft_times(depth) / depth, row)
 
-    def _news(self, depth: int) -> Decision | None:
-        """What is decided, where that is another thing than was said last."""
+    def _announce(self, depth: int) -> Decision | None:
+        """Return the decision if it differs from the one announced last."""
         running = self._batch.running
-        if self._said == (running, depth):
+        if self._announced == (running, depth):
             return None
-        self._said = running, depth
+        self._announced = running, depth
         if depth:
             tokens = "1 token a round" if depth == 1 else f"up to {depth} tokens a round"
             why = (
@@ -355,13 +347,13 @@ class BatchMember:
             )
         else:
             why = f"beside {running - 1} more: drafting paused, for the rows of all bring more"
-        expected = next(iter(self.statistics.drafter.stands()))
+        expected = next(iter(self.statistics.proposer.acceptance_rates()))
         return Decision(depth, why, self._batch.needed(self), expected)
 
 
 @dataclass(frozen=True, slots=True)
-class _More:
-    """A deeper draft of one request: what it brings, and takes, more than the one it has."""
+class _Step:
+    """What a request's draft of ``depth`` adds to its current one."""
 
     member: BatchMember
     depth: int
@@ -370,28 +362,28 @@ class _More:
     seconds: float
 
 
-def _next_draft(
-    views: Mapping[BatchMember, list[_View]],
+def _next_step(
+    drafts: Mapping[BatchMember, list[_Draft]],
     depths: Mapping[BatchMember, int],
     verify: list[float],
     rows: int,
-) -> _More | None:
-    """The one with most tokens for its time; None where a pass with ``rows`` has room for none."""
-    found, most = None, 0.0
-    for member, view in views.items():
-        had = view[depths[member]]
-        for depth in range(depths[member] + 1, len(view)):
-            new = view[depth]
-            more = new.rows - had.rows
-            if rows + more > MAX_ROWS:
+) -> _Step | None:
+    """Return the step with the most tokens per second; None if a pass with ``rows`` has no room."""
+    best, most = None, 0.0
+    for member, choices in drafts.items():
+        old = choices[depths[member]]
+        for depth in range(depths[member] + 1, len(choices)):
+            new = choices[depth]
+            added = new.rows - old.rows
+            if rows + added > MAX_ROWS:
                 break
-            took = verify[rows + more] - verify[rows] + new.seconds - had.seconds
-            took += 0.0 if depths[member] else member.reading_s
-            brings = new.tokens - had.tokens
-            if brings / max(took, _INSTANT) > most:
-                most = brings / max(took, _INSTANT)
-                found = _More(member, depth, brings, more, took)
-    return found
+            seconds = verify[rows + added] - verify[rows] + new.seconds - old.seconds
+            seconds += 0.0 if depths[member] else member.prefill_s
+            tokens = new.tokens - old.tokens
+            if tokens / max(seconds, _INSTANT) > most:
+                most = tokens / max(seconds, _INSTANT)
+                best = _Step(member, depth, tokens, added, seconds)
+    return best
 
 
 def _powers(rate: float) -> Iterator[float]:

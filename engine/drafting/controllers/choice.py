@@ -1,9 +1,9 @@
-"""Which of several proposers drafts, and how far: the one that promises most tokens a second.
+"""Choose the proposer with the highest expected speed, and how far it drafts.
 
-Each is judged by an ``Auto`` of its own, from what its drafts took and how they stood. What was never
-tried promises much, since nothing is known against it, so each gets its turn; and in every text anew,
-since what others taught counts for little in the next one. Recalled text costs nothing to look up: the
-proposer looks in every round, and the budget says how good it has to be to be faster.
+Each proposer has an ``Auto`` of its own, which measures its times and acceptance. Much is expected of an
+untried proposer, so each is tried; in every text anew, because earlier texts have little weight. Recalled
+text costs nothing to look up: the proposer looks in every round, and the budget tells from how many
+expected tokens on it is faster.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from engine.drafting.controllers.auto import Auto
 from engine.events import Budget, Round
 
 _BETTER = 1.05
-"""How much more another must promise: what it missed of the text takes time to read."""
+"""Minimum ratio of expected speeds for a change of proposers: the new one must catch up with the text."""
 _INTERRUPT = 1.5
-"""How much more recalled text must promise than one that has just begun."""
+"""The same for recalled text in place of a proposer that has just begun."""
 _STAY = 3
-"""Rounds of one's own until another may take over: the first one says nothing about times."""
+"""Minimum rounds of a proposer before another may replace it: the first one tells nothing about times."""
 _LOOK = 16
-"""Rounds after which those that sit out are looked at again: times have changed, and what was seen of
-them in this text may have been bad luck."""
+"""Rounds after which inactive proposers are reconsidered: times change, and the text may have been
+unlucky for them."""
 
 
 class Choice:
-    """One of ``members`` drafts; ``recall`` knows what drafts of past text take."""
+    """Chooses one of ``members``; ``recall`` names recalled text and measures its drafts."""
 
     def __init__(self, members: Mapping[str, Auto], recall: tuple[str, Auto]) -> None:
         assert members
         self._members = dict(members)
-        self._recalling, self._recall = recall
-        self._active = max(self._members, key=self._promise_of)
+        self._recall_name, self._recall = recall
+        self._active = max(self._members, key=self._speed_of)
         self._stayed = self._rounds = 0
-        self._needed: tuple[float, ...] = ()  # see ``Budget``; () is out of date
+        self._needed: tuple[float, ...] = ()  # see ``Budget``; (): outdated
 
     def budget(self) -> Budget:
         if self._stayed >= _STAY:
@@ -44,18 +44,17 @@ class Choice:
         decision = budget.decision
         if decision is not None:
             decision = replace(decision, why=f"{name}: {decision.why}")
-        if not self._needed and (promised := auto.promise()):
-            # Whoever has just begun is seldom interrupted: what it can do is still to be seen.
-            promised *= 1 if self._stayed >= _STAY else _INTERRUPT
-            self._needed = tuple(promised * took - 1 for took in self._recall.costs()[1:])
+        if not self._needed and (speed := auto.expected_speed()):
+            speed *= 1 if self._stayed >= _STAY else _INTERRUPT
+            self._needed = tuple(speed * seconds - 1 for seconds in self._recall.round_times()[1:])
         return replace(budget, decision=decision, proposer=name, needed=self._needed)
 
     def observe(self, round: Round) -> None:
         active = self._members[self._active]
-        if round.proposer == self._recalling:
-            # To it, what it found is what it was asked for.
-            found = replace(round.budget, depth=round.tree.depth)
-            self._recall.observe(replace(round, budget=found))
+        if round.proposer == self._recall_name:
+            # As if it had been allowed exactly the depth that it drafted.
+            budget = replace(round.budget, depth=round.tree.depth)
+            self._recall.observe(replace(round, budget=budget))
             active.sit_out()
         else:
             active.observe(round)
@@ -65,20 +64,20 @@ class Choice:
         if round.tree.tokens:
             self._needed = ()
         if self._rounds % _LOOK == 0:
-            self._recall.look_again()
+            self._recall.refresh_times()
             for name, auto in self._members.items():
                 if name != self._active:
-                    auto.doubt()
+                    auto.discount()
 
     def sit_out(self) -> None:
         self._members[self._active].sit_out()
         self._recall.sit_out()
 
     def _choose(self) -> None:
-        best = max(self._members, key=self._promise_of)
-        if self._promise_of(best) > _BETTER * self._promise_of(self._active):
+        best = max(self._members, key=self._speed_of)
+        if self._speed_of(best) > _BETTER * self._speed_of(self._active):
             self._active, self._stayed, self._needed = best, 0, ()
             self._members[best].take_over()
 
-    def _promise_of(self, name: str) -> float:
-        return self._members[name].promise()
+    def _speed_of(self, name: str) -> float:
+        return self._members[name].expected_speed()

@@ -1,4 +1,4 @@
-"""``fixed``: the same depth every round. ``off``: none."""
+"""``fixed``: the same depth every round. ``off``: depth 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from engine.events import Budget, Round
 
 
 class Fixed:
-    """Drafts as far as it may, whatever comes of it."""
+    """Drafts the same depth every round, and learns nothing."""
 
     def __init__(self, depth: int, statistics: ControllerStatistics | None = None) -> None:
         self._budget = budget_to(depth)
@@ -16,15 +16,13 @@ class Fixed:
     def budget(self) -> Budget:
         return self._budget
 
-    def observe(self, round: Round) -> None:
-        """A fixed depth learns nothing."""
+    def observe(self, round: Round) -> None: ...
 
-    def sit_out(self) -> None:
-        """Nor here."""
+    def sit_out(self) -> None: ...
 
 
 class Off(Fixed):
-    """Plain decoding, with the proposer looking on."""
+    """Decodes plainly; the proposer reads along."""
 
     def __init__(self, depth: int = 0, statistics: ControllerStatistics | None = None) -> None:
         super().__init__(0)

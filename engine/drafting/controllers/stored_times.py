@@ -1,7 +1,6 @@
-"""Store measured times of verifying between starts: measuring delays the first reply by half a second.
+"""Store measured times of verification between starts: measuring delays the first reply by half a second.
 
-Rounds correct outdated times. A failure to read or write is only logged, because it costs only that
-half second.
+Rounds correct outdated times. Failures to read or write are only logged: they cost that half second.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ MAX_AGE_S = 24 * 3600.0
 
 @dataclass(frozen=True, slots=True)
 class StoredTimes:
-    """Seconds by rows of one model in ``file``. ``way``: everything that its speed depends on; times
-    measured in another way are ignored and replaced."""
+    """Seconds by rows of one model in ``file``. ``setup``: everything that its speed depends on; times of
+    another setup are ignored and replaced."""
 
     file: Path
-    way: str
+    setup: str
     now: Callable[[], float] = time.time
 
     def read(self) -> dict[int, float]:
@@ -38,7 +37,7 @@ class StoredTimes:
             stored = read_json(self.file)
             seconds = {int(rows): float(taken) for rows, taken in stored["seconds"].items()}
             age = self.now() - float(stored["measured"])
-            same = stored["way"] == self.way
+            same = stored["setup"] == self.setup
         except FileNotFoundError:
             return {}
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -51,7 +50,7 @@ class StoredTimes:
 
     def write(self, seconds: Mapping[int, float]) -> None:
         """Replace the stored times."""
-        content = {"way": self.way, "measured": self.now(), "seconds": dict(seconds)}
+        content = {"setup": self.setup, "measured": self.now(), "seconds": dict(seconds)}
         try:
             write_private(self.file, json.dumps(content))
         except DiskError as error:

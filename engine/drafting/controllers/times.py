@@ -1,43 +1,43 @@
-"""How long a step takes by its size, learnt from measurements on a machine whose pace drifts."""
+"""Learn how long a step takes by its size, on a machine whose pace drifts."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 
 _SLOWEST = 0.1
-"""What a new measurement counts for once there are many."""
-_MOST_SIGHTINGS, _UNSEEN = 10, 0.1
-"""What a size weighs where sizes are levelled: how often it was seen, up to so often; and unseen."""
+"""Minimum weight of a new measurement."""
+_MOST_SEEN, _UNSEEN = 10, 0.1
+"""Maximum weight, in measurements, of a size in ``table``, and weight of a size that was not measured."""
 _PACE = 0.2
+"""Weight of a new round in the pace."""
 _WAITS = 0.03
-"""What a call counts for among the last ones: about thirty."""
+"""Weight of a new call in the mean wait: about the last thirty matter."""
 _OUTLIER = 2.0
-"""A measurement counts as at most this much above or below what was expected."""
+"""Limit of a measurement, as a factor above or below the expected time."""
 
 
 class Waits:
-    """What a call waits on average for something that it does not compute: a core, mostly.
+    """The mean time that a call waits, mostly for a core, instead of computing.
 
-    Where something else has the cores, one call in a few takes many times as long as it computes,
-    whatever it computes. As a slower pace that would make large steps dear, as the time of one size
-    that size.
+    On a busy machine one call in a few takes many times its computing time, whatever its size. Counted as
+    pace that would make large steps seem slow; counted as the time of one size, that size.
     """
 
     def __init__(self) -> None:
         self.mean = 0.0  # seconds
 
-    def without(self, seconds: float, expected: float) -> float:
-        """``seconds`` of a call as far as they may be work; learns the rest. ``expected`` 0: unknown."""
-        work = min(seconds, _OUTLIER * expected) if expected > 0 else seconds
-        self.mean += _WAITS * (seconds - work - self.mean)
-        return work
+    def remove(self, seconds: float, expected: float) -> float:
+        """Return the computing time of a call, and learn the rest. ``expected`` 0: unknown."""
+        computing = min(seconds, _OUTLIER * expected) if expected > 0 else seconds
+        self.mean += _WAITS * (seconds - computing - self.mean)
+        return computing
 
 
 class Times:
-    """Seconds for each size, at pace 1. Sizes that were never seen lie on lines between others.
+    """Seconds by size at pace 1, without ``waits``. Sizes between measured ones are interpolated.
 
-    ``proportional``: below the smallest known size the line goes through zero, as for drafting
-    token by token; else it is flat, as for verifying many tokens in one pass. ``waits`` come on top.
+    Below the smallest measured size the line goes through zero if ``proportional``, as for drafting token
+    by token; else it is flat, as for verifying many tokens in one pass.
     """
 
     def __init__(self, *, proportional: bool) -> None:
@@ -52,18 +52,18 @@ class Times:
         return bool(self._sizes)
 
     def learn(self, size: int, seconds: float) -> None:
-        """Moves the size's time towards a new measurement."""
+        """Move the size's time towards a new measurement."""
         if size not in self._seconds:
             self._sizes.insert(bisect_left(self._sizes, size), size)
             self._seconds[size], self._seen[size] = seconds, 1
             return
         old = self._seconds[size]
         self._seen[size] += 1
-        rate = max(1 / self._seen[size], _SLOWEST)
-        self._seconds[size] = old + rate * (_within(seconds, old) - old)
+        weight = max(1 / self._seen[size], _SLOWEST)
+        self._seconds[size] = old + weight * (_limited(seconds, old) - old)
 
     def __call__(self, size: int) -> float:
-        """Seconds for ``size``; 0 where nothing is known yet."""
+        """Return the seconds for ``size``; 0 before any measurement."""
         if size in self._seconds:
             return self._seconds[size]
         at = bisect_left(self._sizes, size)
@@ -78,21 +78,21 @@ class Times:
         return self._below(size)
 
     def table(self, largest: int) -> list[float]:
-        """Seconds for sizes 0 to ``largest``, none less than for a smaller size.
+        """Return the seconds for sizes 0 to ``largest``, none less than for a smaller size.
 
-        Sizes that contradict each other are levelled: the one that was seen more often counts more.
-        A single measurement of a rare size would otherwise make all others look dear, or cheap.
+        This is isotonic regression (pool adjacent violators), weighted by the number of measurements: a
+        single measurement of a rare size must not distort the others.
         """
-        levels: list[tuple[float, float, int]] = []  # seconds, how often seen, sizes in this level
+        pools: list[tuple[float, float, int]] = []  # seconds, weight, number of sizes
         for size in range(largest + 1):
-            level = (self(size), float(min(self._seen.get(size, 0), _MOST_SIGHTINGS)) or _UNSEEN, 1)
-            while levels and levels[-1][0] > level[0]:
-                level = _levelled(levels.pop(), level)
-            levels.append(level)
-        return [seconds for seconds, _, sizes in levels for _ in range(sizes)]
+            pool = (self(size), float(min(self._seen.get(size, 0), _MOST_SEEN)) or _UNSEEN, 1)
+            while pools and pools[-1][0] > pool[0]:
+                pool = _pooled(pools.pop(), pool)
+            pools.append(pool)
+        return [seconds for seconds, _, sizes in pools for _ in range(sizes)]
 
     def _below(self, size: int) -> float:
-        """Where at most one end of a line is known."""
+        """Return the seconds for ``size`` from the smallest measured size alone."""
         if not self._sizes:
             return 0.0
         first = self._sizes[0]
@@ -104,40 +104,39 @@ class Times:
         return a + (b - a) * (size - low) / (high - low)
 
 
-def _levelled(
+def _pooled(
     lower: tuple[float, float, int], upper: tuple[float, float, int]
 ) -> tuple[float, float, int]:
-    """Two levels as one: their mean by how often each was seen."""
-    seen = lower[1] + upper[1]
-    return (lower[0] * lower[1] + upper[0] * upper[1]) / seen, seen, lower[2] + upper[2]
+    weight = lower[1] + upper[1]
+    return (lower[0] * lower[1] + upper[0] * upper[1]) / weight, weight, lower[2] + upper[2]
 
 
 class Pace:
-    """How slow the machine is just now, 1 being its usual pace.
+    """The machine's current slowness relative to its usual pace, 1.
 
-    Other work and heat slow all steps alike. Without this, the times of depths that are not in use
-    would be those of another hour, and the comparison with them wrong.
+    Other work and heat slow all steps alike. Without the pace, times of depths that are not in use would
+    be outdated, and comparisons with them wrong.
     """
 
     def __init__(self) -> None:
         self.value = 1.0
 
     def observe(self, steps: list[tuple[Times, int, float]]) -> None:
-        """Measured seconds of (times, size) in one round: first the pace, then the times learn."""
+        """Learn the pace, then the times, from a round's steps (times, size, measured seconds)."""
         steps = [
-            (times, size, times.waits.without(seconds, times(size) * self.value))
+            (times, size, times.waits.remove(seconds, times(size) * self.value))
             for times, size, seconds in steps
         ]
         if all(times.known for times, _, _ in steps):
             expected = sum(times(size) for times, size, _ in steps)
             measured = sum(seconds for _, _, seconds in steps)
             if expected > 0 and measured > 0:
-                now = _within(measured / expected, self.value)
-                self.value *= (now / self.value) ** _PACE
+                current = _limited(measured / expected, self.value)
+                self.value *= (current / self.value) ** _PACE
         for times, size, seconds in steps:
             times.learn(size, seconds / self.value)
 
 
-def _within(value: float, usual: float) -> float:
-    """``value`` without the part of it that must be an accident."""
+def _limited(value: float, usual: float) -> float:
+    """Return ``value`` limited to a factor of ``_OUTLIER`` around ``usual``."""
     return min(max(value, usual / _OUTLIER), usual * _OUTLIER) if usual > 0 else value

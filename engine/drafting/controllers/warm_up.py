@@ -1,4 +1,4 @@
-"""What verifying takes on this machine, measured once before any round tells."""
+"""Measure once how long verification takes, before any round does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.models.base import Model
 from engine.values import MAX_ROWS
 
 ROWS = (1, 2, 4, 8, MAX_ROWS)
-"""Rows of a step for which its time is measured, here and by benches."""
+"""Rows of a step whose times are measured, here and in benches."""
 _PAST = 128
 _REPEATS = 5
 _LIMIT_S = 0.5
@@ -22,24 +22,24 @@ def warm_up(
     model: Model,
     verify: Times,
     clock: Callable[[], float] = perf_counter,
-    kept: StoredTimes | None = None,
+    stored: StoredTimes | None = None,
 ) -> None:
-    """Teaches ``verify`` seconds by rows: what is ``kept``, else what is measured now, and then kept."""
-    seconds = {} if kept is None else kept.read()
+    """Teach ``verify`` its times by rows, the ``stored`` ones or else new ones, which are then stored."""
+    seconds = {} if stored is None else stored.read()
     if not seconds:
-        seconds = measured(model, clock)
-        if kept is not None and seconds:
-            kept.write(seconds)
+        seconds = _measure(model, clock)
+        if stored is not None and seconds:
+            stored.write(seconds)
     for rows, taken in seconds.items():
         verify.learn(rows, taken)
 
 
-def measured(model: Model, clock: Callable[[], float]) -> dict[int, float]:
-    """Seconds by rows behind some cached tokens: for half a second, or as long as it takes to measure
-    every row count once. Empty where the context is too short.
+def _measure(model: Model, clock: Callable[[], float]) -> dict[int, float]:
+    """Return the seconds of a step by rows, after some tokens; empty if the context is too short.
 
-    Row counts alternate, so that a drifting machine slows all alike, and medians count. The first
-    pass builds what later ones reuse; it counts only where there is no time for another.
+    Takes half a second, or as long as one measurement of every row count. Row counts alternate, so that
+    a drifting pace affects all alike, and the median counts. The first pass allocates what later ones
+    reuse; it counts only if there is no other.
     """
     past = min(_PAST, model.info.context - max(ROWS))
     if past < 1:
@@ -49,7 +49,7 @@ def measured(model: Model, clock: Callable[[], float]) -> dict[int, float]:
     began, first = clock(), min(past, MAX_ROWS)
     model.forward(tokens[:first], state, last=0)
     if (clock() - began) * past / first > _LIMIT_S:
-        past = first  # so large a model is busy with its weights, and hardly looks back
+        past = first  # in so large a model weights dominate, and the text's length hardly matters
     elif past > first:
         model.forward(tokens[first:past], state, last=0)
     seconds: dict[int, list[float]] = {rows: [] for rows in ROWS}
@@ -61,7 +61,7 @@ def measured(model: Model, clock: Callable[[], float]) -> dict[int, float]:
         for rows in ROWS:
             started = clock()
             logits = model.forward(tokens[past : past + rows], state, last=rows, final=False)
-            float(logits[-1, -1])  # waits for a device that computes on its own
+            float(logits[-1, -1])  # waits for an asynchronous device
             seconds[rows].append(clock() - started)
             state.commit(())
     return {rows: median(taken[1:] or taken) for rows, taken in seconds.items()}

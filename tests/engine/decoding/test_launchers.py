@@ -19,7 +19,7 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
 from engine.drafting import proposers
-from engine.drafting.controllers.learning import Learning
+from engine.drafting.controllers.factory import ControllerFactory
 from engine.drafting.resources import DRAFT, Resources
 from engine.events import Round
 from engine.request import PLAIN, Control, Speculation
@@ -105,8 +105,8 @@ class Pair:
         for _ in proposer.prepare(context):
             pass
         wanted = Speculation(proposer=self.name, depth=depth, controller=control)
-        learning = Learning(stops_early=not target.runs_rounds)
-        controller = Watch(learning.controller(wanted, proposer, sampler))
+        factory = ControllerFactory(stops_early=not target.runs_rounds)
+        controller = Watch(factory.controller(wanted, proposer, sampler))
         launcher: Launcher
         if target.runs_rounds:
             launcher = DeviceLauncher(context, target, proposer, sampler)

@@ -10,7 +10,10 @@ from statistics import fmean
 import pytest
 
 from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
 from engine.drafting.controllers.fixed import Fixed, Off
 from engine.events import Budget, Decision, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
@@ -149,9 +152,9 @@ def test_experience_outlives_a_request() -> None:
 def test_the_same_machine_with_another_drafter_starts_with_the_known_times() -> None:
     machine, statistics = Machine(draft_step=0.5, acceptance=0.2), ControllerStatistics()
     play(machine, Auto(15, statistics), 300)
-    other = statistics.of(Drafter(statistics.drafter.drafts))
+    other = statistics.with_proposer(ProposerStatistics(statistics.proposer.draft_times))
     assert other.verify(1) == statistics.verify(1)
-    assert next(other.drafter.stands()) == pytest.approx(0.7)
+    assert next(other.proposer.acceptance_rates()) == pytest.approx(0.7)
     assert decisions(play(machine, Auto(15, other), 3))[0].depth > 0
 
 
@@ -178,7 +181,7 @@ def test_what_drafts_take_counts_as_soon_as_one_was_timed() -> None:
     machine = Machine(draft_step=0.5, acceptance=1.0, noise=0.0)
     controller = Auto(15, warm(machine), clock=lambda: 0.0)
     play(machine, controller, 2)  # the first may catch up with the text, and is not timed
-    assert controller.costs()[4] == pytest.approx(1 + 4 * 0.5)
+    assert controller.round_times()[4] == pytest.approx(1 + 4 * 0.5)
 
 
 def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:

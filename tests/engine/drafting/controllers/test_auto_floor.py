@@ -8,7 +8,10 @@ from dataclasses import dataclass, replace
 import pytest
 
 from engine.drafting.controllers.auto import Auto
-from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
 from engine.drafting.controllers.fixed import Fixed
 from engine.events import Budget, Round, Timing, Tree
 from tests.engine.drafting.controllers.machine import FLAT, STEEP, Machine, play, speed_of, warm
@@ -98,9 +101,9 @@ def test_while_drafting_pauses_tries_are_not_cut_short() -> None:
 
 
 def test_where_drafts_may_not_end_early_nothing_asks_them_to() -> None:
-    """Rules that weigh q, and captured rounds, take whole drafts: see ``Drafter.stops_early``."""
+    """Rules that weigh q, and captured rounds, take whole drafts: see ``stops_early``."""
     machine = Telling(lambda rows: 0.9 + 0.1 * rows)
-    statistics = warm(machine).of(Drafter(stops_early=False))
+    statistics = warm(machine).with_proposer(ProposerStatistics(stops_early=False))
     rounds = play(machine, Auto(15, statistics), 300)
     assert all(one.budget.floor == 0 for one in rounds)
     assert any(one.budget.depth for one in rounds)
@@ -121,7 +124,7 @@ def test_where_shallow_trees_are_wider_than_deep_ones_a_token_more_costs_nothing
         emitted=2,
     )
     for _ in range(20):
-        statistics.drafter.learn(wide, 0)
-    statistics.drafter.calibration.learn([0.8] * 20, 16)  # from chains; trees tell it nothing
+        statistics.proposer.learn(wide, 0)
+    statistics.proposer.calibration.learn([0.8] * 20, 16)  # from chains; trees tell it nothing
     budget = Auto(5, statistics).budget()
     assert budget.depth and 0 <= budget.floor < 1

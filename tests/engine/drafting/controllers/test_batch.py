@@ -9,7 +9,10 @@ import pytest
 
 from engine.decoding.controller import budget_to
 from engine.drafting.controllers.batch import BatchController, BatchMember
-from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
 from engine.drafting.controllers.fixed import Fixed
 from engine.events import Budget, Origin, Round, Timing, Tree
 from engine.values import MAX_ROWS
@@ -41,18 +44,18 @@ def crowd(
         statistics.verify.learn(rows, verify(rows))
     batch, members, stack = BatchController(statistics), list[BatchMember](), ExitStack()
     for _ in range(count):
-        drafter = Drafter()
-        drafter.drafts.learn(4, 4 * draft_s)
+        proposer = ProposerStatistics()
+        proposer.draft_times.learn(4, 4 * draft_s)
         member = BatchMember(
-            Own(), statistics.of(drafter), batch, deepest, measures=True, may_draft=True
+            Own(), statistics.with_proposer(proposer), batch, deepest, measures=True, may_draft=True
         )
-        for share in drafter._accepted:
-            share.times, share.chances = 400 * stands, 400.0
+        for share in proposer._accepted:
+            share.successes, share.trials = 400 * stands, 400.0
         members.append(member)
         stack.enter_context(batch.joined())
         stack.enter_context(member.decoding())
     for member in members:
-        member.read(0.0, finished=True)
+        member.observe_prefill(0.0, finished=True)
     return batch, members, stack
 
 
@@ -82,8 +85,8 @@ def test_a_pass_never_has_more_than_sixteen_rows(count: int) -> None:
 def test_drafts_go_where_they_stand() -> None:
     _, members, stack = crowd(3, flat, 0.0001, 0.9, deepest=15)
     with stack:
-        for share in members[0].statistics.drafter._accepted:
-            share.times = 0.05 * share.chances
+        for share in members[0].statistics.proposer._accepted:
+            share.successes = 0.05 * share.trials
         asked = depths(members)
     assert asked[0] < min(asked[1:])
 
@@ -160,7 +163,7 @@ def test_beside_others_a_proposer_reads_the_prompt_before_it_drafts() -> None:
         assert not late.prefills_at_once
         with late.decoding():
             assert late.budget() == Budget(0, 0) and late.wants_prefill
-            late.read(0.01, finished=True)
+            late.observe_prefill(0.01, finished=True)
             assert not late.wants_prefill and late.budget().depth > 0
 
 
@@ -175,14 +178,14 @@ def test_proposers_read_one_after_the_other() -> None:
         with late[0].decoding(), late[1].decoding():
             assert depths(late) == [0, 0]
             assert [member.wants_prefill for member in late] == [True, False]
-            late[0].read(0.01, finished=True)
+            late[0].observe_prefill(0.01, finished=True)
             assert [member.wants_prefill for member in late] == [False, True]
 
 
 def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
     """All did at once: each read its prompt and drafted as if that took no time."""
     batch, members, stack = crowd(1, flat, 0.0001, 0.95, deepest=1)
-    fresh = members[0].statistics.of(Drafter())
+    fresh = members[0].statistics.with_proposer(ProposerStatistics())
     with stack, ExitStack() as others:
         late = [
             BatchMember(Own(), fresh, batch, 8, measures=True, may_draft=True) for _ in range(3)
@@ -190,7 +193,7 @@ def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
         for member in late:
             others.enter_context(batch.joined())
             others.enter_context(member.decoding())
-            member.read(0.0, finished=True)
+            member.observe_prefill(0.0, finished=True)
         assert depths(late) == [2, 0, 0]
         for _ in range(2):  # the first draft also reads what it had missed
             late[0].observe(round_of(late[0].budget()))
@@ -200,7 +203,7 @@ def test_one_tries_a_proposer_whose_times_nobody_knows() -> None:
 def test_a_prompt_is_read_once_that_may_pay_before_the_reply_ends() -> None:
     batch, (first,), stack = crowd(1, flat, 0.001, 0.9)
     with stack, batch.joined():
-        first.statistics.drafter.has_read(100, 0.3)
+        first.statistics.proposer.observe_prefill(100, 0.3)
         late = BatchMember(Own(), first.statistics, batch, 8, measures=True, may_draft=True)
         with late.decoding(prompt=600):  # 1.8 s to read, of passes of 0.05 s
             late.budget()
@@ -237,13 +240,13 @@ def test_replies_keep_half_their_speed_while_a_prompt_is_read(verified: int) -> 
         return 0.07 + 0.006 * rows
 
     batch, _, _ = crowd(1, taken, 0.001, 0.5)
-    read = batch.prompt_rows(verified, 64)
+    read = batch.prefill_rows(verified, 64)
     assert taken(verified + read) <= 2 * taken(verified) < taken(verified + read + 1)
 
 
 def test_a_prompt_is_read_however_dear_its_rows_are_and_where_they_are_cheap_all_at_once() -> None:
-    assert crowd(1, steep, 0.001, 0.5)[0].prompt_rows(1, 64) == 8
-    assert crowd(1, flat, 0.001, 0.5)[0].prompt_rows(4, 64) == 60
+    assert crowd(1, steep, 0.001, 0.5)[0].prefill_rows(1, 64) == 8
+    assert crowd(1, flat, 0.001, 0.5)[0].prefill_rows(4, 64) == 60
     assert (
-        BatchController(ControllerStatistics()).prompt_rows(1, 64) == 8
+        BatchController(ControllerStatistics()).prefill_rows(1, 64) == 8
     )  # nothing was measured yet

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.controllers.calibration import Calibration
+from engine.drafting.controllers.controller_statistics import Calibration
 
 
 @given(st.floats(0.3, 3.5), st.lists(st.floats(0.3, 0.98), min_size=3, max_size=8, unique=True))
-def test_a_proposers_word_is_taken_for_what_it_is_worth(power: float, said: list[float]) -> None:
+def test_a_proposers_word_is_taken_for_what_it_is_worth(power: float, stated: list[float]) -> None:
     calibration, chance = Calibration(), random.Random(5)
     for _ in range(400):
         stood = 0
-        while stood < len(said) and chance.random() < said[stood] ** power:
+        while stood < len(stated) and chance.random() < stated[stood] ** power:
             stood += 1
-        calibration.learn(said[: stood + 1], stood)
+        calibration.learn(stated[: stood + 1], stood)
     assert calibration.power == pytest.approx(power, rel=0.5)
 
 
@@ -32,6 +32,6 @@ def test_a_proposer_that_is_never_right_is_not_asked_for_the_impossible() -> Non
 @given(st.floats(0.01, 0.99), st.integers(0, 8))
 def test_what_is_said_of_a_chance_means_that_chance(chance: float, stood: int) -> None:
     calibration = Calibration()
-    assert calibration.said_of(chance) == pytest.approx(chance)
+    assert calibration.stated(chance) == pytest.approx(chance)
     calibration.learn([0.9] * 8, stood)
-    assert calibration.said_of(chance) ** calibration.power == pytest.approx(chance)
+    assert calibration.stated(chance) ** calibration.power == pytest.approx(chance)

@@ -12,7 +12,10 @@ import pytest
 
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.choice import Choice
-from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
 from engine.drafting.controllers.warm_up import ROWS
 from engine.events import Budget, Origin, Round, Timing, Tree
 
@@ -40,7 +43,7 @@ class Machine:
     chance: random.Random = field(default_factory=lambda: random.Random(1))
 
     def __post_init__(self) -> None:
-        self.drafters = {name: Drafter() for name in (*self.members, RECALL)}
+        self.proposers = {name: ProposerStatistics() for name in (*self.members, RECALL)}
         self.statistics = ControllerStatistics()
         for rows in ROWS:
             self.statistics.verify.learn(rows, self.verify(rows))
@@ -51,8 +54,8 @@ class Machine:
     def controller(self) -> Choice:
         """For another text."""
         autos = {
-            name: Auto(15, self.statistics.of(drafter), clock=lambda: 0.0)
-            for name, drafter in self.drafters.items()
+            name: Auto(15, self.statistics.with_proposer(proposer), clock=lambda: 0.0)
+            for name, proposer in self.proposers.items()
         }
         return Choice({name: autos[name] for name in self.members}, (RECALL, autos[RECALL]))
 

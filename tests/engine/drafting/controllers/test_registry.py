@@ -9,7 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drafting import controllers
-from engine.drafting.controllers.controller_statistics import ControllerStatistics, Drafter
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
 from engine.drafting.controllers.times import Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
 from engine.errors import InvalidRequest
@@ -120,12 +123,12 @@ def test_one_measurement_of_a_rare_size_does_not_outweigh_many_of_another() -> N
 
 
 def test_estimates_fade_alike_however_long_nothing_was_drafted() -> None:
-    drafter = Drafter()
+    proposer = ProposerStatistics()
     machine_round = Round(0, "it", Budget(2, 2), Tree.chain([0, 0]), (0, 1), 0, Origin.BONUS,
                           (None,) * 2, (None,) * 2, None, Timing(0, 1, 1), 3)  # fmt: skip
     for _ in range(5000):  # the weights would overflow, were they not brought back
-        drafter.learn(machine_round, idle=64)
-    assert all(0.9 < rate <= 1 for rate in itertools.islice(drafter.stands(), 2))
-    before = next(drafter.stands())
-    drafter.begin()
-    assert next(drafter.stands()) <= before
+        proposer.learn(machine_round, idle=64)
+    assert all(0.9 < rate <= 1 for rate in itertools.islice(proposer.acceptance_rates(), 2))
+    before = next(proposer.acceptance_rates())
+    proposer.begin()
+    assert next(proposer.acceptance_rates()) <= before

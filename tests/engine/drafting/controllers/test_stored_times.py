@@ -1,4 +1,4 @@
-"""What verifying takes, kept from one start to the next."""
+"""What verifying takes, stored from one start to the next."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ SECONDS = {rows: 0.001 * (10 + rows) for rows in ROWS}
 
 
 @pytest.fixture
-def kept(tmp_path: Path) -> StoredTimes:
+def stored(tmp_path: Path) -> StoredTimes:
     return StoredTimes(tmp_path / "measured" / "model.json", "int8, 2 threads", lambda: 1000.0)
 
 
-def test_they_count_for_a_day_and_for_the_same_way(kept: StoredTimes) -> None:
-    assert kept.read() == {}
-    kept.write(SECONDS)
-    assert kept.read() == SECONDS
-    assert replace(kept, way="int8, 1 threads").read() == {}
+def test_they_count_for_a_day_and_for_the_same_way(stored: StoredTimes) -> None:
+    assert stored.read() == {}
+    stored.write(SECONDS)
+    assert stored.read() == SECONDS
+    assert replace(stored, setup="int8, 1 threads").read() == {}
     for now in (999.0, 1000 + MAX_AGE_S):  # a clock that was set back, too
-        assert replace(kept, now=lambda now=now: now).read() == {}
-    assert [each.name for each in kept.file.parent.iterdir()] == ["model.json"]
+        assert replace(stored, now=lambda now=now: now).read() == {}
+    assert [each.name for each in stored.file.parent.iterdir()] == ["model.json"]
 
 
 @pytest.mark.parametrize(
@@ -38,26 +38,26 @@ def test_they_count_for_a_day_and_for_the_same_way(kept: StoredTimes) -> None:
         {"seconds": {"0": 1.0}}, {"seconds": None}, {"seconds": [1.0]}, {"measured": None},
     ],
 )  # fmt: skip
-def test_what_was_damaged_is_measured_anew(kept: StoredTimes, edit: dict[str, object]) -> None:
-    kept.write(SECONDS)
-    kept.file.write_text(json.dumps({**json.loads(kept.file.read_text()), **edit}))
-    assert kept.read() == {}
-    for text in ("", "[]", '{"way": "int8', "\0"):
-        kept.file.write_text(text)
-        assert kept.read() == {}
+def test_what_was_damaged_is_measured_anew(stored: StoredTimes, edit: dict[str, object]) -> None:
+    stored.write(SECONDS)
+    stored.file.write_text(json.dumps({**json.loads(stored.file.read_text()), **edit}))
+    assert stored.read() == {}
+    for text in ("", "[]", '{"setup": "int8', "\0"):
+        stored.file.write_text(text)
+        assert stored.read() == {}
 
 
-def test_a_place_that_cannot_be_written_costs_nothing_but_time(kept: StoredTimes) -> None:
-    kept.file.parent.write_text("a file where the folder should be")
+def test_a_place_that_cannot_be_written_costs_nothing_but_time(stored: StoredTimes) -> None:
+    stored.file.parent.write_text("a file where the folder should be")
     verify = Times(proportional=False)
-    warm_up(model(), verify, kept=kept)
+    warm_up(model(), verify, stored=stored)
     assert verify.known
 
 
-def test_a_model_whose_times_are_kept_computes_nothing(kept: StoredTimes) -> None:
-    kept.write(SECONDS)
+def test_a_model_whose_times_are_kept_computes_nothing(stored: StoredTimes) -> None:
+    stored.write(SECONDS)
     verify, still = Times(proportional=False), model()
-    warm_up(still, verify, kept=kept)
+    warm_up(still, verify, stored=stored)
     assert {rows: verify(rows) for rows in ROWS} == SECONDS
     assert not still.fed
 

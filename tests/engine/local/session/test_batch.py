@@ -182,7 +182,7 @@ def test_however_much_of_a_prompt_a_pass_reads_the_words_are_the_same(
     sizes = (1, 2, 7, 15, 64)
     monkeypatch.setattr(
         BatchController,
-        "prompt_rows",
+        "prefill_rows",
         lambda self, rows, most: min(chance.choice(sizes), most - rows),
     )
     read: set[int] = set()

@@ -1,0 +1,75 @@
+"""Create the controllers of a loaded target's requests; they start from earlier requests' statistics."""
+
+from __future__ import annotations
+
+from engine.decoding.controller import Controller
+from engine.decoding.proposer import ChoosingProposer, Proposer
+from engine.decoding.sampling import Sampler
+from engine.drafting import controllers
+from engine.drafting.controllers.auto import Auto
+from engine.drafting.controllers.batch import BatchController, BatchMember
+from engine.drafting.controllers.choice import Choice
+from engine.drafting.controllers.controller_statistics import (
+    ControllerStatistics,
+    ProposerStatistics,
+)
+from engine.request import Control, Speculation
+from engine.values.sampling import AcceptanceRule
+
+
+class ControllerFactory:
+    """Keeps statistics by proposer and rule as long as the pair is loaded."""
+
+    def __init__(self, *, stops_early: bool = True) -> None:
+        """``stops_early``: whether drafts may (see ``Budget.floor``); in captured rounds they cannot."""
+        self.statistics = ControllerStatistics()
+        self.batch = BatchController(self.statistics)
+        self.stops_early = stops_early
+        self._proposers: dict[tuple[str, AcceptanceRule], ProposerStatistics] = {}
+
+    def controller(
+        self, speculation: Speculation, proposer: Proposer, sampler: Sampler
+    ) -> Controller:
+        """Return the controller of one request; ``auto`` chooses among the members of ``proposer``."""
+        if speculation.control is Control.AUTO and isinstance(proposer, ChoosingProposer):
+            recall, *autos = (
+                Auto(speculation.deepest, self._statistics(name, sampler))
+                for name in (proposer.recall_name, *proposer.members)
+            )
+            if autos:
+                members = dict(zip(proposer.members, autos, strict=True))
+                return Choice(members, (proposer.recall_name, recall))
+        statistics = self._statistics(speculation.proposer, sampler)
+        return controllers.create(speculation.control, speculation.deepest, statistics)
+
+    def batch_member(
+        self, speculation: Speculation, proposer: Proposer, sampler: Sampler
+    ) -> BatchMember:
+        """Return the controller of a request beside which others may run.
+
+        If it may not use history, it drafts nothing beside others: their draws may be its own, and its
+        depth would depend on the acceptance of their drafts.
+        """
+        return BatchMember(
+            self.controller(speculation, proposer, sampler),
+            self._statistics(speculation.proposer, sampler),
+            self.batch,
+            speculation.deepest,
+            measures=speculation.control is Control.AUTO,
+            may_draft=sampler.may_use_history,
+        )
+
+    def proposer_statistics(self, proposer: str, rule: AcceptanceRule) -> ProposerStatistics:
+        """Return the statistics of a proposer under a rule."""
+        # Rules that weigh q need whole drafts: see drawing.py.
+        stops_early = self.stops_early and not rule.weighs_q
+        statistics = ProposerStatistics(stops_early=stops_early)
+        return self._proposers.setdefault((proposer, rule), statistics)
+
+    def _statistics(self, proposer: str, sampler: Sampler) -> ControllerStatistics:
+        statistics = self.proposer_statistics(proposer, sampler.rule)
+        if not sampler.may_use_history:
+            statistics = ProposerStatistics(
+                statistics.draft_times, stops_early=statistics.stops_early
+            )
+        return self.statistics.with_proposer(statistics)
