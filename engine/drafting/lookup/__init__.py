@@ -1,1 +1,1 @@
-"""Drafts out of text that was there before: n-grams, suffixes, copies, past replies."""
+"""Drafts from earlier text: n-grams, suffixes, copies, past replies."""

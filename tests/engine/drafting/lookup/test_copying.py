@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.drafting.lookup.copying import LONGEST, PATIENCE, WINDOW, Copy
+from engine.drafting.lookup.copying import LONGEST, MAX_AWAY, WINDOW, Copy
 
 MARK = 7
 SOURCE = [20, 21, MARK, 22, 23, 24, MARK, 25, 26, 27, 28, MARK, 29, 30, 31, 32]
@@ -119,7 +119,7 @@ def test_one_token_is_enough_to_try_the_source_again_the_nearest_first() -> None
 
 def test_a_copy_that_does_not_come_back_is_given_up_and_found_elsewhere() -> None:
     source = [*range(20, 40), *range(100, 200), 90, 91, 92, 93, 94]
-    away = [*range(300, 300 + PATIENCE)]
+    away = [*range(300, 300 + MAX_AWAY)]
     copy = copying(source, [20, 21, 22, 23, *away])
     assert copy.draft(4) == ()
     copy.extend([90, 91])

@@ -47,7 +47,7 @@ def test_the_tokens_are_bounded_too_and_of_a_long_reply_the_end_counts() -> None
 def test_none_are_held_where_none_are_wanted(tmp_path: Path) -> None:
     past = PastReplies(8, 0, tmp_path)
     past.add([1, 2, 3])
-    assert past.held == (0, 0)
+    assert past.counts == (0, 0)
     assert not list(tmp_path.iterdir())
 
 
@@ -63,7 +63,7 @@ def test_a_restart_finds_what_was_there(
     before.check()
     after = PastReplies(6, requests, folder, tokens=tokens)
     after.check()
-    assert after.held == before.held
+    assert after.counts == before.counts
     assert [a.size for a in after.automata] == [b.size for b in before.automata]
     assert all(holds(after, reply[-6:]) for reply in given if holds(before, reply[-6:]))
 
@@ -85,7 +85,7 @@ def test_a_line_cut_off_by_a_crash_is_dropped_and_nothing_is_written_behind_it(
     for length in range(len(line_of([5, 6, 7]))):
         (tmp_path / NEWER).write_bytes(whole + line_of([5, 6, 7])[:length])
         past = PastReplies(8, 10, tmp_path)
-        assert past.held == (1, 0)
+        assert past.counts == (1, 0)
         past.add([7, 8, 9])
         assert (tmp_path / NEWER).read_bytes() == whole + line_of([7, 8, 9])
     assert not caplog.text
@@ -110,12 +110,12 @@ def test_a_damaged_file_is_told_and_begun_afresh_and_the_other_one_is_kept(
     (tmp_path / OLDER).write_bytes(line_of([1, 2, 3]))
     (tmp_path / NEWER).write_bytes(line_of([4, 5, 6]) + damage)
     past = PastReplies(8, 10, tmp_path)
-    assert past.held == (0, 1)
+    assert past.counts == (0, 1)
     assert holds(past, [1, 2, 3])
     assert "damaged" in caplog.text and "afresh" in caplog.text
     past.add([7, 8, 9])
     caplog.clear()
-    assert PastReplies(8, 10, tmp_path).held == (1, 1)
+    assert PastReplies(8, 10, tmp_path).counts == (1, 1)
     assert not caplog.text
 
 

@@ -186,7 +186,7 @@ def test_a_past_reply_counts_only_once_it_is_whole() -> None:
     proposer = made()
     first = begin(proposer, [1, 2])
     first.tokens += [10, 11, 12]
-    assert proposer.past.held == (0, 0)
+    assert proposer.past.counts == (0, 0)
     assert drafted(proposer, begin(proposer, [10, 11])) == [12]
 
 
