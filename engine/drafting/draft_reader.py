@@ -1,4 +1,4 @@
-"""A draft model beside one text: its state, and the text in its own tokens.
+"""Run a draft model on one text, in the tokens of its own vocabulary.
 
 ``SameVocabulary`` feeds the target's tokens as they are. ``OtherVocabulary`` feeds the text in the
 draft's own tokens, and splits the text that the draft writes into the target's: string-level exact match
@@ -15,9 +15,9 @@ from torch import Tensor
 
 from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.sampling import Sampler
-from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, respelled
+from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, target_tokens
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
-from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, kept_of
+from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, frequent_tokens
 from engine.models.base import Model, WritingModel
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
@@ -35,14 +35,13 @@ class _Draft:
         self.tokens: list[int] = []
         # Checked once, because isinstance looks up all of a protocol's members each time.
         self.writing = model if isinstance(model, WritingModel) else None
-        frequent = kept_of(model.info.vocabulary)
-        trims = self.writing is not None and frequent is not None
-        self.trimmer = VocabularyTrimmer(frequent, model.info.eos) if trims and frequent else None
+        frequent = None if self.writing is None else frequent_tokens(model.info.vocabulary)
+        self.trimmer = None if frequent is None else VocabularyTrimmer(frequent, model.info.eos)
         self.trimmed: TrimmedVocabulary | None = None  # the candidates; None: all tokens
 
     def trim(self, text: Sequence[int]) -> None:
         """Choose the candidates of the next draft, from ``text`` in the draft's tokens."""
-        self.trimmed = None if self.trimmer is None else self.trimmer.beside(text)
+        self.trimmed = None if self.trimmer is None else self.trimmer.trim(text)
 
     def keep(self, length: int) -> int:
         """Commit the first ``length`` tokens and drop the rest; return how many remain.
@@ -186,7 +185,7 @@ class OtherVocabulary(_Draft):
         self._agreed = 0  # number of settled tokens that the state holds for certain
         if self.trimmer is not None:
             self.trimmer.begin()
-        self._take_in(context)
+        self._retokenize(context)
         text = [*self.retokenized.settled, *(self.retokenized.unsettled() or ())]
         self.keep(common_prefix(self.tokens, text[:-1]))
 
@@ -200,7 +199,7 @@ class OtherVocabulary(_Draft):
 
     def room(self, context: Context) -> int:
         """Return how many tokens the draft's context still holds; 0 within an unfinished character."""
-        self._take_in(context)
+        self._retokenize(context)
         unsettled = self.retokenized.unsettled()
         if unsettled is None:
             return 0
@@ -213,15 +212,15 @@ class OtherVocabulary(_Draft):
         The draft writes greedily until there is text for ``depth`` tokens of the target and one more.
         """
         max_tokens = min(_STEPS * (depth + 1), self.room(context))
-        spelled, eos = self.vocabularies.draft.spelled, self.vocabularies.draft.eos
+        table, eos = self.vocabularies.draft.token_bytes, self.vocabularies.draft.eos
         new, written, drafted, end = self._missing(), list[int](), list[int](), None
         self.trim(self.retokenized.settled)
         while end is None and len(drafted) < depth and len(written) < max_tokens:
             count = min(depth + 1 - len(drafted), max_tokens - len(written))
             more = self._greedy(new, count, final=not written)
-            end = next((at for at, token in enumerate(more) if token not in spelled), None)
+            end = next((at for at, token in enumerate(more) if token not in table), None)
             written += more[:end]
-            drafted = respelled(self.vocabularies, written, ended=end is not None)
+            drafted = target_tokens(self.vocabularies, written, ended=end is not None)
             if end is not None and more[end] == eos and self.vocabularies.target.eos is not None:
                 drafted.append(self.vocabularies.target.eos)
             new = more[-1:]
@@ -240,7 +239,7 @@ class OtherVocabulary(_Draft):
             new = chosen[-1:]
         return chosen
 
-    def _take_in(self, context: Context) -> None:
+    def _retokenize(self, context: Context) -> None:
         self.retokenized.extend(context.tokens[self._read :])
         self._read = len(context.tokens)
 

@@ -1,10 +1,9 @@
-"""Which tokens a draft model chooses among beside a text, so that it pays for none it never proposes.
+"""Choose the tokens that a draft model computes logits of, given the text.
 
 The output head is a large part of a small model, and most of a large vocabulary is never drafted
-(FR-Spec, Zhao et al. 2025, arXiv 2502.14856). What is frequent needs no counting here: tokenizers are
-trained by merging or keeping the most frequent pieces first, so that ids are ranks. The target judges
-over its whole vocabulary, so that its words stay what they are; a token that is left out costs the rest
-of one draft.
+(FR-Spec, Zhao et al. 2025, arXiv 2502.14856). Frequent tokens need not be counted: tokenizers are trained
+by merging or keeping the most frequent pieces first, so ids are ranks. The target verifies over its whole
+vocabulary, so no word changes; a token that is left out costs the rest of one draft.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ from engine.models.base import Model, WritingModel
 from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 
 FREQUENT = 32_768
-"""The first tokens of a vocabulary, always kept; their share of texts is in docs/log/drafting.md."""
+"""The first tokens of a vocabulary, always candidates; docs/log/drafting.md has their share of texts."""
 LARGE = 2 * FREQUENT
-"""A smaller vocabulary is not cut: there is too little to save."""
+"""A smaller vocabulary is not trimmed: there is too little to save."""
 WINDOW, MISSES = 128, 16
-"""A text that brings more new groups than ``MISSES`` within so many tokens is drafted from all of them:
-it is in a language, or by a tokenizer, whose ids tell nothing of what is frequent in it."""
+"""A text with more than ``MISSES`` new groups within ``WINDOW`` tokens is drafted from all tokens: in its
+language, or by its tokenizer, ids tell nothing about frequency."""
 
 
-def kept_of(vocabulary: int) -> int | None:
-    """How many tokens are kept whatever the text is; None where all are."""
+def frequent_tokens(vocabulary: int) -> int | None:
+    """Return the number of tokens that are always candidates; None if all are."""
     return FREQUENT if vocabulary >= LARGE else None
 
 
 def note_on(draft: Model) -> str | None:
-    """What people should know of a draft model that is cut; None where it is not."""
-    frequent = kept_of(draft.info.vocabulary)
+    """Return a note for users about a draft model that is trimmed; None if it is not."""
+    frequent = frequent_tokens(draft.info.vocabulary)
     if frequent is None or not isinstance(draft, WritingModel):
         return None
     return (
@@ -41,10 +40,10 @@ def note_on(draft: Model) -> str | None:
 
 
 class VocabularyTrimmer:
-    """The frequent tokens, ``always`` some others, and those that one text holds, by whole groups.
+    """Collects the frequent tokens, ``always`` some others, and those of one text, in whole groups.
 
-    What is kept depends on the text alone, never on what was drafted and rejected: rules that weigh q
-    need drafts that do not know the noise they are drawn with.
+    The candidates depend on the text alone, never on drafted and rejected tokens: under rules that weigh
+    q a draft must not depend on the noise it is drawn with.
     """
 
     def __init__(self, frequent: int, always: Iterable[int] = ()) -> None:
@@ -53,30 +52,30 @@ class VocabularyTrimmer:
         self.begin()
 
     def begin(self) -> None:
-        """Another text."""
+        """Start another text."""
         self._others = set(self._always)
         self._read = 0  # tokens of the text
-        self._missed = deque[int]()  # where groups were new, in the last tokens
+        self._misses = deque[int]()  # positions of new groups within the last tokens
         self._whole = False
-        self._map: TrimmedVocabulary | None = None
+        self._trimmed: TrimmedVocabulary | None = None
 
-    def beside(self, text: Sequence[int]) -> TrimmedVocabulary | None:
-        """What is kept behind ``text``, which may only have grown since ``begin``; None: all tokens."""
-        for at in range(self._read, len(text)):
-            group = text[at] // GROUP
+    def trim(self, text: Sequence[int]) -> TrimmedVocabulary | None:
+        """Return the candidates after ``text``, which may only have grown since ``begin``; None: all."""
+        for position in range(self._read, len(text)):
+            group = text[position] // GROUP
             if group >= self._frequent and group not in self._others:
-                self._take_in(group, at)
+                self._add(group, position)
         self._read = len(text)
         if self._whole:
             return None
-        if self._map is None:
-            self._map = TrimmedVocabulary.of(self._frequent, self._others)
-        return self._map
+        if self._trimmed is None:
+            self._trimmed = TrimmedVocabulary.of(self._frequent, self._others)
+        return self._trimmed
 
-    def _take_in(self, group: int, at: int) -> None:
+    def _add(self, group: int, position: int) -> None:
         self._others.add(group)
-        self._map = None
-        self._missed.append(at)
-        while self._missed[0] <= at - WINDOW:
-            self._missed.popleft()
-        self._whole = self._whole or len(self._missed) > MISSES
+        self._trimmed = None
+        self._misses.append(position)
+        while self._misses[0] <= position - WINDOW:
+            self._misses.popleft()
+        self._whole = self._whole or len(self._misses) > MISSES

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("library", "cut")
 
 @pytest.fixture
 def cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draft_reader, "kept_of", lambda vocabulary: FREQUENT * GROUP)
+    monkeypatch.setattr(draft_reader, "frequent_tokens", lambda vocabulary: FREQUENT * GROUP)
     monkeypatch.setattr(vocabulary_trimmer, "MISSES", 1000)
 
 

@@ -1,4 +1,1 @@
-"""Between two vocabularies: what their tokens spell, which they share, one's text in the other's.
-
-Everything here knows tokenizers and bytes, no models and no torch.
-"""
+"""Texts and tokens between two vocabularies. These modules know tokenizers and bytes, but no models."""

@@ -1,7 +1,7 @@
-"""A tokenizer as what its tokens spell: bytes, in which two tokenizers of any kind can be compared.
+"""The bytes of a tokenizer's tokens, by which two tokenizers can be compared.
 
-Byte-level BPE (GPT-2's alphabet of 256 characters) and SentencePiece's way (``▁`` for a space,
-``<0x0A>`` for single bytes) are read.
+Reads byte-level BPE (GPT-2's alphabet of 256 characters) and SentencePiece's format (``▁`` for a space,
+``<0x0A>`` for single bytes).
 """
 
 from __future__ import annotations
@@ -25,35 +25,34 @@ _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _SPACE = "\u2581"
 
 
-class Leading(StrEnum):
-    """Where a tokenizer puts a space that the text does not have."""
+class LeadingSpace(StrEnum):
+    """Where a tokenizer adds a space to the text."""
 
     NEVER = "never"
     FIRST = "first"
     ALWAYS = "always"
-    """At the beginning and behind each control token."""
+    """At the beginning and after each control token."""
 
 
 @dataclass(frozen=True, eq=False)
 class TokenTable:
     """One tokenizer's tokens, by id.
 
-    ``spelled``: the bytes of every ordinary token. ``control``: the names of those that stand for no
-    text. ``ids``: back from bytes to the token that usually stands for them. ``bos`` and ``eos``:
-    begin and end of a text, by their role. ``path``: the model's folder or GGUF file.
+    ``token_bytes``: the bytes of every ordinary token. ``control``: the names of control tokens. ``ids``:
+    the usual token of given bytes. ``path``: the model's folder or GGUF file.
     """
 
     path: Path
-    spelled: Mapping[int, bytes]
+    token_bytes: Mapping[int, bytes]
     control: Mapping[int, str]
     ids: Mapping[bytes, int]
     bos: int | None
     eos: int | None
-    leading: Leading
+    leading_space: LeadingSpace
 
     @cached_property
     def opening(self) -> tuple[int, ...]:
-        """The control tokens that the tokenizer puts before every text."""
+        """The control tokens that the tokenizer adds before every text."""
         whole = self._backend.encode("a", add_special_tokens=True).ids
         bare = self.encode("a")
         for start in range(len(whole) - len(bare) + 1):
@@ -62,25 +61,23 @@ class TokenTable:
         return ()
 
     def encode(self, text: str) -> list[int]:
-        """``text`` in tokens as if it stood in the middle of another; control tokens by name."""
-        found: list[int] = self._backend.encode(text, add_special_tokens=False).ids
-        return found
+        """Tokenise ``text`` as if it continued another text; control tokens by name."""
+        tokens: list[int] = self._backend.encode(text, add_special_tokens=False).ids
+        return tokens
 
     def encode_bytes(self, data: bytes | bytearray) -> list[int] | None:
-        """Like ``encode``; a character unfinished at the end goes byte by byte.
+        """Tokenise ``data``; an unfinished character at the end becomes byte tokens.
 
-        None where the vocabulary has no tokens for single bytes. Bytes that make no character
-        become U+FFFD.
+        Return None if the vocabulary lacks these. Other invalid bytes become U+FFFD.
         """
         text, rest = split_unfinished(data)
         tokens = self.encode(text) if text else []
-        tail = [self.ids.get(bytes([byte])) for byte in rest]
-        known = [token for token in tail if token is not None]
-        return tokens + known if len(known) == len(tail) else None
+        byte_tokens = [self.ids[bytes([byte])] for byte in rest if bytes([byte]) in self.ids]
+        return tokens + byte_tokens if len(byte_tokens) == len(rest) else None
 
     @cached_property
     def _backend(self) -> Any:
-        """The tokenizer, without an added space. Parsed when it is first needed: it takes a while."""
+        """The tokenizer, without an added space; parsed at its first use, because that is slow."""
         from tokenizers import Tokenizer
 
         _, raw = _without_leading_space(read_tokenizer(self.path))
@@ -94,7 +91,7 @@ class TokenTable:
 
 
 def split_unfinished(data: bytes | bytearray) -> tuple[str, bytes]:
-    """The text of ``data``, and the bytes at its end that may still become a character."""
+    """Return the text of ``data``, and the bytes of an unfinished character at its end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     return decoder.decode(bytes(data)), decoder.getstate()[0]
 
@@ -102,7 +99,7 @@ def split_unfinished(data: bytes | bytearray) -> tuple[str, bytes]:
 def read_token_table(path: Path) -> TokenTable:
     """Return the tokens of the tokenizer in ``path``, a model's folder or GGUF file.
 
-    Raises ModelError where there is no tokenizer.json, or one of another kind.
+    Raises ModelError if there is no tokenizer.json, or one of another kind.
     """
     path = Path(path)
     version = version_of(path)
@@ -116,48 +113,47 @@ def read_token_table(path: Path) -> TokenTable:
 
 @lru_cache(maxsize=2)
 def _read(path: Path, _version: tuple[int, int]) -> TokenTable:
-    """Cached by time and size: a large vocabulary takes a second to read, and much memory to keep."""
+    """Cached by time and size: a large vocabulary takes a second to read, and much memory."""
     content = read_tokenizer(path)
     spell = _spelling(path, content)
     added = content.get("added_tokens") or []
     control = {int(one["id"]): str(one["content"]) for one in added if one.get("special")}
     plain = {int(one["id"]): str(one["content"]) for one in added if not one.get("special")}
-    spelled = {
+    token_bytes = {
         number: spell(token)
         for token, number in token_ids(content["model"]).items()
         if number not in control and number not in plain
     }
-    spelled.update((number, token.encode()) for number, token in plain.items())
+    token_bytes.update((number, token.encode()) for number, token in plain.items())
     numbers = {name: number for number, name in control.items()}
     bos, eos = (numbers.get(name or "") for name in named_ends(path))
-    leading, _ = _without_leading_space(content)
+    leading_space, _ = _without_leading_space(content)
     return TokenTable(
         path=path,
-        spelled=spelled,
+        token_bytes=token_bytes,
         control=control,
-        ids=_by_bytes(spelled),
+        ids=_by_bytes(token_bytes),
         bos=bos,
         eos=eos,
-        leading=leading,
+        leading_space=leading_space,
     )
 
 
-def _by_bytes(spelled: Mapping[int, bytes]) -> dict[bytes, int]:
-    """From bytes to the one token that usually stands for them.
+def _by_bytes(token_bytes: Mapping[int, bytes]) -> dict[bytes, int]:
+    """Return the usual token of each byte string.
 
-    SentencePiece's tokens for single bytes come first in its files, and are used only where no token
-    of a character spells the byte.
+    SentencePiece's byte tokens come first in its files; a token of the character replaces them.
     """
     ids: dict[bytes, int] = {}
-    for number in sorted(spelled):
-        data = spelled[number]
+    for number in sorted(token_bytes):
+        data = token_bytes[number]
         if data and (data not in ids or (len(data) == 1 and data < b"\x80")):
             ids[data] = number
     return ids
 
 
 def _spelling(path: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
-    """The function from a token's name to its bytes. Raises ModelError for a kind not known."""
+    """Return the function from a token's name to its bytes. Raises ModelError for an unknown kind."""
     model = content["model"]
     parts = list(_parts(content, "normalizer", "pre_tokenizer", "decoder"))
     kinds = {part.get("type") for part in parts}
@@ -175,7 +171,7 @@ def _spelling(path: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
 
 
 def _latin(token: str, table: dict[int, str]) -> bytes:
-    """A token in the byte-level alphabet; one outside it (an addition) spells itself."""
+    """Return the bytes of a token in the byte-level alphabet; an added token outside it is UTF-8."""
     mapped = token.translate(table)
     try:
         return mapped.encode("latin-1")
@@ -190,7 +186,7 @@ def _sentencepiece(token: str) -> bytes:
 
 
 def _byte_alphabet() -> dict[str, str]:
-    """Character to byte (as a Latin-1 character) of GPT-2's byte-level alphabet."""
+    """Return GPT-2's byte-level alphabet: character to byte, as a Latin-1 character."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
     characters = {chr(byte): chr(byte) for byte in visible}
@@ -199,7 +195,7 @@ def _byte_alphabet() -> dict[str, str]:
 
 
 def _parts(content: dict[str, Any], *names: str) -> Iterator[dict[str, Any]]:
-    """The normalizers, pre-tokenizers or decoders, those in sequences one by one."""
+    """Yield the normalizers, pre-tokenizers or decoders, flattened."""
     for name in names:
         yield from _flat(content.get(name))
 
@@ -218,21 +214,25 @@ def _flat(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
 _SEQUENCES = ("normalizers", "pretokenizers", "decoders")
 
 
-def _without_leading_space(content: dict[str, Any]) -> tuple[Leading, dict[str, Any]]:
-    """Where the tokenizer adds a space, and a copy of its file that adds none, cuts and pads none."""
+def _without_leading_space(content: dict[str, Any]) -> tuple[LeadingSpace, dict[str, Any]]:
+    """Return where the tokenizer adds a space, and its file without that, truncation and padding."""
     raw = deepcopy({key: value for key, value in content.items() if key != "model"})
     raw |= {"model": content["model"], "truncation": None, "padding": None}
-    leading = Leading.NEVER
+    leading_space = LeadingSpace.NEVER
     for part in _parts(raw, "normalizer", "pre_tokenizer"):
         match part.get("type"):
             case "Prepend" if part.get("prepend") == _SPACE:
                 part["prepend"] = ""
-                leading = Leading.ALWAYS
+                leading_space = LeadingSpace.ALWAYS
             case "Metaspace":
-                old = Leading.ALWAYS if part.pop("add_prefix_space", True) else Leading.NEVER
-                leading = Leading(part.get("prepend_scheme", old))
+                old = (
+                    LeadingSpace.ALWAYS
+                    if part.pop("add_prefix_space", True)
+                    else LeadingSpace.NEVER
+                )
+                leading_space = LeadingSpace(part.get("prepend_scheme", old))
                 part["prepend_scheme"] = "never"
             case "ByteLevel" if part.get("add_prefix_space", True):
                 part["add_prefix_space"] = False
-                leading = Leading.FIRST
-    return leading, raw
+                leading_space = LeadingSpace.FIRST
+    return leading_space, raw

@@ -1,4 +1,4 @@
-"""Two vocabularies, and how many tokens of the target are tokens of the draft: those with equal bytes."""
+"""Two vocabularies, and the number of tokens with equal bytes in both."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from engine.drafting.cross_vocabulary.token_table import TokenTable, read_token_
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """How much two vocabularies share, in tokens."""
+    """Sizes of two vocabularies, and of their intersection ``tokens``."""
 
     tokens: int
     target: int
@@ -18,7 +18,7 @@ class Shared:
 
     @property
     def of_target(self) -> float:
-        """The share of the target's tokens that the draft has too."""
+        """The fraction of the target's tokens that the draft has too."""
         return self.tokens / max(self.target, 1)
 
 
@@ -34,7 +34,7 @@ class VocabularyMap:
 def map_vocabularies(
     target: TokenTable, draft: TokenTable, *, target_rows: int, draft_rows: int
 ) -> VocabularyMap:
-    """Compare two vocabularies; ``rows`` are the ids for which each model has logits."""
+    """Compare two vocabularies; ``rows``: the number of ids for which each model has logits."""
     ours = {data for data, token in target.ids.items() if token < target_rows}
     theirs = {data for data, token in draft.ids.items() if token < draft_rows}
     shared = Shared(len(ours & theirs), _tokens(target, target_rows), _tokens(draft, draft_rows))
@@ -44,15 +44,11 @@ def map_vocabularies(
 def read_map(target: Path, draft: Path, *, target_rows: int, draft_rows: int) -> VocabularyMap:
     """Compare the tokenizers of two models, each a folder or a GGUF file.
 
-    Raises ModelError as ``read_token_table`` does.
+    Raises ModelError as ``read_token_table``.
     """
-    return map_vocabularies(
-        read_token_table(target),
-        read_token_table(draft),
-        target_rows=target_rows,
-        draft_rows=draft_rows,
-    )
+    tables = read_token_table(target), read_token_table(draft)
+    return map_vocabularies(*tables, target_rows=target_rows, draft_rows=draft_rows)
 
 
 def _tokens(table: TokenTable, rows: int) -> int:
-    return sum(token < rows for token in (*table.spelled, *table.control))
+    return sum(token < rows for token in (*table.token_bytes, *table.control))

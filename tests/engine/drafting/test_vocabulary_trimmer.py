@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.vocabulary_trimmer import MISSES, WINDOW, VocabularyTrimmer, kept_of
+from engine.drafting.vocabulary_trimmer import MISSES, WINDOW, VocabularyTrimmer, frequent_tokens
 from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 
 FREQUENT, VOCABULARY, END = 10 * GROUP, 100 * GROUP - 3, 99 * GROUP - 1
@@ -13,17 +13,17 @@ texts = st.lists(st.integers(0, VOCABULARY - 1), max_size=60)
 
 
 def kept(text: list[int]) -> TrimmedVocabulary | None:
-    return VocabularyTrimmer(FREQUENT, [END]).beside(text)
+    return VocabularyTrimmer(FREQUENT, [END]).trim(text)
 
 
 @given(text=texts, cuts=st.lists(st.integers(0, 60)))
 def test_it_does_not_matter_in_how_many_parts_a_text_came(text: list[int], cuts: list[int]) -> None:
     parts = VocabularyTrimmer(FREQUENT, [END])
-    parts.beside([7, VOCABULARY - 1, 500])  # of another text
+    parts.trim([7, VOCABULARY - 1, 500])  # of another text
     parts.begin()
     for cut in sorted(cuts):
-        parts.beside(text[:cut])
-    assert parts.beside(text) == kept(text)
+        parts.trim(text[:cut])
+    assert parts.trim(text) == kept(text)
 
 
 @given(text=texts)
@@ -47,5 +47,5 @@ def test_a_text_of_rare_tokens_is_drafted_from_all() -> None:
 
 
 def test_a_small_vocabulary_is_not_cut() -> None:
-    assert kept_of(49_152) is None
-    assert kept_of(151_936) is not None
+    assert frequent_tokens(49_152) is None
+    assert frequent_tokens(151_936) is not None

@@ -1,4 +1,4 @@
-"""Lexicons of both kinds that are read."""
+"""Token tables of both kinds of tokenizers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def mapped(target: TokenTable, draft: TokenTable) -> VocabularyMap:
 
 
 @pytest.fixture(scope="session")
-def lexicons(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenTable]:
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TokenTable]:
     """``bytes``: byte-level; ``pieces``: SentencePiece's way; ``bare``: without byte tokens."""
     folder: Path = tmp_path_factory.mktemp("tokenizers")
     write_tokenizer(folder / "bytes")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, respelled
+from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, target_tokens
 from engine.drafting.cross_vocabulary.token_table import TokenTable
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from tests.engine.drafting.cross_vocabulary.conftest import mapped
@@ -34,17 +34,17 @@ def read(vocabularies: VocabularyMap, *parts: list[int]) -> list[int]:
 
 def said(table: TokenTable, tokens: list[int]) -> bytes:
     """The text of ``tokens``, without a space that the tokenizer added."""
-    data = b"".join(table.spelled.get(token, b"") for token in tokens)
-    return data.removeprefix(b" ") if table.leading != "never" else data
+    data = b"".join(table.token_bytes.get(token, b"") for token in tokens)
+    return data.removeprefix(b" ") if table.leading_space != "never" else data
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @given(text=texts | words)
 def test_the_draft_reads_what_the_target_wrote(
-    lexicons: dict[str, TokenTable], ours: str, theirs: str, text: str
+    tables: dict[str, TokenTable], ours: str, theirs: str, text: str
 ) -> None:
-    target, draft = lexicons[ours], lexicons[theirs]
-    tokens = target.encode(("" if target.leading == "never" else " ") + text)
+    target, draft = tables[ours], tables[theirs]
+    tokens = target.encode(("" if target.leading_space == "never" else " ") + text)
     found = read(mapped(target, draft), tokens)
     assert tuple(found[: len(draft.opening)]) == draft.opening
     assert said(draft, found) == text.encode()
@@ -53,14 +53,14 @@ def test_the_draft_reads_what_the_target_wrote(
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @given(tokens=anything, chance=st.randoms())
 def test_the_draft_reads_the_same_however_the_text_arrives(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
     ours: str,
     theirs: str,
     tokens: list[int],
     chance: random.Random,
 ) -> None:
     """Long texts, so that runs end in all ways: a draft must not depend on what was rejected."""
-    vocabularies = mapped(lexicons[ours], lexicons[theirs])
+    vocabularies = mapped(tables[ours], tables[theirs])
     tokens = tokens * 8
     cuts = sorted(chance.randrange(len(tokens) + 1) for _ in range(5))
     parts = [tokens[a:b] for a, b in itertools.pairwise([0, *cuts, len(tokens)])]
@@ -68,18 +68,18 @@ def test_the_draft_reads_the_same_however_the_text_arrives(
     assert read(vocabularies, *([token] for token in tokens)) == read(vocabularies, tokens)
 
 
-def test_a_text_in_runs_has_the_tokens_it_has_as_a_whole(lexicons: dict[str, TokenTable]) -> None:
+def test_a_text_in_runs_has_the_tokens_it_has_as_a_whole(tables: dict[str, TokenTable]) -> None:
     """Where words are separated by spaces, which no token has in its midst."""
     chance = random.Random(2)
     text = " ".join(chance.choice(["the", "lamp", "told", "tales.", "It"]) for _ in range(400))
-    draft = lexicons["pieces"]
-    found = read(mapped(lexicons["bytes"], draft), lexicons["bytes"].encode(text))
+    draft = tables["pieces"]
+    found = read(mapped(tables["bytes"], draft), tables["bytes"].encode(text))
     assert found == [*draft.opening, *draft.encode(" " + text)]
 
 
 @pytest.mark.parametrize("text", ["the lamp told tales. ", "tale", "漢😀é", " ", "\n\n"])
 def test_the_work_for_a_token_does_not_grow_with_the_text(
-    lexicons: dict[str, TokenTable], text: str, monkeypatch: pytest.MonkeyPatch
+    tables: dict[str, TokenTable], text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Spaces or none, a token costs at most a run."""
     encoded: list[int] = []
@@ -90,8 +90,8 @@ def test_the_work_for_a_token_does_not_grow_with_the_text(
         return encode_bytes(self, data)
 
     monkeypatch.setattr(TokenTable, "encode_bytes", counted)
-    retokenized = RetokenizedText(mapped(lexicons["bytes"], lexicons["pieces"]))
-    for token in lexicons["bytes"].encode(text * 300):
+    retokenized = RetokenizedText(mapped(tables["bytes"], tables["pieces"]))
+    for token in tables["bytes"].encode(text * 300):
         encoded.clear()
         retokenized.extend([token])
         retokenized.unsettled()
@@ -99,9 +99,9 @@ def test_the_work_for_a_token_does_not_grow_with_the_text(
 
 
 def test_control_tokens_are_matched_by_role_or_by_name_and_else_spelled(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
 ) -> None:
-    target, draft = lexicons["bytes"], lexicons["pieces"]
+    target, draft = tables["bytes"], tables["pieces"]
     number = {name: token for token, name in target.control.items()}
     chat = [number["<|start|>"], number["<|user|>"], *target.encode("tale"), number["<|end|>"]]
     found = read(mapped(target, draft), chat)
@@ -112,18 +112,18 @@ def test_control_tokens_are_matched_by_role_or_by_name_and_else_spelled(
     assert same == chat[1:]
 
 
-def test_a_space_that_the_target_added_is_not_read(lexicons: dict[str, TokenTable]) -> None:
+def test_a_space_that_the_target_added_is_not_read(tables: dict[str, TokenTable]) -> None:
     """At the beginning, and behind a control token."""
-    target, draft = lexicons["pieces"], lexicons["bytes"]
+    target, draft = tables["pieces"], tables["bytes"]
     tokens = [1, *target.encode(" the lamp"), 2, *target.encode(" tales")]
     assert said(draft, read(mapped(target, draft), tokens)) == b"the lamptales"
 
 
 def test_an_unfinished_character_waits_where_the_draft_has_no_bytes(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
 ) -> None:
-    retokenized = RetokenizedText(mapped(lexicons["bytes"], lexicons["bare"]))
-    *first, last = lexicons["bytes"].encode("tale é")
+    retokenized = RetokenizedText(mapped(tables["bytes"], tables["bare"]))
+    *first, last = tables["bytes"].encode("tale é")
     retokenized.extend(first)
     assert retokenized.unsettled() is None
     retokenized.extend([last])
@@ -136,43 +136,43 @@ def test_an_unfinished_character_waits_where_the_draft_has_no_bytes(
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 @given(before=texts | words, text=texts | words)
 def test_what_the_draft_wrote_is_proposed_and_its_last_token_held_back(
-    lexicons: dict[str, TokenTable], ours: str, theirs: str, before: str, text: str
+    tables: dict[str, TokenTable], ours: str, theirs: str, before: str, text: str
 ) -> None:
-    target, draft = lexicons[ours], lexicons[theirs]
+    target, draft = tables[ours], tables[theirs]
     vocabularies = mapped(target, draft)
     written = draft.encode(text)
-    whole = respelled(vocabularies, written, ended=True)
-    assert b"".join(target.spelled[token] for token in whole) == text.encode()
-    assert respelled(vocabularies, written, ended=False) == whole[:-1]
+    whole = target_tokens(vocabularies, written, ended=True)
+    assert b"".join(target.token_bytes[token] for token in whole) == text.encode()
+    assert target_tokens(vocabularies, written, ended=False) == whole[:-1]
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
 def test_a_character_across_the_border_is_finished_by_bytes(
-    lexicons: dict[str, TokenTable], ours: str, theirs: str
+    tables: dict[str, TokenTable], ours: str, theirs: str
 ) -> None:
-    target, draft = lexicons[ours], lexicons[theirs]
+    target, draft = tables[ours], tables[theirs]
     for character, held in itertools.product(("é", "漢", "😀"), (1, 2, 3)):
         data = character.encode()[held:]
         written = [draft.ids[bytes([byte])] for byte in data] + draft.encode(" tale")
-        found = respelled(mapped(target, draft), written, ended=True)
+        found = target_tokens(mapped(target, draft), written, ended=True)
         expected = [target.ids[bytes([byte])] for byte in data] + target.encode(" tale")
         assert found == expected
 
 
 def test_a_character_that_the_draft_left_unfinished_is_not_proposed(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
 ) -> None:
-    target, draft = lexicons["bytes"], lexicons["pieces"]
+    target, draft = tables["bytes"], tables["pieces"]
     written = [*draft.encode(" tale"), draft.ids[b"\xf0"], draft.ids[b"\x9f"]]
     tokens = target.encode(" tale")
-    assert respelled(mapped(target, draft), written, ended=False) == tokens[:-1]
+    assert target_tokens(mapped(target, draft), written, ended=False) == tokens[:-1]
     broken = [*written, *draft.encode("a tale")]  # the character never comes
-    assert respelled(mapped(target, draft), broken, ended=False) == tokens[:-1]
+    assert target_tokens(mapped(target, draft), broken, ended=False) == tokens[:-1]
 
 
 def test_without_bytes_in_the_target_a_begun_character_is_not_gone_on_with(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
 ) -> None:
-    target, draft = lexicons["bare"], lexicons["bytes"]
+    target, draft = tables["bare"], tables["bytes"]
     written = [draft.ids[b"\xa9"], *draft.encode(" tale")]
-    assert respelled(mapped(target, draft), written, ended=True) == []
+    assert target_tokens(mapped(target, draft), written, ended=True) == []

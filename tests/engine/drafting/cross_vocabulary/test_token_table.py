@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.drafting.cross_vocabulary.token_table import (
-    Leading,
+    LeadingSpace,
     TokenTable,
     read_token_table,
     split_unfinished,
@@ -27,23 +27,21 @@ KINDS = ("bytes", "pieces")
 
 
 def spelled(table: TokenTable, tokens: list[int]) -> bytes:
-    return b"".join(table.spelled[token] for token in tokens)
+    return b"".join(table.token_bytes[token] for token in tokens)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(text=texts)
-def test_the_tokens_of_a_text_spell_it(
-    lexicons: dict[str, TokenTable], kind: str, text: str
-) -> None:
-    assert spelled(lexicons[kind], lexicons[kind].encode(text)) == text.encode()
+def test_the_tokens_of_a_text_spell_it(tables: dict[str, TokenTable], kind: str, text: str) -> None:
+    assert spelled(tables[kind], tables[kind].encode(text)) == text.encode()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.binary(max_size=12), text=texts)
 def test_any_bytes_become_tokens_and_an_unfinished_character_is_kept(
-    lexicons: dict[str, TokenTable], kind: str, data: bytes, text: str
+    tables: dict[str, TokenTable], kind: str, data: bytes, text: str
 ) -> None:
-    table = lexicons[kind]
+    table = tables[kind]
     for cut in (text.encode() + "😀".encode()[:length] for length in range(4)):
         tokens = table.encode_bytes(cut)
         assert tokens is not None and spelled(table, tokens) == cut
@@ -51,10 +49,10 @@ def test_any_bytes_become_tokens_and_an_unfinished_character_is_kept(
 
 
 def test_without_byte_tokens_an_unfinished_character_cannot_be_said(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
 ) -> None:
-    assert lexicons["bare"].encode_bytes("tale é".encode()[:-1]) is None
-    assert lexicons["bare"].encode_bytes(b"tale") is not None
+    assert tables["bare"].encode_bytes("tale é".encode()[:-1]) is None
+    assert tables["bare"].encode_bytes(b"tale") is not None
 
 
 @given(text=texts, rest=st.binary(max_size=3))
@@ -66,34 +64,34 @@ def test_what_may_still_become_a_character_is_split_off(text: str, rest: bytes) 
 
 
 def test_a_byte_token_stands_for_its_byte_only_where_no_character_does(
-    lexicons: dict[str, TokenTable],
+    tables: dict[str, TokenTable],
 ) -> None:
-    pieces = lexicons["pieces"]
+    pieces = tables["pieces"]
     assert pieces.ids[b"a"] == pieces.encode("a")[0] != 3 + ord("a")
     assert pieces.ids[b"\n"] == 3 + ord("\n")
     assert pieces.ids[b"\xf0"] == 3 + 0xF0
 
 
-def test_roles_opening_and_leading_space_are_read(lexicons: dict[str, TokenTable]) -> None:
-    pieces, byte_level = lexicons["pieces"], lexicons["bytes"]
+def test_roles_opening_and_leading_space_are_read(tables: dict[str, TokenTable]) -> None:
+    pieces, byte_level = tables["pieces"], tables["bytes"]
     assert (pieces.opening, pieces.bos, pieces.eos) == ((1,), 1, 2)
-    assert pieces.leading is Leading.ALWAYS
+    assert pieces.leading_space is LeadingSpace.ALWAYS
     assert (byte_level.opening, byte_level.bos, byte_level.eos) == ((), 0, 1)
-    assert byte_level.leading is Leading.NEVER
+    assert byte_level.leading_space is LeadingSpace.NEVER
     assert set(byte_level.control.values()) >= {"<|user|>", "<|assistant|>"}
-    assert not set(pieces.control) & set(pieces.spelled)
+    assert not set(pieces.control) & set(pieces.token_bytes)
 
 
 @pytest.mark.parametrize(
     ("settings", "leading"),
     [
-        ({"prepend_scheme": "first"}, Leading.FIRST),
-        ({"prepend_scheme": "never"}, Leading.NEVER),
-        ({"add_prefix_space": True}, Leading.ALWAYS),
+        ({"prepend_scheme": "first"}, LeadingSpace.FIRST),
+        ({"prepend_scheme": "never"}, LeadingSpace.NEVER),
+        ({"add_prefix_space": True}, LeadingSpace.ALWAYS),
     ],
 )
 def test_an_added_space_is_found_and_left_out_of_encoding(
-    tmp_path: Path, settings: dict[str, object], leading: Leading
+    tmp_path: Path, settings: dict[str, object], leading: LeadingSpace
 ) -> None:
     write_sentencepiece(tmp_path)
     file = tmp_path / "tokenizer.json"
@@ -102,7 +100,7 @@ def test_an_added_space_is_found_and_left_out_of_encoding(
     content["pre_tokenizer"] = {"type": "Metaspace", "replacement": "\u2581", **settings}
     file.write_text(json.dumps(content))
     table = read_token_table(tmp_path)
-    assert table.leading is leading
+    assert table.leading_space is leading
     assert spelled(table, table.encode("a tale")) == b"a tale"
 
 
@@ -121,7 +119,7 @@ def test_a_tokenizer_that_changes_is_read_again(tmp_path: Path) -> None:
     before = read_token_table(tmp_path)
     assert read_token_table(tmp_path) is before
     write_sentencepiece(tmp_path, byte_tokens=False)
-    assert len(read_token_table(tmp_path).spelled) < len(before.spelled)
+    assert len(read_token_table(tmp_path).token_bytes) < len(before.token_bytes)
 
 
 def test_pips_own_tokenizer_spells_words_in_any_script() -> None:

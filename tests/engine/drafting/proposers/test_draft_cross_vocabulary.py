@@ -126,8 +126,8 @@ def test_it_writes_the_drafts_greedy_text_in_the_targets_tokens(
     start = len(written)
     for _ in range(30):
         written.append(int(torch.tensor(table(written)).argmax()))
-    text = b"".join(both.draft.spelled[token] for token in written[start:])
-    proposed = b"".join(target.spelled[token] for token in proposal.tree.tokens)
+    text = b"".join(both.draft.token_bytes[token] for token in written[start:])
+    proposed = b"".join(target.token_bytes[token] for token in proposal.tree.tokens)
     assert text.startswith(proposed)
 
 
