@@ -38,8 +38,8 @@ class Proposer(Protocol):
     """Drafts tokens for one sequence at a time. It lives as long as the loaded pair.
 
     ``Options`` is a frozen dataclass of settings. The metadata of each field has a ``help``, and
-    ``choices`` (or a function that returns them) if there are few. ``needs`` names what must be loaded:
-    ``draft``, or a kind of head (see ``engine.drafting.heads``).
+    ``choices`` (or a function that returns them) or ``range`` (smallest, largest) if these are limited.
+    ``needs`` names what must be loaded: ``draft``, or a kind of head (see ``engine.drafting.heads``).
     """
 
     Options: ClassVar[type]

@@ -1,1 +1,1 @@
-"""Everything that drafts, and what decides how far."""
+"""Proposers, which draft, and controllers, which decide how far."""

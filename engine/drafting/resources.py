@@ -1,4 +1,4 @@
-"""What a loaded pair offers to those that draft."""
+"""What a loaded pair provides to proposers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ H = TypeVar("H", bound=Head)
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a loaded pair offers to proposers.
+    """The draft model, heads and folder that a loaded pair provides to proposers.
 
-    ``vocabularies`` says what the draft's tokens are in the target's vocabulary; None: the same.
-    ``heads`` by their kind; ``backbone`` is the target as they see it, with its aux hidden states.
-    ``remembered`` is a folder for what they learn about this target; without one they forget it.
+    ``vocabularies``: None if the draft has the target's vocabulary. ``heads``: by kind. ``backbone``: the
+    target as heads see it, with its aux hidden states. ``remembered``: a folder for past replies of this
+    target; None: they are not stored.
     """
 
     draft: Model | None = None
@@ -44,7 +44,7 @@ class Resources:
         return frozenset(self.heads) | ({DRAFT} if self.draft is not None else frozenset())
 
     def head(self, kind: type[H]) -> tuple[H, Backbone]:
-        """The loaded head of a class, and what it reads; for proposers whose ``needs`` name its kind."""
-        found = self.heads[kind.kind]
-        assert isinstance(found, kind) and self.backbone is not None
-        return found, self.backbone
+        """Return the head of a class and its backbone, for proposers whose ``needs`` name its kind."""
+        head = self.heads[kind.kind]
+        assert isinstance(head, kind) and self.backbone is not None
+        return head, self.backbone

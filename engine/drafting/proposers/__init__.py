@@ -1,13 +1,13 @@
 """The registry of proposers: a new method is one file here and one line below.
 
-Looking a name up imports its module only then; its ``Options`` appear in the page, the API and the
+A module is imported when its name is first looked up. Its ``Options`` appear in the page, the API and the
 command line by themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +16,19 @@ from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, OptionValue
 from engine.values import MAX_DEPTH
 
-if TYPE_CHECKING:  # the names alone must not bring torch
+if TYPE_CHECKING:  # importing the registry must not import torch
     from engine.decoding.proposer import Proposer
     from engine.drafting.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Where a proposer's class is, and what everybody says of it: see ``engine.api.ProposerInfo``.
+    """A proposer's import path, and its description: see ``engine.api.ProposerInfo``.
 
-    ``takes_all``: whether it drafts with whatever is loaded, and not only with what it needs.
+    ``takes_all``: whether it drafts with everything that is loaded, not only with what it needs.
     """
 
-    place: str
+    path: str
     about: str
     depth: int = FIXED_DEPTH
     isolated_options: Mapping[str, OptionValue] = field(default_factory=dict)
@@ -40,7 +40,7 @@ _NO_PAST: Mapping[str, OptionValue] = {"max_cached_requests": 0}
 _REGISTRY: Mapping[str, Entry] = {
     "none": Entry(f"{_HERE}.none:NoneProposer", "plain decoding"),
     "draft": Entry(f"{_HERE}.draft:DraftModelProposer", "a small model"),
-    # N-grams cost nothing to draft, so they may look further; suffixes find their length themselves.
+    # N-grams cost nothing to draft, so they may be longer; suffixes choose their length themselves.
     "ngram": Entry(f"{_HERE}.ngram:NgramProposer", "repeats from the text", depth=7),
     "suffix": Entry(
         f"{_HERE}.suffix:SuffixProposer",
@@ -69,30 +69,27 @@ _REGISTRY: Mapping[str, Entry] = {
 
 
 def names() -> tuple[str, ...]:
-    """All proposers, in the order they are offered."""
+    """Return all proposers, in the order of pages and help texts."""
     return tuple(_REGISTRY)
 
 
 def neural() -> tuple[str, ...]:
-    """Those that draft with a model of their own, which is named as they are.
-
-    They are what ``hybrid`` and ``best`` combine with past text.
-    """
+    """Return the proposers with a model of their own name, which ``hybrid`` and ``best`` combine."""
     return tuple(name for name in names() if needs_of(name) == {name})
 
 
 def available(loaded: Collection[str]) -> tuple[str, ...]:
-    """The proposers that need no more than what is ``loaded``: ``draft``, and kinds of heads."""
+    """Return the proposers whose needs are ``loaded``: ``draft``, and kinds of heads."""
     return tuple(name for name in names() if not _missing(name, loaded))
 
 
-def preferred(offered: Collection[str]) -> str:
-    """What drafts when nobody chose: the draft model, a head, or else n-grams, which are free."""
-    return next((name for name in ("draft", *kinds()) if name in offered), "ngram")
+def preferred(choices: Collection[str]) -> str:
+    """Return the default proposer: the draft model, a head, or else n-grams, which are free."""
+    return next((name for name in ("draft", *kinds()) if name in choices), "ngram")
 
 
 def entry_of(name: str) -> Entry:
-    """What the registry says of a proposer. Raises InvalidRequest."""
+    """Return the registry's entry of a proposer. Raises InvalidRequest."""
     if name not in _REGISTRY:
         raise InvalidRequest(
             "proposer", f"There is no proposer {name!r}; choose one of {', '.join(names())}."
@@ -101,58 +98,83 @@ def entry_of(name: str) -> Entry:
 
 
 def options_of(name: str) -> type[Any]:
-    """The frozen dataclass of a proposer's own settings. Raises InvalidRequest."""
-    options: type[Any] = _proposer(name).Options
+    """Return the frozen dataclass of a proposer's own options. Raises InvalidRequest."""
+    options: type[Any] = _class_of(name).Options
     return options
 
 
 def needs_of(name: str) -> frozenset[str]:
-    """What must be loaded for a proposer: ``draft``, or a kind of head. Raises InvalidRequest."""
-    needs: frozenset[str] = _proposer(name).needs
+    """Return what must be loaded: ``draft``, or a kind of head. Raises InvalidRequest."""
+    needs: frozenset[str] = _class_of(name).needs
     return needs
 
 
 def drafts_with(name: str, loaded: Collection[str]) -> frozenset[str]:
-    """Of what is ``loaded`` (``draft``, kinds of heads), what a proposer runs. Raises InvalidRequest."""
+    """Return what a proposer runs of the ``loaded`` draft and heads. Raises InvalidRequest."""
     return frozenset(loaded) if entry_of(name).takes_all else needs_of(name)
 
 
 def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
-    """The proposer's Options. Raises InvalidRequest for a name, option or pair that does not fit."""
+    """Return the proposer's Options. Raises InvalidRequest for a wrong name, option or pair."""
     check_needs(name, resources.loaded)
-    return _parse(name, options_of(name), options)
+    kind = options_of(name)
+    known = {field.name: field for field in fields(kind)}
+    for key, value in options.items():
+        if key not in known:
+            raise InvalidRequest(
+                "options",
+                f"The proposer {name!r} has no option {key!r}; it has: {', '.join(known) or 'none'}.",
+            )
+        if fault := _fault(value, known[key]):
+            raise InvalidRequest("options", f"{key} is {value!r}; it must be {fault}.")
+    return kind(**options)
+
+
+def _fault(value: object, option: Field[Any]) -> str | None:
+    """Return what an option's value must be, if it is not."""
+    wanted, choices = type(option.default), option.metadata.get("choices", ())
+    if type(value) is not wanted:
+        return f"of type {wanted.__name__}"
+    if callable(choices):
+        choices = choices()
+    if choices and value not in choices:
+        return f"one of {', '.join(choices)}"
+    bounds = option.metadata.get("range")
+    if bounds and not bounds[0] <= value <= bounds[1]:
+        return f"{bounds[0]} to {bounds[1]}"
+    return None
 
 
 def check_needs(name: str, loaded: Collection[str]) -> None:
-    """Raises InvalidRequest where one needs what is not ``loaded``: ``draft``, or a kind of head."""
+    """Raise InvalidRequest if a need of the proposer is not ``loaded``."""
     for need in _missing(name, loaded):
-        others = ", ".join(other for other in names() if not _missing(other, loaded))
+        others = ", ".join(available(loaded))
         raise InvalidRequest(
             "proposer",
             f"The proposer {name!r} needs {_lacking(need, loaded)}, or choose one of {others}.",
         )
 
 
+def why_not(name: str, resources: Resources) -> str | None:
+    """Return what the proposer needs and ``resources`` lack, as a sentence; None if nothing."""
+    needs = _missing(name, resources.loaded)
+    return f"It needs {_lacking(needs[0], resources.loaded)}." if needs else None
+
+
 def create(name: str, options: Mapping[str, Any], resources: Resources) -> Proposer:
-    """Builds a proposer. Raises as ``check`` does."""
+    """Return a new proposer. Raises as ``check``."""
     checked = check(name, options, resources)
-    proposer: Proposer = _proposer(name)(checked, resources)
+    proposer: Proposer = _class_of(name)(checked, resources)
     return proposer
 
 
-def _proposer(name: str) -> Any:
-    module, _, attribute = entry_of(name).place.partition(":")
+def _class_of(name: str) -> Any:
+    module, _, attribute = entry_of(name).path.partition(":")
     return getattr(import_module(module), attribute)
 
 
 def _missing(name: str, loaded: Collection[str]) -> list[str]:
     return sorted(needs_of(name).difference(loaded))
-
-
-def why_not(name: str, resources: Resources) -> str | None:
-    """What a proposer needs and ``resources`` lack, as a sentence; None where it can draft."""
-    needs = _missing(name, resources.loaded)
-    return f"It needs {_lacking(needs[0], resources.loaded)}." if needs else None
 
 
 def _lacking(need: str, loaded: Collection[str]) -> str:
@@ -164,20 +186,3 @@ def _lacking(need: str, loaded: Collection[str]) -> str:
         f"{f' (there is {others})' if others else ''}. Load "
         "one with it, on the Models page or by --head FOLDER"
     )
-
-
-def _parse(name: str, kind: Any, given: Mapping[str, Any]) -> Any:
-    """``given`` as an Options value; every key and type checked against the dataclass."""
-    defaults = {field.name: field.default for field in fields(kind)}
-    for key, value in given.items():
-        if key not in defaults:
-            known = ", ".join(defaults) or "none"
-            raise InvalidRequest(
-                "options", f"The proposer {name!r} has no option {key!r}; it has: {known}."
-            )
-        wanted = type(defaults[key])
-        if type(value) is not wanted:
-            raise InvalidRequest(
-                "options", f"{key} is {value!r}; it must be of type {wanted.__name__}."
-            )
-    return kind(**given)

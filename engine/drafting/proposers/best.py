@@ -1,17 +1,16 @@
-"""``best``: whatever drafts fastest just now, of all that is loaded.
+"""``best``: the fastest of all loaded proposers, chosen round by round.
 
-A draft model and several heads may be loaded at once, and past text is always there. Which of them pays
-depends on the machine, the model and the text at hand. The controller measures (see
-``controllers/choice.py``) and names one for each round; text that is recalled takes its place where it is
-good enough. Under a fixed depth the usual one drafts, and so does text that goes on as far.
+Which of a draft model, several heads and past text pays depends on the machine, the model and the text.
+The controller measures (see ``controllers/choice.py``) and names one for each round. Recalled text takes
+its place where enough of it is expected to be accepted. Under a fixed depth the preferred proposer
+drafts, or recalled text that reaches that depth.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate, chain, repeat
-from operator import mul
+from itertools import chain
 from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
@@ -19,50 +18,56 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
-from engine.drafting.lookup.suffix_automaton import Continuation
-from engine.drafting.proposers.suffix import RECALLING, SuffixProposer, as_proposal
+from engine.drafting.proposers.drawing import deterministic
+from engine.drafting.proposers.suffix import (
+    RECALLING,
+    SuffixProposer,
+    expected_accepted,
+    recall_depth,
+)
 from engine.drafting.resources import Resources
 from engine.events import Budget
 
-_FORGET = 0.9
-"""What a judged recollection still counts for one later: about the last ten of its length matter."""
+_DECAY = 0.9
+"""Decay of an observation per later one of the same length class: about the last ten matter."""
 _PRIOR = (0.0, 0.2, 0.4, 0.55, 0.9)
-"""How often a recalled token is right, by the binary digits of how many there are: see docs/log."""
+"""Prior acceptance of a recalled token, by the bit length of the number recalled: see docs/log."""
 _PRIOR_WEIGHT = 4.0
-"""Tokens that what is expected before anything was seen counts for."""
+"""Weight of the prior, in tokens."""
 
 
-class Foresight:
-    """How much of recalled text comes true in one text, judged in every round, whoever drafted in it.
+class RecallAccuracy:
+    """Acceptance of recalled text within one text, observed in every round, whoever drafted.
 
-    A recollection is as long as the text behind it is alike, so long ones are surer than short ones.
+    Recalled text is as long as the match before it, so long ones are more accurate than short ones.
     """
 
     def __init__(self) -> None:
-        self._seen = [[0.0, 0.0] for _ in _PRIOR]  # right and judged tokens
+        self._counts = [[0.0, 0.0] for _ in _PRIOR]  # correct and observed tokens
 
-    def learn(self, recalled: Sequence[int], came: Sequence[int]) -> None:
-        """``came`` are the tokens that stand now where ``recalled`` ones might have stood."""
-        seen = self._seen[len(recalled).bit_length()]
-        seen[:] = _FORGET * seen[0], _FORGET * seen[1]
-        for token, wanted in zip(recalled, came, strict=False):
-            seen[0] += token == wanted
-            seen[1] += 1
+    def observe(self, recalled: Sequence[int], actual: Sequence[int]) -> None:
+        """Compare ``recalled`` tokens with the ``actual`` ones, up to the first difference."""
+        counts = self._counts[len(recalled).bit_length()]
+        counts[:] = _DECAY * counts[0], _DECAY * counts[1]
+        for token, wanted in zip(recalled, actual, strict=False):
+            counts[0] += token == wanted
+            counts[1] += 1
             if token != wanted:
                 break
 
     def expected(self, length: int) -> list[float]:
-        """Of the first 1, 2, ... ``length`` tokens of a recollection so long, those that come true."""
-        rate, kinds = 0.0, length.bit_length() + 1
-        for prior, (right, judged) in zip(_PRIOR[:kinds], self._seen, strict=False):
-            # Where shorter ones come true, longer ones do.
-            rate = (right + _PRIOR_WEIGHT * max(prior, rate)) / (judged + _PRIOR_WEIGHT)
-        return list(accumulate(accumulate(repeat(rate, length), mul)))
+        """Return the expected accepted tokens among the first 1, 2, ... of ``length`` recalled ones."""
+        rate, classes = 0.0, length.bit_length() + 1
+        for prior, (correct, observed) in zip(_PRIOR[:classes], self._counts, strict=False):
+            # Longer recalls are at least as accurate as shorter ones.
+            rate = (correct + _PRIOR_WEIGHT * max(prior, rate)) / (observed + _PRIOR_WEIGHT)
+        return expected_accepted(rate, length)
 
 
 class BestProposer:
-    """Who drafts is settled by the text and by finished rounds, before anything is drawn; why it has to
-    be, ``hybrid`` says. Those that do not draft read what they missed when their turn comes.
+    """Chooses who drafts from the text and finished rounds, before anything is drawn: see ``hybrid``.
+
+    Proposers that do not draft catch up with the text when their turn comes.
     """
 
     Options = SuffixProposer.Options
@@ -71,22 +76,22 @@ class BestProposer:
     recall_name = RECALLING
 
     def __init__(self, options: SuffixProposer.Options, resources: Resources) -> None:
-        offered = proposers.available(resources.loaded)
+        available = proposers.available(resources.loaded)
         self.members: dict[str, Proposer] = {
             name: proposers.create(name, {}, resources)
             for name in proposers.neural()
-            if name in offered
+            if name in available
         }
         self.suffix = SuffixProposer(options, resources)
-        self.foresight = Foresight()
-        self._usual = proposers.preferred(self.members) if self.members else None
+        self.accuracy = RecallAccuracy()
+        self._preferred = proposers.preferred(self.members) if self.members else None
         self._drafting: Proposer | None = None
-        self._recalled = Continuation()
+        self._recalled: tuple[int, ...] = ()
         self._drafted: tuple[int, ...] = ()
 
     def begin(self, context: Context, sampler: Sampler) -> None:
-        self._drafting, self._recalled, self._drafted = None, Continuation(), ()
-        self.foresight = Foresight()
+        self._drafting, self._recalled, self._drafted = None, (), ()
+        self.accuracy = RecallAccuracy()
         for proposer in self._all:
             proposer.begin(context, sampler)
 
@@ -94,13 +99,14 @@ class BestProposer:
         return chain.from_iterable(proposer.prepare(context) for proposer in self._all)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        name = budget.proposer or self._usual
-        self._recalled = self.suffix.recall(context, max(budget.depth, len(budget.needed)))
-        worth = budget.depth if name is None else self._worth(budget)
-        if worth or name is None or not budget.depth:
+        name = budget.proposer or self._preferred
+        self._recalled = self.suffix.recall(context, max(budget.depth, len(budget.needed))).tokens
+        depth = budget.depth
+        if name is not None:
+            depth = recall_depth(self.accuracy.expected(len(self._recalled)), budget)
+        if depth or name is None or not budget.depth:
             self._drafting = None
-            recalled = Continuation(self._recalled.tokens[:worth])
-            proposal = as_proposal(recalled, RECALLING)
+            proposal = deterministic(self._recalled[:depth], RECALLING)
         else:
             self._drafting = self.members[name]
             proposal = replace(self._drafting.propose(context, budget), by=name)
@@ -110,8 +116,8 @@ class BestProposer:
     def observe(self, acceptance: Acceptance) -> None:
         if self._drafting is not None:
             self._drafting.observe(acceptance)
-        stood = [self._drafted[node] for node in acceptance.path]
-        self.foresight.learn(self._recalled.tokens, [*stood, acceptance.next_token])
+        accepted = [self._drafted[node] for node in acceptance.path]
+        self.accuracy.observe(self._recalled, [*accepted, acceptance.next_token])
 
     def close(self) -> None:
         for proposer in self._all:
@@ -120,13 +126,3 @@ class BestProposer:
     @property
     def _all(self) -> tuple[Proposer | SuffixProposer, ...]:
         return (*self.members.values(), self.suffix)
-
-    def _worth(self, budget: Budget) -> int:
-        """How many of the recalled tokens are worth drafting in place of a member's."""
-        length = len(self._recalled.tokens)
-        if not budget.needed:
-            return budget.depth if 0 < budget.depth <= length else 0
-        expected = self.foresight.expected(length)
-        gains = [found - needed for found, needed in zip(expected, budget.needed, strict=False)]
-        best = max(range(len(gains)), key=gains.__getitem__, default=0)
-        return best + 1 if gains and gains[best] > 0 else 0

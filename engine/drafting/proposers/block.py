@@ -1,4 +1,4 @@
-"""``block``: a small model that sees the target's hidden states drafts a whole block in one pass."""
+"""``block``: a small model on the target's hidden states drafts several tokens in one pass."""
 
 from __future__ import annotations
 
@@ -10,24 +10,27 @@ from typing import ClassVar
 from torch import Tensor
 
 from engine.backends.executors import executed
-from engine.backends.operations import Draft
-from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.block import BlockDraft, BlockHead
-from engine.drafting.proposers.drawing import Chain, Floors, draws_of, floors_of, writes, written
+from engine.drafting.proposers.drawing import (
+    BaseProposer,
+    Chain,
+    above_floors,
+    draws_of,
+    executor_samples,
+    floors_of,
+)
 from engine.drafting.resources import Resources
-from engine.errors import InvalidRequest
 from engine.events import Budget
 
 
-class BlockProposer:
+class BlockProposer(BaseProposer):
     """Keeps the head's keys and values of the text; catches up with it before each draft.
 
-    They come from hidden states of tokens that are in the text for good, so what is rejected never
-    gets there. The pass always has all rows of the block, which is how the head was trained, however
-    few of them are asked for: a shallower draft is the beginning of a deeper one.
+    They are computed from the hidden states of committed tokens only. The pass always has all rows of the
+    block, as in the head's training, so a shallower draft is a prefix of a deeper one.
     """
 
     @dataclass(frozen=True, slots=True)
@@ -36,15 +39,10 @@ class BlockProposer:
             default=0.0,
             metadata={
                 "help": "a draft ends before a token that the head expects to be accepted less "
-                "often than this; only for heads with a confidence head"
+                "often than this; only for heads with a confidence head",
+                "range": (0, 1),
             },
         )
-
-        def __post_init__(self) -> None:
-            if not 0 <= self.min_confidence <= 1:
-                raise InvalidRequest(
-                    "options", f"min_confidence is {self.min_confidence}; it must be 0 to 1."
-                )
 
     needs: ClassVar[frozenset[str]] = frozenset({BlockHead.kind})
 
@@ -52,7 +50,7 @@ class BlockProposer:
         self.options = options
         self.head, self.target = resources.head(BlockHead)
         self.drafts = executed(partial(BlockDraft, self.head), self.target)
-        self.text: list[int] = []  # content keys of the tokens whose keys and values are kept
+        self.text: list[int] = []  # content keys of the tokens whose keys and values are stored
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self.sampler = sampler
@@ -65,34 +63,32 @@ class BlockProposer:
             self.text += context.keys[chunk[0] : chunk[-1] + 1]
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        read, depth = self.target.length, min(budget.depth, self.head.shape.depth)
-        if depth < 1 or read < 1:
+        length, depth = self.target.length, min(budget.depth, self.head.shape.depth)
+        if depth < 1 or length < 1:
             return NOTHING
-        floors, known = floors_of(self.sampler, budget), len(self.text)
-        self.text += context.keys[known:read]
-        draft = self.drafts.begin(known, read, context.tokens[-1], depth)
-        if draft.draws and self.sampler.samples_raw:
-            return self._written(draft, read + 1, depth, floors)
-        chain = Chain(self.sampler, len(context.tokens), floors)
-        if self.head.markov is None and not self._stops_early:
-            draft.logits(0)  # one pass makes those of all steps
+        sampler, floors, position = self.sampler, floors_of(self.sampler, budget), length + 1
+        start = len(self.text)
+        self.text += context.keys[start:length]
+        draft = self.drafts.begin(start, length, context.tokens[-1], depth)
+        independent = self.head.markov is None and not self._stops_early
+        if executor_samples(draft, sampler) and (draft.draws or not independent):
+            tokens, q = draft.write(depth, draws_of(sampler, position, depth), floors.floor)
+            count = self._confident(self.drafts.states[: len(tokens)], [draft.chain[0], *tokens])
+            return above_floors(tokens[:count], q[:count], floors)
+        chain = Chain(sampler, position, floors)
+        if independent:
+            draft.logits(0)  # one pass computes those of all steps
             chain.draw_all(self.drafts.logits[:depth])
             return chain.proposal()
-        if writes(draft, self.sampler):
-            return self._written(draft, read + 1, depth, floors)
-        # Whether a token is drafted is settled by the tokens before it, so no rule is broken.
+        # Only earlier tokens decide whether a token is drafted, as ``Chain`` demands.
         for step in range(depth):
             logits = draft.logits(step)
-            if self._stops_early and self._doubted(
-                self.drafts.states[step : step + 1], draft.chain[step]
-            ):
+            if not self._confident(self.drafts.states[step : step + 1], [draft.chain[step]]):
                 break
             draft.choose(step, chain.draw(logits))
             if chain.ended:
                 break
         return chain.proposal()
-
-    def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None:
         self.text.clear()
@@ -102,20 +98,10 @@ class BlockProposer:
     def _stops_early(self) -> bool:
         return self.options.min_confidence > 0
 
-    def _doubted(self, state: Tensor, before: int) -> bool:
-        return self.head.confidence(state, before) < self.options.min_confidence
-
-    def _written(self, draft: Draft, known: int, depth: int, floors: Floors) -> DraftProposal:
-        """What ``propose`` drafts where the executor chooses the tokens."""
-        draws = draws_of(self.sampler, known, depth)
-        tokens, likely = draft.write(depth, draws, floors.goes_on)
-        kept = self._confident(self.drafts.states[: len(tokens)], [draft.chain[0], *tokens])
-        return written(tokens[:kept], likely[:kept], floors)
-
-    def _confident(self, states: Tensor, tokens: list[int]) -> int:
-        """How many of the tokens behind the first of ``tokens`` are drafted."""
+    def _confident(self, states: Tensor, before: list[int]) -> int:
+        """Return how many rows of ``states`` to draft; row i follows token ``before[i]``."""
         if self._stops_early:
-            for at, state in enumerate(states.split(1)):
-                if self._doubted(state, tokens[at]):
-                    return at
+            for row, state in enumerate(states.split(1)):
+                if self.head.confidence(state, before[row]) < self.options.min_confidence:
+                    return row
         return len(states)

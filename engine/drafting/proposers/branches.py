@@ -1,9 +1,9 @@
-"""Draft trees: several tokens for one place, the likeliest branches first.
+"""Draft trees: several tokens for one position, the most probable branches first.
 
-Medusa (Cai et al. 2024, arXiv 2401.10774) tries every token of a head behind every token of the head
-before it; EAGLE-2 (Li et al. 2024, arXiv 2406.16858) takes a node's worth to be the product of the
-draft's probabilities down to it, and keeps the worthiest. Here the worthiest are grown one by one, so a
-tree of n nodes is the beginning of one of n + 1.
+Medusa (Cai et al. 2024, arXiv 2401.10774) tries every token of a head after every token of the head
+before it. EAGLE-2 (Li et al. 2024, arXiv 2406.16858) ranks nodes by the product of the draft's
+probabilities down to them. Here the best nodes are added one by one, so a tree of n nodes is a prefix of
+the tree of n + 1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from engine.backends.operations import Draft
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.proposers.drawing import floors_of, stream_of
-from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.models.hidden_states import Backbone
 from engine.values import MAX_DEPTH
@@ -27,24 +26,19 @@ from engine.values import MAX_DEPTH
 
 @dataclass(frozen=True, slots=True)
 class BranchOptions:
-    """What proposers that can draft trees let people choose."""
+    """Options of proposers that can draft trees."""
 
     tree_nodes: int = field(
         default=0,
         metadata={
             "help": "drafts a tree of so many tokens, several for one place, where the rule is greedy "
-            "or coupled; 0 is a single chain"
+            "or coupled; 0 is a single chain",
+            "range": (0, MAX_DEPTH),
         },
     )
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.tree_nodes <= MAX_DEPTH:
-            raise InvalidRequest(
-                "options", f"tree_nodes is {self.tree_nodes}; it must be 0 to {MAX_DEPTH}."
-            )
-
     def nodes(self, sampler: Sampler, target: Backbone, budget: Budget) -> int:
-        """How many tokens a tree may have in this round; 0 where a chain is drafted.
+        """Return how many tokens a tree may have in this round; 0 for a chain.
 
         Rules that weigh q are defined along a chain, and not every target verifies branches.
         """
@@ -54,16 +48,16 @@ class BranchOptions:
 
 
 class Level(NamedTuple):
-    """Candidates for one place, the first choice first, and the draft's probability of each."""
+    """Candidates for one position, the first choice first, and the draft's probability of each."""
 
     tokens: Sequence[int]
     p: Sequence[float]
 
 
 def candidates(sampler: Sampler, logits: Tensor, drafted: Sequence[int], position: int) -> Level:
-    """The first choices at ``position`` from ``logits (1, vocabulary)``, behind ``drafted``.
+    """Return the first choices at ``position`` from ``logits (1, vocabulary)``, after ``drafted``.
 
-    Under ``coupled`` the runners-up are those of the same race that the target's token wins.
+    Under ``coupled`` they are ranked by the target's own noise.
     """
     adjusted = sampler.adjusted(logits, [drafted])
     p = sampler.probabilities(adjusted)
@@ -71,52 +65,52 @@ def candidates(sampler: Sampler, logits: Tensor, drafted: Sequence[int], positio
     return Level(tokens, p[0, tokens].tolist())
 
 
-def branched_out(
+def draft_tree(
     draft: Draft,
     sampler: Sampler,
-    known: int,
+    position: int,
     budget: Budget,
     on_target: Callable[[Tensor], Tensor],
 ) -> DraftProposal:
-    """As ``written_out``, with branches beside the first choices."""
+    """Return a chain of first choices as ``draft_chain`` does, with branches beside them."""
     floors = floors_of(sampler, budget)
     levels: list[Level] = []
     drafted: list[int] = []
     for step in range(budget.depth):
         logits = on_target(draft.logits(step))
-        levels.append(candidates(sampler, logits, drafted, known + step))
+        levels.append(candidates(sampler, logits, drafted, position + step))
         drafted.append(levels[-1].tokens[0])
         draft.choose(step, drafted[-1])
         if floors.ended(level.p[0] for level in levels):
             break
-    return grow(levels, budget.nodes, floors.counts, spread=False)
+    return grow(levels, budget.nodes, floors.row_floor, spread=False)
 
 
-def grow(levels: Sequence[Level], nodes: int, floor: float, *, spread: bool) -> DraftProposal:
-    """The tree of the worthiest ``nodes`` tokens, at most one level deeper than its parent each.
+def grow(levels: Sequence[Level], nodes: int, row_floor: float, *, spread: bool) -> DraftProposal:
+    """Return the tree of the ``nodes`` most probable tokens, none below ``row_floor``.
 
-    A token's worth is how likely it is together with its ancestors; none has less than ``floor``.
-    ``spread``: what stands on a level may follow every token of the level before; else the first
-    choice alone, since the others were not read on from.
+    Probabilities are joint with a token's ancestors. ``spread``: a token may follow any token of the
+    level before; else only the first choice, because the head has not read the others.
     """
     tokens: list[int] = []
     parents: list[int] = []
     p: list[float] = []
-    # Worth, number (ties are settled by age), worth of the parent, parent, level, rank.
-    waiting = [(-levels[0].p[0], 0, 1.0, -1, 0, 0)] if levels else []
+    # Negated joint probability, number (the older of equals first), joint probability of the parent,
+    # parent, level, rank.
+    queue = [(-levels[0].p[0], 0, 1.0, -1, 0, 0)] if levels else []
     pushed = 1
-    while waiting and len(tokens) < nodes:
-        worth, _, before, parent, depth, rank = heapq.heappop(waiting)
-        if -worth < floor:
+    while queue and len(tokens) < nodes:
+        negated, _, before, parent, depth, rank = heapq.heappop(queue)
+        if -negated < row_floor:
             break
         level = levels[depth]
         if rank + 1 < len(level.tokens) and level.p[rank + 1] > 0:
             sibling = -before * level.p[rank + 1], pushed, before, parent, depth, rank + 1
-            heapq.heappush(waiting, sibling)
+            heapq.heappush(queue, sibling)
             pushed += 1
         if depth + 1 < len(levels) and (spread or rank == 0):
-            child = worth * levels[depth + 1].p[0], pushed, -worth, len(tokens), depth + 1, 0
-            heapq.heappush(waiting, child)
+            child = negated * levels[depth + 1].p[0], pushed, -negated, len(tokens), depth + 1, 0
+            heapq.heappush(queue, child)
             pushed += 1
         tokens.append(level.tokens[rank])
         parents.append(parent)

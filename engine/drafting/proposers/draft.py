@@ -11,18 +11,25 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal, InRound
 from engine.decoding.sampling import Sampler
 from engine.drafting.draft_reader import OtherVocabulary, SameVocabulary
-from engine.drafting.proposers.drawing import Chain, draws_of, floors_of, written
+from engine.drafting.proposers.drawing import (
+    BaseProposer,
+    Chain,
+    above_floors,
+    deterministic,
+    draws_of,
+    floors_of,
+)
 from engine.drafting.resources import DRAFT, Resources
-from engine.events import Budget, Tree
+from engine.events import Budget
 from engine.models.rounds import RoundModel
 
 
-class DraftModelProposer:
-    """Keep the draft's own state, which catches up with the text before each draft."""
+class DraftModelProposer(BaseProposer):
+    """Keeps the draft's own state, which catches up with the text before each draft."""
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        pass
+        """No options."""
 
     needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
 
@@ -47,13 +54,12 @@ class DraftModelProposer:
         if depth < 1:
             return NOTHING
         if isinstance(reader, OtherVocabulary):
-            drafted = reader.draft(context, depth, sampler.vocabulary)
-            return DraftProposal(Tree.chain(drafted), None, (None,) * len(drafted))
+            return deterministic(reader.draft(context, depth, sampler.vocabulary))
         position, floors = len(context.tokens), floors_of(sampler, budget)
         if reader.drafts_at_once(sampler):
             draws = draws_of(sampler, position, depth)
-            drafted, q = reader.draft(context, depth, sampler.vocabulary, draws, floors.goes_on)
-            return written(drafted, q, floors)
+            tokens, q = reader.draft(context, depth, sampler.vocabulary, draws, floors.floor)
+            return above_floors(tokens, q, floors)
         chain = Chain(sampler, position, floors)
         token = chain.draw(reader.catch_up(context))
         while len(chain.tokens) < depth and not chain.ended:
@@ -68,5 +74,3 @@ class DraftModelProposer:
 
     def observe(self, acceptance: Acceptance) -> None:
         self.reader.observe(len(acceptance.path))
-
-    def close(self) -> None: ...

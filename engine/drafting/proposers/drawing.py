@@ -1,8 +1,8 @@
-"""Drawing a chain of drafted tokens from logits, so that what is drawn and its q belong together."""
+"""What proposers share: their base, deterministic drafts, and chains sampled from logits with their q."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from operator import mul
 from typing import NamedTuple
@@ -11,138 +11,165 @@ import torch
 from torch import Tensor
 
 from engine.backends.operations import Draft
+from engine.decoding.acceptance import Acceptance
+from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.events import Budget, Tree
 from engine.noise import Draws, Stream
 
 
-def stream_of(sampler: Sampler) -> Stream:
-    """The noise that drafts are drawn with.
+class BaseProposer:
+    """A proposer without prefill that learns nothing from acceptance and holds no memory."""
 
-    Under ``coupled`` the target's own, so that both tend to choose alike; under ``rejection`` and
-    ``block`` another, because there the draws must be independent.
+    sampler: Sampler
+
+    def begin(self, context: Context, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def prepare(self, context: Context) -> Iterator[None]:
+        return iter(())
+
+    def observe(self, acceptance: Acceptance) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def deterministic(tokens: tuple[int, ...] | list[int], by: str | None = None) -> DraftProposal:
+    """Return a chain without q; ``by`` names the proposer if there are tokens."""
+    if not tokens:
+        return NOTHING
+    return DraftProposal(Tree.chain(tokens), None, (None,) * len(tokens), by)
+
+
+def stream_of(sampler: Sampler) -> Stream:
+    """Return the noise stream that drafts are drawn with.
+
+    Under ``coupled`` it is the target's, so that both tend to choose alike. ``rejection`` and ``block``
+    need draws that are independent of the target's.
     """
     return Stream.DRAFT if sampler.rule.weighs_q else Stream.CHOICE
 
 
-def draws_of(sampler: Sampler, known: int, depth: int) -> Draws | None:
-    """How a draft of ``depth`` tokens behind ``known`` ones is drawn; None: each is the likeliest."""
-    return sampler.draws(range(known, known + depth), stream_of(sampler))
+def draws_of(sampler: Sampler, position: int, depth: int) -> Draws | None:
+    """Return the draws of ``depth`` tokens from ``position`` on; None if each is the argmax."""
+    return sampler.draws(range(position, position + depth), stream_of(sampler))
 
 
 class Floors(NamedTuple):
-    """How likely all tokens of a draft together have to be: to go on, and to be verified."""
+    """Minimum joint probabilities of a draft's tokens, as in ``Budget``."""
 
-    goes_on: float = 0.0
-    counts: float = 0.0
+    floor: float = 0.0
+    row_floor: float = 0.0
 
-    def ended(self, likely: Iterable[float]) -> bool:
-        """Whether no token is drafted behind those."""
-        return any(together < self.goes_on for together in accumulate(likely, mul))
+    def ended(self, probabilities: Iterable[float]) -> bool:
+        """Return whether tokens with these probabilities end the draft."""
+        return any(joint < self.floor for joint in accumulate(probabilities, mul))
 
-    def count(self, likely: Iterable[float]) -> int:
-        """How many of the tokens up to the last that is drafted are worth a row of the target's step.
+    def count(self, probabilities: Iterable[float]) -> int:
+        """Return how many tokens, up to the one that ends the draft, are worth a row of verification.
 
-        One whose likelihood is no number is worth it.
+        NaN is worth one.
         """
         count = 0
-        for together in accumulate(likely, mul):
-            if together < self.counts:
+        for joint in accumulate(probabilities, mul):
+            if joint < self.row_floor:
                 break
             count += 1
-            if together < self.goes_on:
+            if joint < self.floor:
                 break
         return count
 
 
 def floors_of(sampler: Sampler, budget: Budget) -> Floors:
-    """Those of a round. Rules that weigh q ask for none: see ``Chain``."""
+    """Return the floors of a round. Rules that weigh q have none: see ``Chain``."""
     return Floors() if sampler.rule.weighs_q else Floors(budget.floor, budget.row_floor)
 
 
 class Chain:
-    """A draft in the making, behind ``known`` tokens of text, as far as ``floors`` allow.
+    """Samples a chain of tokens from ``position`` on, as far as ``floors`` allow.
 
-    Each row's logits may depend on the tokens drawn before it and on no later one, or ``rejection``
-    and ``block`` would no longer leave the target's distribution; no token drawn may decide whether it
-    is drafted.
+    A row's logits may depend on tokens drawn before it, but not on later ones, and no drawn token may
+    decide whether it is drafted. Otherwise ``rejection`` and ``block`` would not preserve the target's
+    distribution.
     """
 
-    def __init__(self, sampler: Sampler, known: int, floors: Floors) -> None:
-        self._sampler, self._known, self._stream = sampler, known, stream_of(sampler)
+    def __init__(self, sampler: Sampler, position: int, floors: Floors) -> None:
+        self._sampler, self._position, self._stream = sampler, position, stream_of(sampler)
         self._floors = floors
         self.tokens: list[int] = []
-        self._likely: list[float] = []  # of each token
-        self._rows: list[Tensor] = []
+        self._probabilities: list[float] = []  # of each token
+        self._q: list[Tensor] = []
 
     @property
     def ended(self) -> bool:
-        """Whether a token was too unlikely to go on behind it."""
-        return self._floors.ended(self._likely)
+        """Whether the floors end the draft here."""
+        return self._floors.ended(self._probabilities)
 
     def draw(self, logits: Tensor) -> int:
-        """The next token, from the head's ``logits (1, vocabulary of the draft)``."""
+        """Sample the next token from ``logits (1, vocabulary of the draft)``."""
         self._draw(logits)
         return self.tokens[-1]
 
     def draw_all(self, logits: Tensor) -> None:
-        """A token for each row of ``logits``, which do not depend on one another."""
-        # A penalty or a grammar makes a row depend on the tokens before it after all.
+        """Sample a token from each row of ``logits``; the rows do not depend on one another."""
+        # With a penalty or a grammar a row does depend on the tokens before it.
         for rows in logits.split(1 if self._sampler.uses_context else len(logits)):
             self._draw(rows)
 
     def _draw(self, logits: Tensor) -> None:
-        first = self._known + len(self.tokens)
+        first = self._position + len(self.tokens)
         positions = range(first, first + len(logits))
-        found = self._sampler.sample_raw(logits, positions, self._stream)
-        if found is not None:
-            self.tokens += found.tokens
-            self._likely += found.probabilities(enumerate(found.tokens))
+        sampled = self._sampler.sample_raw(logits, positions, self._stream)
+        if sampled is not None:
+            self.tokens += sampled.tokens
+            self._probabilities += sampled.probabilities(enumerate(sampled.tokens))
             return
         adjusted = self._sampler.adjusted(logits, [self.tokens] * len(logits))
         p = self._sampler.probabilities(adjusted)
         tokens = self._sampler.choose(adjusted, p, positions, self._stream)
         self.tokens += tokens
-        self._likely += p[range(len(tokens)), tokens].tolist()
-        self._rows.append(p)
+        self._probabilities += p[range(len(tokens)), tokens].tolist()
+        self._q.append(p)
 
     def proposal(self) -> DraftProposal:
-        """What was drawn and counts, with its q where a rule may weigh it."""
-        count = self._floors.count(self._likely)
-        if not count:
-            return NOTHING
-        q = torch.cat(self._rows)[:count] if self._rows else None  # (nodes, vocabulary)
-        return DraftProposal(Tree.chain(self.tokens[:count]), q, tuple(self._likely[:count]))
+        """Return the tokens above the floors, with q where it was computed."""
+        q = torch.cat(self._q) if self._q else None  # (nodes, vocabulary)
+        return above_floors(self.tokens, self._probabilities, self._floors, q)
 
 
-def written(tokens: list[int], likely: list[float], floors: Floors) -> DraftProposal:
-    """Of tokens that a model wrote those that count."""
-    count = floors.count(likely)
-    return DraftProposal(Tree.chain(tokens[:count]), None, tuple(likely[:count]))
+def above_floors(
+    tokens: list[int], probabilities: list[float], floors: Floors, q: Tensor | None = None
+) -> DraftProposal:
+    """Return a proposal of the first tokens, as many as ``floors`` allow."""
+    count = floors.count(probabilities)
+    if not count:
+        return NOTHING
+    q = None if q is None else q[:count]
+    return DraftProposal(Tree.chain(tokens[:count]), q, tuple(probabilities[:count]))
 
 
-def writes(draft: Draft, sampler: Sampler) -> bool:
-    """Whether a head's executor chooses the tokens itself."""
+def executor_samples(draft: Draft, sampler: Sampler) -> bool:
+    """Return whether the head's executor may sample the tokens itself."""
     return sampler.samples_raw and (draft.draws or sampler.takes_argmax)
 
 
-def written_out(
+def draft_chain(
     draft: Draft,
     sampler: Sampler,
-    known: int,
+    position: int,
     depth: int,
     floors: Floors,
     on_target: Callable[[Tensor], Tensor] = lambda logits: logits,
 ) -> DraftProposal:
-    """What a head drafts behind ``known`` tokens of text, as far as ``floors`` allow.
+    """Return a chain that a head drafts from ``position`` on, as far as ``floors`` allow.
 
-    ``on_target`` widens a head's logits to the target's vocabulary.
+    ``on_target`` maps the head's logits to the target's vocabulary.
     """
-    if writes(draft, sampler):
-        tokens, likely = draft.write(depth, draws_of(sampler, known, depth), floors.goes_on)
-        return written(tokens, likely, floors)
-    chain = Chain(sampler, known, floors)
+    if executor_samples(draft, sampler):
+        draws = draws_of(sampler, position, depth)
+        return above_floors(*draft.write(depth, draws, floors.floor), floors)
+    chain = Chain(sampler, position, floors)
     for step in range(depth):
         draft.choose(step, chain.draw(on_target(draft.logits(step))))
         if chain.ended:

@@ -1,4 +1,4 @@
-"""``eagle3``: one layer on the target's hidden states writes ahead, then reads on from its own."""
+"""``eagle3``: one layer on the target's hidden states drafts, then continues from its own states."""
 
 from __future__ import annotations
 
@@ -8,24 +8,22 @@ from functools import partial
 from typing import ClassVar
 
 from engine.backends.executors import executed
-from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head
-from engine.drafting.proposers.branches import BranchOptions, branched_out
-from engine.drafting.proposers.drawing import floors_of, written_out
+from engine.drafting.proposers.branches import BranchOptions, draft_tree
+from engine.drafting.proposers.drawing import BaseProposer, draft_chain, floors_of
 from engine.drafting.resources import Resources
 from engine.events import Budget
 
 
-class Eagle3Proposer:
-    """Keeps keys and values of the head's layer, a row for each token that the target has read.
+class Eagle3Proposer(BaseProposer):
+    """Keeps keys and values of the head's layer, one row per token in the target's state.
 
-    Row i is made from the target's hidden states of tokens up to i, and from token i + 1. While it
-    drafts, rows made from the head's own states stand behind those; they are never counted, and the
-    next rows made from the target's states overwrite them. So what was accepted is read again as the
-    target saw it, and what was rejected needs no removal.
+    Row i is computed from the target's hidden states up to token i, and from token i + 1. Rows computed
+    from the head's own states while drafting follow after these. They are not counted, and the next rows
+    computed from the target's states overwrite them: a rejection needs no rewind.
     """
 
     Options = BranchOptions
@@ -36,11 +34,11 @@ class Eagle3Proposer:
         self.options = options
         self.head, self.target = resources.head(Eagle3Head)
         self.drafts = executed(partial(Eagle3Draft, self.head), self.target)
-        self.text: list[int] = []  # content keys that the rows are made from: one more than rows
+        self.text: list[int] = []  # content keys of the rows' tokens: one more than rows
 
     @property
     def rows(self) -> int:
-        """How many rows are made from the target's states."""
+        """The number of rows computed from the target's states."""
         return max(0, len(self.text) - 1)
 
     def begin(self, context: Context, sampler: Sampler) -> None:
@@ -48,33 +46,32 @@ class Eagle3Proposer:
         del self.text[common_prefix(self.text, context.keys) :]
 
     def prepare(self, context: Context) -> Iterator[None]:
-        # The last row waits for ``propose``, which reads what it puts out.
+        # ``propose`` computes the last row, because it needs that row's output.
         for chunk in chunks(range(self.rows, self.target.length - 1)):
             yield
-            self.drafts.read(self._behind(context, chunk[0], chunk[-1] + 1), chunk[0])
+            self.drafts.read(self._next_tokens(context, chunk[0], chunk[-1] + 1), chunk[0])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        read = self.target.length
-        if budget.depth < 1 or read < 1:
+        length = self.target.length
+        if budget.depth < 1 or length < 1:
             return NOTHING
-        known, floors = len(context.tokens), floors_of(self.sampler, budget)
-        # After a repeated text all rows may be there, but not what the last one put out.
-        start = min(self.rows, read - 1)
-        draft = self.drafts.begin(self._behind(context, start, read), start)
+        position = len(context.tokens)
+        # After a repeated text all rows may be there, but not the output of the last one.
+        start = min(self.rows, length - 1)
+        draft = self.drafts.begin(self._next_tokens(context, start, length), start)
         on_target = self.head.on_target
         nodes = self.options.nodes(self.sampler, self.target, budget)
         if nodes:
             budget = replace(budget, nodes=nodes)
-            return branched_out(draft, self.sampler, known, budget, on_target)
-        return written_out(draft, self.sampler, known, budget.depth, floors, on_target)
-
-    def observe(self, acceptance: Acceptance) -> None: ...
+            return draft_tree(draft, self.sampler, position, budget, on_target)
+        floors = floors_of(self.sampler, budget)
+        return draft_chain(draft, self.sampler, position, budget.depth, floors, on_target)
 
     def close(self) -> None:
         self.text.clear()
         self.drafts.close()
 
-    def _behind(self, context: Context, start: int, end: int) -> list[int]:
-        """The tokens that rows ``start`` .. ``end - 1`` name theirs behind; these rows count as made."""
+    def _next_tokens(self, context: Context, start: int, end: int) -> list[int]:
+        """Return the tokens after rows ``start`` .. ``end - 1``, and count these rows as computed."""
         self.text[:] = context.keys[: end + 1]
         return context.tokens[start + 1 : end + 1]

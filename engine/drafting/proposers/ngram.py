@@ -1,34 +1,33 @@
-"""``ngram``: what followed the last time the text went like this?
+"""``ngram``: copy what followed the last time the text went like this.
 
-Prompt lookup decoding (Saxena 2023): the longest suffix of the text that occurred before, at its
-latest occurrence, predicts that the same continuation comes again. No model, almost no cost; strong
-where replies repeat their prompt: rewriting, editing, quoting, code.
+Prompt lookup decoding (Saxena 2023): find the longest suffix of the text that occurred before, and draft
+what followed its latest occurrence. It needs no model and costs almost nothing. It is strong where
+replies repeat their prompt: rewriting, editing, quoting, code.
 
-Where that is asked for, past replies of the same model are searched too, those of earlier starts
-included: what followed most often there is drafted, if this text has no match as long.
+If asked, it searches past replies of the same model too, also of earlier starts. If the match there is
+longer, what followed most often is drafted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.past_replies import PastReplies
 from engine.drafting.lookup.suffix_automaton import Match, SuffixAutomaton
+from engine.drafting.proposers.drawing import BaseProposer, deterministic
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
-from engine.events import Budget, Tree
+from engine.events import Budget
 
 MAX_REPLIES = 1000
-"""Past replies held at most; the tokens of all of them are bounded too."""
+"""Maximum number of past replies; their tokens are limited too."""
 
 
-class NgramProposer:
+class NgramProposer(BaseProposer):
     """Copies what followed the latest earlier occurrence of the longest matching suffix."""
 
     @dataclass(frozen=True, slots=True)
@@ -56,67 +55,59 @@ class NgramProposer:
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.sizes = range(options.prompt_lookup_max, options.prompt_lookup_min - 1, -1)
-        self._latest: dict[tuple[int, ...], int] = {}
+        self._latest: dict[
+            tuple[int, ...], int
+        ] = {}  # n-gram: position after its latest occurrence
         self._indexed = 0
         folder = resources.remembered
-        # An automaton counts what it matches and the token behind it together.
+        # An automaton counts a match together with the token after it.
         self.past = PastReplies(
             options.prompt_lookup_max + 1,
             MAX_REPLIES if options.remember else 0,
             None if folder is None else folder / "ngram",
         )
-        self._recalled: tuple[SuffixAutomaton, ...] = ()
+        self._automata: tuple[SuffixAutomaton, ...] = ()  # of past replies
 
     def begin(self, context: Context, sampler: Sampler) -> None:
         self._latest.clear()
         self._indexed = 0
         self.past.begin(context)
         past = self.past.automata if sampler.may_use_history else ()
-        self._recalled = tuple(automaton for automaton in past if automaton.size)
-
-    def prepare(self, context: Context) -> Iterator[None]:
-        return iter(())
+        self._automata = tuple(automaton for automaton in past if automaton.size)
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        tokens = context.tokens
+        tokens, depth = context.tokens, budget.depth
         self._index(tokens)
-        if not budget.depth:
+        if not depth:
             return NOTHING
-        size, follow = self._match(tokens)
-        drafted = self._from_past(tokens, size, budget.depth) or _copied(
-            tokens, follow, budget.depth
-        )
-        if not drafted:
-            return NOTHING
-        return DraftProposal(Tree.chain(drafted), None, (None,) * len(drafted))
-
-    def observe(self, acceptance: Acceptance) -> None: ...
+        size, start = self._match(tokens)
+        return deterministic(self._from_past(tokens, size, depth) or _copy(tokens, start, depth))
 
     def close(self) -> None:
         self.past.close()
         self._latest.clear()
 
     def _index(self, tokens: list[int]) -> None:
-        """Notes, for every run that something follows, where that something stands."""
-        for follow in range(max(self._indexed, 1), len(tokens)):
+        """Index the new n-grams of the text, except those at its end."""
+        for end in range(max(self._indexed, 1), len(tokens)):
             for size in self.sizes:
-                if size <= follow:
-                    self._latest[tuple(tokens[follow - size : follow])] = follow
+                if size <= end:
+                    self._latest[tuple(tokens[end - size : end])] = end
         self._indexed = len(tokens)
 
     def _match(self, tokens: list[int]) -> tuple[int, int]:
-        """The length of the longest match in this text, and where what follows it stands."""
+        """Return the length of the longest match in this text, and the position after it."""
         for size in self.sizes:
             if size < len(tokens):
-                found = self._latest.get(tuple(tokens[-size:]))
-                if found is not None:
-                    return size, found
+                position = self._latest.get(tuple(tokens[-size:]))
+                if position is not None:
+                    return size, position
         return 0, len(tokens)
 
     def _from_past(self, tokens: list[int], size: int, depth: int) -> tuple[int, ...]:
-        """What followed most often in past replies, if more tokens match there than ``size``."""
+        """Return what followed most often in past replies if a match there is longer than ``size``."""
         best: tuple[int, ...] = ()
-        for automaton in self._recalled:
+        for automaton in self._automata:
             match = Match()
             for token in tokens[-self.sizes.start :]:
                 match = automaton.follow(match, token)
@@ -127,9 +118,9 @@ class NgramProposer:
         return best
 
 
-def _copied(tokens: list[int], follow: int, depth: int) -> list[int]:
-    """The text from ``follow`` on; where it ends, it repeats."""
-    text = tokens[follow:]
+def _copy(tokens: list[int], start: int, depth: int) -> list[int]:
+    """Return ``depth`` tokens of the text from ``start`` on, repeated if it ends before."""
+    text = tokens[start:]
     while 0 < len(text) < depth:
         text += text
     return text[:depth]

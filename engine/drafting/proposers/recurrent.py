@@ -1,43 +1,55 @@
-"""``mlp`` and ``lstm``: speculators, a small recurrence that starts at the target's last hidden state."""
+"""``mlp`` and ``lstm``: a small recurrence unrolled from the target's last hidden state."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
+from engine.backends.executors import executed
+from engine.backends.operations import Draft
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import MlpHead
-from engine.drafting.proposers.drawing import floors_of, written_out
-from engine.drafting.proposers.stateless import StatelessProposer
+from engine.drafting.heads.stateless import StatelessDraft, StatelessHead
+from engine.drafting.proposers.drawing import BaseProposer, draft_chain, floors_of
 from engine.drafting.resources import Resources
 from engine.events import Budget
+from engine.models.hidden_states import Backbone
+
+
+class StatelessProposer(BaseProposer):
+    """Drafts from the last committed token's hidden state, and keeps nothing between rounds."""
+
+    def __init__(self, head: StatelessHead, target: Backbone) -> None:
+        self.target = target
+        self.steps = head.steps
+        self.drafts = executed(partial(StatelessDraft, head), target)
+
+    def propose(self, context: Context, budget: Budget) -> DraftProposal:
+        length, depth = self.target.length, min(budget.depth, self.steps)
+        if depth < 1 or length < 1:
+            return NOTHING
+        draft = self.drafts.begin(length, context.tokens[-1])
+        return self._propose(draft, len(context.tokens), depth, budget)
+
+    def _propose(self, draft: Draft, position: int, depth: int, budget: Budget) -> DraftProposal:
+        floors = floors_of(self.sampler, budget)
+        return draft_chain(draft, self.sampler, position, depth, floors)
 
 
 class _Recurrent(StatelessProposer):
-    """Unrolls its head anew each round, a step for each token.
-
-    The hidden state is the last cached token's, from which the target chose the pending one. The first
-    step takes in the pending token, each later one the token drafted before it.
-    """
+    """Unrolls its head: the first step reads the pending token, each later one the token before it."""
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        """Nothing to choose: the head comes with the loaded pair."""
+        """No options."""
 
     Head: ClassVar[type[MlpHead] | type[LstmHead]]
 
     def __init__(self, options: Options, resources: Resources) -> None:
         super().__init__(*resources.head(self.Head))
-
-    def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        read, depth = self.target.length, min(budget.depth, self.steps)
-        if depth < 1 or read < 1:
-            return NOTHING
-        known, floors = len(context.tokens), floors_of(self.sampler, budget)
-        draft = self.drafts.begin(read, context.tokens[-1])
-        return written_out(draft, self.sampler, known, depth, floors)
 
 
 class MlpProposer(_Recurrent):

@@ -14,7 +14,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.proposers import create
-from engine.drafting.proposers.best import BestProposer, Foresight
+from engine.drafting.proposers.best import BestProposer, RecallAccuracy
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Tree
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -53,7 +53,7 @@ def best() -> BestProposer:
     proposer = create("best", {}, Resources())
     assert isinstance(proposer, BestProposer)
     proposer.members = {"a": Written(1), "b": Written(2)}  # type: ignore[dict-item]
-    proposer._usual = "b"
+    proposer._preferred = "b"
     return proposer
 
 
@@ -88,7 +88,7 @@ def test_the_named_one_drafts_and_is_told_what_stood(best: BestProposer) -> None
 
 def test_past_text_drafts_where_enough_of_it_is_expected_to_stand(best: BestProposer) -> None:
     context = begin(best)
-    expected = best.foresight.expected(6)
+    expected = best.accuracy.expected(6)
     for slack, by in ((-0.01, "suffix"), (0.01, "a")):
         needed = tuple(found + slack for found in (*expected, *NEVER))
         proposal = best.propose(context, Budget(2, 15, proposer="a", needed=needed))
@@ -100,7 +100,7 @@ def test_past_text_drafts_where_enough_of_it_is_expected_to_stand(best: BestProp
 
 def test_of_past_text_as_much_is_drafted_as_is_fastest(best: BestProposer) -> None:
     context = begin(best)
-    expected = best.foresight.expected(6)
+    expected = best.accuracy.expected(6)
     for most in (1, 4, 6):
         needed = [found + 1 for found in expected]
         needed[most - 1] = expected[most - 1] - 1
@@ -125,37 +125,37 @@ def test_while_drafting_pauses_past_text_may_still_draft(best: BestProposer) -> 
 def test_what_past_text_would_have_been_worth_is_learnt_whoever_drafts(best: BestProposer) -> None:
     budget = Budget(2, 15, proposer="a", needed=NEVER)
     context = begin(best)
-    before = best.foresight.expected(6)
+    before = best.accuracy.expected(6)
     for _ in range(5):
         assert best.propose(context, budget).by == "a"
         best.observe(stood(next_token=26))
-    after = best.foresight.expected(6)
+    after = best.accuracy.expected(6)
     assert after[5] > before[5]
     for _ in range(15):
         best.propose(context, budget)
         best.observe(stood(next_token=99))
-    assert best.foresight.expected(6)[5] < 0.5 * after[5]
+    assert best.accuracy.expected(6)[5] < 0.5 * after[5]
     begin(best)
-    assert best.foresight.expected(6) == before  # each text is copied from, or not, in its own way
+    assert best.accuracy.expected(6) == before  # each text is copied from, or not, in its own way
 
 
 def test_where_short_recollections_come_true_longer_ones_are_believed() -> None:
-    foresight = Foresight()
-    before = foresight.expected(5)
+    accuracy = RecallAccuracy()
+    before = accuracy.expected(5)
     for _ in range(5):
-        foresight.learn((1, 2, 3), (1, 2, 3, 4))
-    assert foresight.expected(5)[4] > 1.3 * before[4]
-    assert foresight.expected(1) == Foresight().expected(1)
+        accuracy.observe((1, 2, 3), (1, 2, 3, 4))
+    assert accuracy.expected(5)[4] > 1.3 * before[4]
+    assert accuracy.expected(1) == RecallAccuracy().expected(1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 16)), max_size=60))
 def test_foresight_is_of_probabilities(seen: list[tuple[int, int]]) -> None:
-    foresight = Foresight()
+    accuracy = RecallAccuracy()
     for length, right in seen:
         came = [*range(min(right, length)), -1]
-        foresight.learn(range(length), came)
+        accuracy.observe(range(length), came)
     for length in range(16):
-        expected = foresight.expected(length)
+        expected = accuracy.expected(length)
         assert len(expected) == length
         steps = [b - a for a, b in pairwise([0.0, *expected])]
         assert all(0 <= b <= a + 1e-12 <= 1 + 1e-12 for a, b in pairwise([1.0, *steps]))

@@ -15,7 +15,6 @@ from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting.proposers.branches import BranchOptions, Level, candidates, grow
 from engine.drafting.proposers.drawing import stream_of
-from engine.errors import InvalidRequest
 from engine.events import Budget, Tree
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
@@ -104,9 +103,3 @@ def test_trees_are_drafted_where_they_can_be_verified() -> None:
         assert options.nodes(drawn, target, Budget(4, 15)) == (0 if rule.weighs_q else 8)
     target.extend([1] * 12)
     assert options.nodes(greedy, target, Budget(4, 15)) == 3  # 12 tokens, the pending one, 3
-
-
-@pytest.mark.parametrize("nodes", [-1, 16])
-def test_a_tree_that_is_too_large_is_refused(nodes: int) -> None:
-    with pytest.raises(InvalidRequest, match="it must be 0 to 15"):
-        BranchOptions(nodes)

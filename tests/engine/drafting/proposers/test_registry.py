@@ -35,9 +35,8 @@ def test_every_file_of_a_method_is_registered() -> None:
         "__init__",
         "branches",
         "drawing",
-        "stateless",
     }
-    places = [proposers.entry_of(name).place.partition(":")[0] for name in proposers.names()]
+    places = [proposers.entry_of(name).path.partition(":")[0] for name in proposers.names()]
     assert files == {place.rpartition(".")[2] for place in places}
 
 
@@ -129,3 +128,9 @@ def test_unknown_options_and_wrong_types_are_refused(
     with pytest.raises(InvalidRequest, match=message) as caught:
         proposers.check("ngram", options, ALONE)
     assert caught.value.field == "options"
+
+
+@pytest.mark.parametrize("nodes", [-1, 16])
+def test_a_tree_that_is_too_large_is_refused(nodes: int, everything: Resources) -> None:
+    with pytest.raises(InvalidRequest, match=f"tree_nodes is {nodes}; it must be 0 to 15"):
+        proposers.check("medusa", {"tree_nodes": nodes}, everything)
