@@ -28,9 +28,9 @@ from engine.models.checkpoints.checkpoint import (
     Checkpoint,
 )
 from engine.models.checkpoints.config_file import recurrent
-from engine.models.checkpoints.finite import check_finite
+from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tensors import GgufTensors
-from engine.models.checkpoints.gguf.types import is_blocks
+from engine.models.checkpoints.stored_tensor import check_finite
 from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits

@@ -1,8 +1,8 @@
-"""A checkpoint's tensors -> layers that are ready to multiply.
+"""Make the linear layers and norms of a decoder from a checkpoint's tensors.
 
-Tensor names are those of transformers' ...ForCausalLM classes, which all families share. What can be
-folded into a weight once (the scale of the scores, the order of a head's dimensions, 1 + w) is; blocks of
-codes carry the scale beside them, and are otherwise joined and reordered like rows of numbers.
+Tensor names are those of transformers' ...ForCausalLM classes, which all families share. The scale of the
+scores, the order of a head's dimensions and 1 + w are folded into the weights once. Blocks of codes carry
+the scale beside them, and are otherwise joined and reordered like rows of numbers.
 """
 
 from __future__ import annotations
@@ -25,23 +25,21 @@ from engine.models.architecture import (
     LayerSpec,
     Rope,
 )
-from engine.models.rotation import side_by_side
+from engine.models.rotation import interleave
 
 TensorSource = Callable[[str], Tensor]
-"""Fetches a tensor by name, on the device the model computes on.
-
-Vectors come in the dtype it computes in; matrices in any float dtype that its kernels take.
-"""
+"""Returns a tensor by name, on the model's device: vectors in its compute dtype, matrices in any float
+dtype that its kernels take."""
 
 WeightSource = Callable[[str], Weight]
-"""Likewise, but matrices may come as a GGUF file stores them."""
+"""The same, but matrices may be blocks of a GGUF file."""
 
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Where a checkpoint keeps its decoder; the text part of a multimodal one lies deeper."""
+    """The names of a checkpoint's tensors; the text part of a multimodal model has a longer prefix."""
 
     root: str = "model."
     head: str = _HEAD
@@ -76,7 +74,7 @@ class RmsNorm:
     epsilon: float
 
     def __call__(self, x: Tensor) -> Tensor:
-        """``(rows, width)`` to the same, in the dtype of ``x``."""
+        """Normalise ``x (rows, width)``, in its dtype."""
         normed = torch.rms_norm(
             x.to(self.weight.dtype), self.weight.shape, self.weight, self.epsilon
         )
@@ -85,7 +83,7 @@ class RmsNorm:
 
 @dataclass(frozen=True, slots=True)
 class AttentionWeights:
-    """Of ``Attention``. None for what the model lacks."""
+    """Weights of ``Attention``. None for those that the model lacks."""
 
     qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
@@ -94,8 +92,8 @@ class AttentionWeights:
 
 @dataclass(frozen=True, slots=True)
 class GatedDeltaWeights:
-    """Of ``GatedDeltaNet``; keys and queries are ``key_heads * key_dim`` wide, values
-    ``value_heads * value_dim``, and what is convolved is queries, keys and values, the channels."""
+    """Weights of ``GatedDeltaNet``. Keys and queries are ``key_heads * key_dim`` wide, values
+    ``value_heads * value_dim``; the channels of the convolution are queries, keys and values."""
 
     qkv: Linear  # hidden -> channels
     gate: Linear  # hidden -> values
@@ -109,7 +107,7 @@ class GatedDeltaWeights:
 
 @dataclass(frozen=True, slots=True)
 class GatedMlpWeights:
-    """Of ``GatedMlp``."""
+    """Weights of ``GatedMlp``."""
 
     gate_up: Linear  # hidden -> 2 * intermediate
     down: Linear
@@ -117,7 +115,7 @@ class GatedMlpWeights:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer's weights. None for what the model lacks."""
+    """One layer's weights. None for those that the model lacks."""
 
     mixer_norm: RmsNorm
     mixer: AttentionWeights | GatedDeltaWeights
@@ -128,14 +126,14 @@ class Layer:
 
     @property
     def attention(self) -> AttentionWeights:
-        """The mixer of a layer that is known to attend. Raises TypeError for another."""
+        """The mixer, which must be attention. Raises TypeError for another."""
         if not isinstance(self.mixer, AttentionWeights):
             raise TypeError(f"a layer has {type(self.mixer).__name__}, no attention")
         return self.mixer
 
 
 def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
-    """The tensors that the decoder reads, and the shapes they must have."""
+    """Return the tensors that the decoder reads, with the shapes they must have."""
     shapes = {
         names.layer(index) + name: size
         for index, spec in enumerate(architecture.layers)
@@ -149,7 +147,7 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
 
 
 def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple[int, ...]]:
-    """One layer's tensors by their names within it."""
+    """Return the shapes of one layer's tensors, by their names within it."""
     a, hidden = architecture, architecture.hidden
     if isinstance(spec.mixer, GatedDeltaNet):
         shapes = _gated_delta_shapes(spec.mixer, hidden)
@@ -175,7 +173,7 @@ def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, t
 
 
 def _gated_delta_shapes(spec: GatedDeltaNet, hidden: int) -> dict[str, tuple[int, ...]]:
-    """Names are those of transformers' Qwen3.5."""
+    """Return the shapes by the names of transformers' Qwen3.5."""
     keys, values = spec.key_heads * spec.key_dim, spec.value_heads * spec.value_dim
     shapes = {
         "in_proj_qkv.weight": (2 * keys + values, hidden),
@@ -208,12 +206,12 @@ def _linear_shapes(name: str, rows: int, columns: int, biased: bool) -> dict[str
 def load_layer(
     architecture: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
 ) -> Layer:
-    """One layer; ``at`` fetches by the name within the layer."""
+    """Return one layer; ``at`` returns a tensor by its name within the layer."""
     a = architecture
     after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
 
     def norm(name: str) -> RmsNorm:
-        return make_norm(a, _numbers(at(f"{name}.weight")))
+        return make_norm(a, _vector(at(f"{name}.weight")))
 
     return Layer(
         mixer_norm=norm("input_layernorm"),
@@ -245,7 +243,7 @@ def _attention(
 
 def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
     def vector(name: str) -> Tensor:
-        return _numbers(at(f"linear_attn.{name}")).float()
+        return _vector(at(f"linear_attn.{name}")).float()
 
     def weight(name: str) -> Weight:
         return at(f"linear_attn.{name}.weight")
@@ -272,7 +270,7 @@ def _gated_mlp(
 
 
 def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
-    """The norm over ``weight``'s width."""
+    """Return the norm with ``weight``."""
     if not architecture.centred_norms:
         return RmsNorm(weight, architecture.epsilon)
     # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
@@ -282,42 +280,42 @@ def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
 def _linear(kernels: Kernels, fetch: Callable[[str], Stacked], biased: bool) -> Linear:
     """Return the linear layer of ``fetch("weight")``, which adds ``fetch("bias")`` if it is biased."""
     linear = kernels.linear(fetch("weight"))
-    return Biased(linear, _numbers(fetch("bias"))) if biased else linear
+    return Biased(linear, _vector(fetch("bias"))) if biased else linear
 
 
-def _numbers(found: Stacked) -> Tensor:
-    """Of vectors, which no file keeps in blocks."""
-    assert isinstance(found, Tensor)
-    return found
+def _vector(tensor: Stacked) -> Tensor:
+    """Return a vector, which no file stores in blocks."""
+    assert isinstance(tensor, Tensor)
+    return tensor
 
 
 def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stacked:
-    """Queries, keys and values below each other; the first two in the order that RoPE is quick with."""
+    """Return queries, keys and values stacked, the rotary pairs of the first two interleaved."""
     sizes = [heads * spec.head_dim for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]
     if a.joined:
         query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
         query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
-    query = _in_pairs(query, spec.heads, spec.rope)
-    key = _in_pairs(key, spec.kv_heads, spec.rope)
-    if not spec.qk_norm:  # a norm would undo the scale, so it carries it itself
+    query = _interleaved(query, spec.heads, spec.rope)
+    key = _interleaved(key, spec.kv_heads, spec.rope)
+    if not spec.qk_norm:  # a norm would undo the scale, so its weight carries it
         scale = spec.query_scale
         query = query.times(scale) if isinstance(query, Blocks) else query * scale
     return stack(query, key, value)
 
 
-def _in_pairs(weight: Weight, heads: int, rope: Rope | None) -> Weight:
-    """As ``side_by_side``."""
+def _interleaved(weight: Weight, heads: int, rope: Rope | None) -> Weight:
+    """As ``interleave``, also for blocks."""
     if isinstance(weight, Tensor):
-        return side_by_side(weight, heads, rope)
-    order = side_by_side(torch.arange(len(weight))[:, None], heads, rope)
+        return interleave(weight, heads, rope)
+    order = interleave(torch.arange(len(weight))[:, None], heads, rope)
     return weight.rows(order.flatten())
 
 
 def _qk_norm(a: Architecture, spec: Attention, at: WeightSource) -> Tensor:
-    """What multiplies the normalised heads: (heads + kv_heads, head_dim), float32."""
+    """Return the weights of the heads' norms: (heads + kv_heads, head_dim), float32."""
     query, key = (
-        side_by_side(_numbers(at(f"self_attn.{name}_norm.weight")).float(), 1, spec.rope)
+        interleave(_vector(at(f"self_attn.{name}_norm.weight")).float(), 1, spec.rope)
         for name in "qk"
     )
     if a.centred_norms:

@@ -98,7 +98,7 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(vocabulary.tokens)
-    writer.add_token_types(vocabulary.kinds)
+    writer.add_token_types(vocabulary.types)
     writer.add_token_merges(vocabulary.merges)
     writer.add_bos_token_id(vocabulary.bos or 0)
     writer.add_eos_token_id(vocabulary.eos or 0)

@@ -42,7 +42,7 @@ from engine.kernels.torch.linear import Linear
 from engine.models.activations import activation
 from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer, joined
-from engine.models.rotation import side_by_side
+from engine.models.rotation import interleave
 from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer, make_norm
 
 
@@ -251,8 +251,8 @@ def _tensor(stored: Stored, linears: LinearFactory, layer: int, name: str) -> Te
 
 
 def _keys_values(spec: Attention, at: TensorSource, kind: str) -> Tensor:
-    """Return both in one tensor, keys in the order that RoPE is quick with."""
-    key = side_by_side(at(f"self_attn.k_proj.{kind}"), spec.kv_heads, spec.rope)
+    """Return both in one tensor, with interleaved rotary pairs of keys."""
+    key = interleave(at(f"self_attn.k_proj.{kind}"), spec.kv_heads, spec.rope)
     return torch.cat([key, at(f"self_attn.v_proj.{kind}")])
 
 

@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.models.checkpoints.finite import check_finite
 from engine.models.checkpoints.safetensors_header import read_header
-from engine.models.checkpoints.tensors import read_tensor
+from engine.models.checkpoints.stored_tensor import check_finite, read_tensor
 
 PICKLES = ("*.pt", "*.bin", "*.pth")
 _OTHERS = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state.pth"}

@@ -1,7 +1,7 @@
 """Chat templates: Jinja programs that come with a model and turn a chat into its prompt.
 
-A template is somebody else's program. It runs in a worker process, which can be killed, on plain values
-and within limits of time, memory and output.
+A template is an untrusted program. It runs on plain values in a worker process that can be killed, within
+limits of time, memory and output.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 from engine.errors import InvalidRequest
 from engine.machine.worker_process import LimitExceeded, Limits, WorkerPool
 
-Turns = list[dict[str, Any]]
-"""Messages as chat templates take them: role and content, and where there are any, calls of tools."""
+Messages = list[dict[str, Any]]
+"""Messages as chat templates take them: role, content and any tool calls."""
 Tools = list[dict[str, Any]] | None
-"""Definitions of tools as templates take them; None: there are none."""
-Render = Callable[[Turns, Tools], str]
+"""Definitions of tools as templates take them; None if there are none."""
+Render = Callable[[Messages, Tools], str]
 
 _WORKERS = WorkerPool(
     "engine.models.checkpoints.template_environment:render",
@@ -25,17 +25,22 @@ _WORKERS = WorkerPool(
 
 
 def renderer(template: str, tokens: Mapping[str, str]) -> Render:
-    """Return a function that renders a chat by ``template``, open for the assistant's reply.
+    """Return a function that renders a chat by ``template``, up to the start of the assistant's reply.
 
-    ``tokens`` are the special ones that a template may name: "bos_token" and the like. The function
-    raises InvalidRequest where the template exceeds its limits, and WorkFailed where it raises.
+    ``tokens``: special tokens that a template may name, as "bos_token". The function raises
+    InvalidRequest if the template exceeds its limits, and WorkFailed if the template raises.
     """
     _WORKERS.start()
 
-    def render(turns: Turns, tools: Tools = None) -> str:
-        chat = {"messages": turns, "tools": tools, "documents": None, "add_generation_prompt": True}
+    def render(messages: Messages, tools: Tools = None) -> str:
+        chat = {
+            "messages": messages,
+            "tools": tools,
+            "documents": None,
+            "add_generation_prompt": True,
+        }
         try:
-            made: str = _WORKERS.call({**chat, **tokens, "template": template})
+            text: str = _WORKERS.call({**chat, **tokens, "template": template})
         except LimitExceeded as limit:
             raise InvalidRequest(
                 "messages",
@@ -43,6 +48,6 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Render:
                 "do harm: load the model from another source, or use /v1/completions, which needs no "
                 "template.",
             ) from limit
-        return made
+        return text
 
     return render

@@ -1,7 +1,7 @@
-"""What a model folder or a GGUF file holds, read from its JSON files and headers alone.
+"""Describe a model folder or a GGUF file from its JSON files and headers alone.
 
-A folder in transformers' layout or a file in, a frozen ``Checkpoint`` out, in milliseconds and without
-reading weights. Whatever is wrong with it is a ``ModelError`` that says what, why and what to do.
+A folder in transformers' layout or a file becomes a frozen ``Checkpoint``, in milliseconds and without
+reading weights. Errors are ``ModelError`` and say what is wrong, why, and what to do.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from engine.errors import ModelError
 from engine.kernels.formats import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.config_file import check_computable, read_config
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
+from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tokenizers.tokenizer import special_tokens, template_of
-from engine.models.checkpoints.gguf.types import is_blocks
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
@@ -38,7 +38,7 @@ _HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
 _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 
-_LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
+_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma2": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True},
     "gemma3_text": {
         "num_attention_heads": 8,
@@ -51,18 +51,19 @@ _LEFT_OUT: Mapping[str, Mapping[str, Any]] = {
     "qwen3": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True},
 }
-"""What published configurations of a ``model_type`` leave out where it is transformers' default."""
+"""transformers' defaults that published configurations of a ``model_type`` leave out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """One model on disk. ``vocabulary`` counts embedding rows; ``bytes`` is what all tensors take.
+    """One model on disk. A multimodal model is described by its text part, but ``parameters`` and
+    ``bytes`` count everything.
 
-    ``path`` is a folder, or a GGUF file (of several, the first). ``dtype`` is what
-    people call the whole: F32, BF16, Q4_K_M.
-
-    ``parameters`` leaves out an output head that repeats the (tied) embedding. A multimodal model
-    is described by its text part, but ``parameters`` and ``bytes`` count everything.
+    path        a folder, or a GGUF file, of several the first
+    vocabulary  embedding rows
+    parameters  without an output head that repeats the (tied) embedding
+    bytes       of all tensors
+    dtype       what people call the whole: F32, BF16, Q4_K_M
     """
 
     path: Path
@@ -85,39 +86,38 @@ class Checkpoint:
 
     @property
     def name(self) -> str:
-        """What people call it: the folder's name, the file's without its ending."""
+        """The folder's name, or the file's without its suffix."""
         return name_of(self.path)
 
     @property
     def config_file(self) -> Path:
-        """Where ``config`` stands: config.json, or the GGUF file itself."""
+        """The file that holds ``config``: config.json, or the GGUF file itself."""
         return _config_file(self.path)
 
     @property
     def config_remedy(self) -> str:
-        """What to do where ``config`` is wrong, as a sentence."""
+        """A sentence that says what to do if ``config`` is wrong."""
         return _config_remedy(self.path)
 
     @property
     def is_gguf(self) -> bool:
-        """Whether it is a GGUF file."""
         return is_gguf(self.path)
 
     @property
     def block_formats(self) -> frozenset[str]:
-        """The formats of ``kernels.blocks`` that matrices are in; none in a folder."""
+        """The formats of blocks that its matrices have, by ``block_formats``; none in a folder."""
         return frozenset(
             info.dtype.lower() for info in self.tensors.values() if is_blocks(info.dtype)
         )
 
     @property
     def quantised(self) -> bool:
-        """Whether the weights come in bitsandbytes' 4 bits already."""
+        """True if the weights are stored in bitsandbytes' 4 bits."""
         return any(info.dtype == NF4 for info in self.tensors.values())
 
     @property
     def repeats_embedding(self) -> bool:
-        """Whether the output head is the embedding again."""
+        """True if the output head is the embedding again."""
         return _is_tied(self.config)
 
     @property
@@ -127,11 +127,10 @@ class Checkpoint:
 
 
 def inspect(path: Path) -> Checkpoint:
-    """Describe the model in ``path``, a folder or a GGUF file; ``ModelError`` for every one that cannot
-    be loaded."""
+    """Describe the model in ``path``, a folder or a GGUF file. Raises ModelError for an unusable one."""
     path = Path(path)
     if is_gguf(path):
-        return _of_file(describe(path))
+        return _inspect_gguf(describe(path))
     checkpoint = _inspect_folder(path)
     _check_tokenizer(checkpoint)
     return checkpoint
@@ -155,29 +154,29 @@ def _inspect_folder(folder: Path) -> Checkpoint:
 
 
 @lru_cache(maxsize=4)
-def _of_file(found: GgufModel) -> Checkpoint:
-    """Cached: lists of 150,000 tokens take a while to look through."""
+def _inspect_gguf(model: GgufModel) -> Checkpoint:
+    """Cached: looking through lists of 150,000 tokens takes a while."""
     tensors = {
-        name: TensorInfo(placed.header.file, placed.entry.shape, placed.entry.dtype)
-        for name, placed in found.tensors.items()
+        name: TensorInfo(located.header.file, located.entry.shape, located.entry.dtype)
+        for name, located in model.tensors.items()
     }
     try:
-        ends = special_tokens(found.metadata).ends
+        ends = special_tokens(model.metadata).ends
     except ModelError as error:
-        raise ModelError(f"{found.file} has no tokenizer that can be used. {error}") from error
+        raise ModelError(f"{model.file} has no tokenizer that can be used. {error}") from error
     checkpoint = _checkpoint(
-        found.file,
-        dict(found.config),
+        model.file,
+        dict(model.config),
         tensors,
-        bytes=found.bytes,
-        dtype=found.type,
+        bytes=model.bytes,
+        dtype=model.type,
         eos_ids=ends,
-        has_chat_template=template_of(found.metadata) is not None,
+        has_chat_template=template_of(model.metadata) is not None,
     )
-    tokens = len(found.metadata["tokenizer.ggml.tokens"])
+    tokens = len(model.metadata["tokenizer.ggml.tokens"])
     if tokens != checkpoint.vocabulary:
         raise ModelError(
-            f"{found.file} lists {tokens:,} tokens, and its embedding has {checkpoint.vocabulary:,} "
+            f"{model.file} lists {tokens:,} tokens, and its embedding has {checkpoint.vocabulary:,} "
             "rows. Tokenizer and weights belong to different models: download the file again."
         )
     return checkpoint
@@ -186,7 +185,7 @@ def _of_file(found: GgufModel) -> Checkpoint:
 def _checkpoint(
     path: Path, config: dict[str, Any], tensors: dict[str, TensorInfo], **rest: Any
 ) -> Checkpoint:
-    """The sizes as ``config`` states them, checked against the embedding."""
+    """Return a checkpoint with the sizes of ``config``, checked against the embedding."""
     text = _text_part(config)
     check_computable(_config_file(path), text)
     hidden, heads = _size(path, text, _HIDDEN), _size(path, text, _HEADS)
@@ -209,9 +208,9 @@ def _checkpoint(
 
 
 def fingerprint(path: Path) -> str:
-    """A name for the model in ``path`` that another model does not have, wherever it lies.
+    """Return a name that identifies the model in ``path``, wherever it is stored.
 
-    Of its small files the content, of its weights the sizes: hashing those would take minutes.
+    It is a hash of its small files' contents and its weights' sizes; hashing those would take minutes.
     """
     digest = hashlib.sha256()
     if is_gguf(path):
@@ -225,18 +224,15 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-# -- JSON files
-
-
 def _is_tied(config: Mapping[str, Any]) -> bool:
     key = "tie_word_embeddings"
     return bool(_text_part(config).get(key, config.get(key, False)))
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = config.get("text_config")
-    part = found if isinstance(found, Mapping) else config
-    return {**_LEFT_OUT.get(str(part.get("model_type")), {}), **part}
+    text = config.get("text_config")
+    part = text if isinstance(text, Mapping) else config
+    return {**_DEFAULTS.get(str(part.get("model_type")), {}), **part}
 
 
 def _config_file(path: Path) -> Path:
@@ -297,11 +293,8 @@ def _has_chat_template(folder: Path) -> bool:
     return file.is_file() and bool(read_json(file).get("chat_template"))
 
 
-# -- weights
-
-
 def weights_complete(folder: Path) -> bool:
-    """Whether ``folder`` holds configuration, tokenizer and every weight file, whole."""
+    """Return whether ``folder`` has a configuration, a tokenizer and all its weight files, complete."""
     try:
         tokenizer_signature(folder)
         return (folder / "config.json").is_file() and bool(read_tensors(folder)[0])
@@ -318,7 +311,7 @@ def _parameters(tensors: Mapping[str, TensorInfo], tied: bool) -> int:
 
 
 def _vocabulary(path: Path, config: Mapping[str, Any], tensors: Mapping[str, TensorInfo]) -> int:
-    """The embedding's rows; they must be what the configuration says."""
+    """Return the number of embedding rows. Raises ModelError if the configuration has another."""
     rows = next(
         (
             info.shape[0]
@@ -337,13 +330,13 @@ def _vocabulary(path: Path, config: Mapping[str, Any], tensors: Mapping[str, Ten
 
 
 def _main_dtype(tensors: Mapping[str, TensorInfo]) -> str:
-    """The dtype of most tensors."""
+    """Return the dtype of most tensors."""
     names = [info.dtype for info in tensors.values()]
     return max(sorted(set(names)), key=names.count)
 
 
 def _check_tokenizer(checkpoint: Checkpoint) -> None:
-    """A tokenizer that cannot belong to these weights; padding rows are usual and fine."""
+    """Raise ModelError for a tokenizer that cannot belong to these weights; padding rows are fine."""
     signature = tokenizer_signature(checkpoint.path)
     rows, tokens = checkpoint.vocabulary, signature.tokens
     if signature.highest_id is None:

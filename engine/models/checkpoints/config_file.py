@@ -1,4 +1,4 @@
-"""A folder's config.json, and what to say of a folder that has none. Torch-free, and quick to import."""
+"""Read a folder's config.json, or say what the folder holds instead. Torch-free and quick to import."""
 
 from __future__ import annotations
 
@@ -10,13 +10,18 @@ from engine.errors import ModelError
 from engine.models.checkpoints.weight_files import read_json
 
 _RECURRENT = {"linear_attention", "mamba", "mamba2", "recurrent"}
-"""What ``layer_types`` calls layers that keep a state instead of keys and values."""
-_OF_RECURRENT = ("linear_attn_config", "hybrid_override_pattern", "ssm_state_size", "mamba_d_state")
+"""Values of ``layer_types`` for layers that keep a state instead of keys and values."""
+_RECURRENT_KEYS = (
+    "linear_attn_config",
+    "hybrid_override_pattern",
+    "ssm_state_size",
+    "mamba_d_state",
+)
 """Keys that only configurations with such layers have."""
 
 
 def check_computable(file: Path, config: Mapping[str, Any]) -> None:
-    """Raise ModelError for a model of layers that cannot be run here, before its sizes are read."""
+    """Raise ModelError for a model with layers that cannot be run here, before its sizes are read."""
     layers = {
         each
         for key in ("layer_types", "layers_block_type")
@@ -24,12 +29,12 @@ def check_computable(file: Path, config: Mapping[str, Any]) -> None:
         for each in listed
         if isinstance(each, str)
     }
-    if layers & _RECURRENT or any(config.get(key) for key in _OF_RECURRENT):
+    if layers & _RECURRENT or any(config.get(key) for key in _RECURRENT_KEYS):
         raise ModelError(recurrent(config.get("model_type") or file.parent.name))
 
 
 def recurrent(name: str) -> str:
-    """Why a model with recurrent layers is refused."""
+    """Return the message for a model with recurrent layers."""
     return (
         f"{name} keeps a recurrent state that cannot be rolled back to drop rejected tokens. Choose a "
         "model whose memory is a KV cache."
@@ -37,7 +42,7 @@ def recurrent(name: str) -> str:
 
 
 def read_config(folder: Path) -> dict[str, Any]:
-    """What config.json says; ``ModelError`` that tells what the folder holds instead."""
+    """Return config.json. Raises ModelError that says what the folder holds instead."""
     if not folder.exists():
         raise ModelError(f"There is no folder {folder}. Check the path, or download the model.")
     if not folder.is_dir():

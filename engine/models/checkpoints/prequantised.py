@@ -1,6 +1,6 @@
-"""Checkpoints whose weights are already quantised: bitsandbytes' NF4 is read, all else is named.
+"""Recognise quantised checkpoints: bitsandbytes' NF4 is read, others are refused by name.
 
-bitsandbytes keeps a weight ``w`` of shape (out, in) as bytes ``w`` of shape (out * in / 2, 1), with
+bitsandbytes stores a weight ``w`` of shape (out, in) as bytes ``w`` of shape (out * in / 2, 1), with
 ``w.absmax``, ``w.quant_map`` and ``w.quant_state.bitsandbytes__nf4`` (JSON as bytes: shape, block size)
 beside it; doubly quantised scales add ``w.nested_absmax`` and ``w.nested_quant_map``.
 Never imports torch.
@@ -18,11 +18,11 @@ from engine.files import parse_json
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 NF4 = "NF4"
-"""What ``TensorInfo.dtype`` says of a weight that is stored in bitsandbytes' 4 bits."""
+"""The ``TensorInfo.dtype`` of a weight that is stored in bitsandbytes' 4 bits."""
 STATE = ".quant_state.bitsandbytes__nf4"
-_BESIDE = (".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", STATE)
+_AUXILIARY = (".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map", STATE)
 _BLOCK = 64
-_PACKED = {
+_SCHEMES = {
     ".qweight": "GPTQ or AWQ",
     ".qzeros": "GPTQ or AWQ",
     ".weight_packed": "compressed-tensors",
@@ -31,7 +31,7 @@ _PACKED = {
     ".SCB": "bitsandbytes in 8 bits (LLM.int8)",
     ".quant_state.bitsandbytes__fp4": "bitsandbytes in fp4",
 }
-"""What tensors are called that only such schemes have."""
+"""Suffixes of tensors that only these schemes have."""
 _REMEDY = (
     "Use the original model in bf16, fp16 or fp32; asked for in int8 or q4, it is quantised while it "
     "loads."
@@ -40,7 +40,7 @@ _REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Nf4State:
-    """What bitsandbytes notes of one weight. ``nested_block`` is 0 where scales are plain."""
+    """bitsandbytes' description of a weight. ``nested_block`` is 0 if the scales are not quantised."""
 
     shape: tuple[int, int]
     nested_block: int
@@ -48,12 +48,12 @@ class Nf4State:
 
 
 def check_scheme(folder: Path, config: Mapping[str, Any]) -> None:
-    """Raises ModelError if ``config`` (or a part of it) names a scheme that is not read here."""
+    """Raise ModelError if ``config`` (or a part of it) names a scheme that is not read here."""
     for key in ("quantization_config", "compression_config"):
         scheme = config.get(key)
         if not scheme:
             continue
-        name = _unreadable(scheme)
+        name = _unsupported(scheme)
         if name is not None:
             raise ModelError(
                 f"{folder} is quantised by {name} (config.json, {key}), which is not read here. {_REMEDY}"
@@ -61,26 +61,29 @@ def check_scheme(folder: Path, config: Mapping[str, Any]) -> None:
 
 
 def check_names(folder: Path, names: Iterable[str]) -> None:
-    """Raises ModelError if the tensors are of a scheme that config.json does not tell of.
+    """Raise ModelError if the tensors are of a scheme that config.json does not name.
 
-    GPTQ and AWQ kept their settings in files of their own before transformers knew them.
+    GPTQ and AWQ had settings files of their own before transformers supported them.
     """
     for name in names:
-        end = next((end for end in _PACKED if name.endswith(end)), None)
-        if end is not None:
+        suffix = next((each for each in _SCHEMES if name.endswith(each)), None)
+        if suffix is not None:
             raise ModelError(
-                f"{folder} is quantised by {_PACKED[end]} (it holds {name}), which is not read here. "
+                f"{folder} is quantised by {_SCHEMES[suffix]} (it holds {name}), which is not read here. "
                 f"{_REMEDY}"
             )
 
 
 def auxiliary(name: str, names: Mapping[str, Any]) -> bool:
-    """Whether the tensor ``name`` only describes a quantised weight among ``names``."""
-    return any(name.endswith(end) and name.removesuffix(end) + STATE in names for end in _BESIDE)
+    """Return whether the tensor ``name`` only describes a quantised weight among ``names``."""
+    return any(
+        name.endswith(suffix) and name.removesuffix(suffix) + STATE in names
+        for suffix in _AUXILIARY
+    )
 
 
 def nf4_state(file: Path, name: str, entry: TensorEntry) -> Nf4State:
-    """Reads the state of the weight ``name``, ``entry`` of ``file``. Raises ModelError."""
+    """Return the state of the weight ``name``, ``entry`` of ``file``. Raises ModelError."""
     try:
         state = parse_json(read_bytes(file, entry))
         rows, width = (int(size) for size in state["shape"])
@@ -99,8 +102,8 @@ def nf4_state(file: Path, name: str, entry: TensorEntry) -> Nf4State:
     return Nf4State((rows, width), nested, offset)
 
 
-def _unreadable(scheme: object) -> str | None:
-    """The name of a scheme that is not read, in quotes; None for bitsandbytes' NF4."""
+def _unsupported(scheme: object) -> str | None:
+    """Return the name of a scheme that is not read, in quotes; None for bitsandbytes' NF4."""
     if not isinstance(scheme, Mapping):
         return f"'{scheme}'"
     method = scheme.get("quant_method", "unnamed")

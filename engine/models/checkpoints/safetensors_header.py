@@ -16,18 +16,17 @@ from engine.files import parse_json
 
 _PREFIX = 8
 _LONGEST_HEADER = 100_000_000  # the limit of the safetensors library itself
-_LFS_POINTER = b"version https://git-lfs"
 _BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "F8_E5M2": 8, "F8_E4M3": 8, "F8_E8M0": 8, "F4": 4,
     "I16": 16, "U16": 16, "F16": 16, "BF16": 16,
     "I32": 32, "U32": 32, "F32": 32, "I64": 64, "U64": 64, "F64": 64,
 }  # fmt: skip
-_AGAIN = "The file is incomplete or damaged: delete it and download or copy it again."
+AGAIN = "The file is incomplete or damaged: delete it and download or copy it again."
 
 
 @dataclass(frozen=True, slots=True)
 class TensorEntry:
-    """One tensor as its header describes it: its ``nbytes`` begin at ``start`` of the file."""
+    """A tensor as its header describes it: its ``nbytes`` begin at ``start`` of the file."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -39,8 +38,24 @@ class TensorEntry:
         return math.prod(self.shape)
 
 
+def unreadable(file: Path, error: OSError) -> ModelError:
+    """Return the ModelError for a file that the system does not let us read."""
+    return ModelError(
+        f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
+    )
+
+
+def check_no_lfs_pointer(file: Path, start: bytes) -> None:
+    """Raise ModelError if a file that begins with ``start`` is a Git LFS pointer."""
+    if start.startswith(b"version https://git-lfs"):
+        raise ModelError(
+            f"{file} is a Git LFS pointer, not the weights. "
+            "Run `git lfs pull` in its folder, or download the file itself."
+        )
+
+
 def read_header(file: Path) -> dict[str, TensorEntry]:
-    """The tensors of ``file`` by name; ``ModelError`` unless the file is whole."""
+    """Return the tensors of ``file`` by name. Raises ModelError unless the file is complete."""
     try:
         size = file.stat().st_size
         with file.open("rb") as stream:
@@ -49,48 +64,40 @@ def read_header(file: Path) -> dict[str, TensorEntry]:
             stream.seek(_PREFIX)
             raw = stream.read(length)
     except OSError as error:
-        raise ModelError(
-            f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
-        ) from error
+        raise unreadable(file, error) from error
     entries = _parse(file, raw)
     data_start = _PREFIX + length
     tensors = {name: _tensor(file, name, entry, data_start) for name, entry in entries.items()}
-    _check_size(file, entries, data_start, size)
+    _check_size(file, tensors, data_start, size)
     return tensors
 
 
 def read_bytes(file: Path, entry: TensorEntry) -> bytes:
-    """A small tensor's bytes; ``ModelError`` if the file cannot be read."""
+    """Return a small tensor's bytes. Raises ModelError if the file cannot be read."""
     buffer = bytearray(entry.nbytes)
     read_into(file, entry, memoryview(buffer))
     return bytes(buffer)
 
 
 def read_into(file: Path, entry: TensorEntry, buffer: memoryview) -> None:
-    """Fills ``buffer``, of ``entry.nbytes`` bytes, with a tensor's bytes."""
+    """Fill ``buffer``, of ``entry.nbytes`` bytes, with a tensor's bytes. Raises ModelError."""
     try:
         with file.open("rb", buffering=0) as stream:
             stream.seek(entry.start)
             done = 0
-            while done < entry.nbytes:  # one read gives 2 GB at most
+            while done < entry.nbytes:  # one read returns 2 GB at most
                 count = stream.readinto(buffer[done:])
                 if not count:
-                    raise ModelError(f"{file} is cut short. {_AGAIN}")
+                    raise ModelError(f"{file} is cut short. {AGAIN}")
                 done += count
     except OSError as error:
-        raise ModelError(
-            f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
-        ) from error
+        raise unreadable(file, error) from error
 
 
 def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int:
-    if (start + following).startswith(_LFS_POINTER):
-        raise ModelError(
-            f"{file} is a Git LFS pointer, not the weights. "
-            "Run `git lfs pull` in its folder, or download the file itself."
-        )
+    check_no_lfs_pointer(file, start + following)
     if size < _PREFIX:
-        raise ModelError(f"{file} has {size} bytes, too few for a safetensors file. {_AGAIN}")
+        raise ModelError(f"{file} has {size} bytes, too few for a safetensors file. {AGAIN}")
     length = int.from_bytes(start, "little")
     if length > _LONGEST_HEADER:
         raise ModelError(
@@ -100,22 +107,20 @@ def _header_length(file: Path, start: bytes, following: bytes, size: int) -> int
     if _PREFIX + length > size:
         raise ModelError(
             f"{file} is cut short: its header alone takes {_PREFIX + length:,} bytes, "
-            f"the file has {size:,}. {_AGAIN}"
+            f"the file has {size:,}. {AGAIN}"
         )
     return length
 
 
-def _parse(file: Path, raw: bytes) -> dict[str, dict[str, Any]]:
+def _parse(file: Path, raw: bytes) -> dict[str, Any]:
     try:
         header = parse_json(raw)
     except ValueError as error:
         raise ModelError(
-            f"{file} is not a safetensors file: its header is no JSON ({error}). {_AGAIN}"
+            f"{file} is not a safetensors file: its header is no JSON ({error}). {AGAIN}"
         ) from error
     if not isinstance(header, dict):
-        raise ModelError(
-            f"{file} is not a safetensors file: its header is no JSON object. {_AGAIN}"
-        )
+        raise ModelError(f"{file} is not a safetensors file: its header is no JSON object. {AGAIN}")
     header.pop("__metadata__", None)
     return header
 
@@ -127,31 +132,25 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
         begin, end = (int(offset) for offset in entry["data_offsets"])
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise ModelError(
-            f"{file}: the header describes tensor {name!r} wrongly. {_AGAIN}"
+            f"{file}: the header describes tensor {name!r} wrongly. {AGAIN}"
         ) from error
     bits = _BITS.get(dtype)
-    found = TensorEntry(shape, dtype, end - begin, data_start + begin)
+    tensor = TensorEntry(shape, dtype, end - begin, data_start + begin)
     if min((begin, end - begin, *shape)) < 0 or (
-        bits is not None and found.elements * bits != found.nbytes * 8
+        bits is not None and tensor.elements * bits != tensor.nbytes * 8
     ):
         raise ModelError(
             f"{file}: tensor {name!r} of shape {list(shape)} in {dtype} cannot take "
-            f"{found.nbytes:,} bytes, as the header says. {_AGAIN}"
+            f"{tensor.nbytes:,} bytes, as the header says. {AGAIN}"
         )
-    return found
+    return tensor
 
 
-def _check_size(file: Path, entries: dict[str, dict[str, Any]], data_start: int, size: int) -> None:
-    promised = data_start + max(
-        (int(entry["data_offsets"][1]) for entry in entries.values()), default=0
-    )
-    if size < promised:
+def _check_size(file: Path, tensors: dict[str, TensorEntry], data_start: int, size: int) -> None:
+    ends = (tensor.start + tensor.nbytes for tensor in tensors.values())
+    promised = max(ends, default=data_start)
+    if size != promised:
         raise ModelError(
-            f"{file} is cut short: its header promises {promised:,} bytes, "
-            f"the file has {size:,}. {_AGAIN}"
-        )
-    if size > promised:
-        raise ModelError(
-            f"{file} is too long: its header promises {promised:,} bytes, "
-            f"the file has {size:,}. {_AGAIN}"
+            f"{file} is {'cut short' if size < promised else 'too long'}: its header promises "
+            f"{promised:,} bytes, the file has {size:,}. {AGAIN}"
         )

@@ -1,8 +1,8 @@
-"""The environment that chat templates run in, and the function that a worker process runs them by.
+"""The Jinja environment of chat templates, and the function with which a worker process renders them.
 
-The environment is that of Hugging Face transformers (``apply_chat_template``), since that is what
-templates are written for. It is made here because importing transformers' own brings a good part of
-torch. Only worker processes import this module: Jinja is then in memory before the first chat comes.
+Templates are written for the environment of Hugging Face transformers (``apply_chat_template``). It is
+built again here because importing that one imports much of torch. Only worker processes import this
+module, so Jinja is loaded before the first chat.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 def render(values: dict[str, Any]) -> str:
-    """Return the text that ``values["template"]`` makes of the rest. Raises whatever the template raises.
+    """Render ``values["template"]`` with the other values. Raises whatever the template raises.
 
-    Call it in a worker process only: the sandbox keeps a template from the interpreter, but not from
-    looping or allocating without end.
+    Call it in a worker process only: the sandbox does not keep a template from endless loops and
+    allocations.
     """
     return _compiled(values.pop("template")).render(**values)
 
@@ -34,7 +34,7 @@ def _compiled(template: str) -> Template:
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """Return Jinja as templates expect it: its blocks take no lines, loops can break."""
+    """Return the environment: blocks leave no empty lines, and loops can break."""
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols]
     )
@@ -49,8 +49,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 class _Generation(Extension):
-    """``{% generation %}`` marks what the assistant said, for training; here it is only passed through,
-    in a scope of its own."""
+    """``{% generation %}`` marks the assistant's text for training; here it only makes a scope."""
 
     tags = {"generation"}  # noqa: RUF012 (jinja2 declares it for instances)
 
@@ -65,7 +64,7 @@ class _Generation(Extension):
 
 
 class _Dict:
-    """``dict`` as a function: the type itself has more than a template should reach."""
+    """``dict`` as a function: the type itself would give a template more than it should reach."""
 
     def __call__(self, *args: Any, **named: Any) -> dict[Any, Any]:
         return dict(*args, **named)
@@ -75,7 +74,7 @@ class _Dict:
 
 
 class _Namespace(utils.Namespace):
-    """Without names that begin with an underscore: they lead into Python's inner life."""
+    """A namespace without names that begin with an underscore, which lead to Python's internals."""
 
     def __init__(*args: Any, **named: Any) -> None:  # ``self`` may be the name of a value
         values = dict(*args[1:], **named)
@@ -106,7 +105,7 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter escapes what is special in HTML."""
+    """Replace Jinja's own filter, which escapes for HTML."""
     return json.dumps(
         value,
         ensure_ascii=ensure_ascii,

@@ -1,6 +1,6 @@
-"""What makes two tokenizers the same: vocabulary, merges and added tokens, read from their files.
+"""Compare tokenizers by vocabulary, merges and added tokens, read from their files.
 
-Text is split alike only when all three agree; chat templates and class names do not matter here.
+Two tokenizers split text alike only if all three agree; chat templates and class names do not matter.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.description import describe, is_gguf
+from engine.models.checkpoints.gguf.tokenizers.listed_tokens import TokenType
 from engine.models.checkpoints.tokenizer import read_tokenizer, version_of
 from engine.models.checkpoints.tokenizer_folder import FILE
 
@@ -27,9 +28,8 @@ _OLDER_FILES = (
     "spiece.model",
     "tekken.json",
 )
-_ORDINARY, _ADDED = (1, 6), (2, 3, 4)
-"""GGUF's kinds of tokens: ordinary ones and single bytes; unknown, control, and what users defined. What
-is left, 5, are rows without a token."""
+_ORDINARY = (TokenType.NORMAL, TokenType.BYTE)
+_ADDED = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.USER_DEFINED)
 _TOKENIZER_KEYS = tuple(
     f"tokenizer.ggml.{key}" for key in ("model", "pre", "tokens", "token_type", "merges", "scores")
 )
@@ -38,7 +38,7 @@ _SPARE = re.compile(r"<\|?(reserved|SPECIAL_|unused).*>")
 
 @dataclass(frozen=True, slots=True)
 class TokenizerSignature:
-    """One tokenizer, condensed. Digests are of the sorted content, so key order does not matter.
+    """A tokenizer, condensed. Digests are of the sorted content, so key order does not matter.
 
     ``tokens`` counts vocabulary and added tokens; ``highest_id`` is the vocabulary's own, without
     added tokens, and None for formats that are compared as whole files only.
@@ -54,10 +54,10 @@ class TokenizerSignature:
     def difference(
         self, other: TokenizerSignature, *, below: int, vital: frozenset[int] = frozenset()
     ) -> str | None:
-        """How the tokenizers differ, as half a sentence; None when they are the same.
+        """Return how the tokenizers differ, as half a sentence; None if they are the same.
 
-        Added tokens from id ``below`` on do not count: one of the models has no row for them. A
-        slot that one of them keeps in reserve may have a name in the other, unless it is ``vital``.
+        Added tokens from id ``below`` on do not count: one of the models has no row for them. A reserved
+        token of one may have a name in the other, unless it is ``vital``.
         """
         if self.vocabulary != other.vocabulary:
             return _vocabulary_difference(self, other)
@@ -67,8 +67,10 @@ class TokenizerSignature:
 
 
 def listed_alike(one: Path, other: Path) -> bool:
-    """Whether both are GGUF files that list the same tokenizer, byte by byte, as sisters mostly do: to
-    compare signatures of 150,000 tokens takes most of a second. False where only those can tell."""
+    """Return whether both are GGUF files with the same tokenizer byte for byte; False proves nothing.
+
+    Files of sister models mostly do, and comparing signatures of 150,000 tokens takes most of a second.
+    """
     if not (is_gguf(one) and is_gguf(other)):
         return False
     ours, theirs = describe(one).metadata, describe(other).metadata
@@ -76,7 +78,7 @@ def listed_alike(one: Path, other: Path) -> bool:
 
 
 def tokenizer_signature(path: Path) -> TokenizerSignature:
-    """Read the tokenizer in ``path``, a model's folder or GGUF file; ``ModelError`` when there is none
+    """Return the signature of the tokenizer of a folder or GGUF file. Raises ModelError if there is none
     or it is broken."""
     path = Path(path)
     version = version_of(path)
@@ -90,47 +92,49 @@ def _signature(path: Path, _version: tuple[int, int]) -> TokenizerSignature:
         return _of_metadata(path, describe(path).metadata)
     content = read_tokenizer(path)
     model = content["model"]
-    vocabulary = token_ids(model)
     added = {int(token["id"]): str(token["content"]) for token in content.get("added_tokens") or []}
-    base = {token: number for token, number in vocabulary.items() if added.get(number) != token}
+    ids = token_ids(model)
+    base = {token: number for token, number in ids.items() if added.get(number) != token}
+    tokens = len(set(ids.values()) | added.keys())
+    return _condensed(path, tokens, base, merge_texts(model), added)
+
+
+def _of_metadata(file: Path, metadata: Mapping[str, Any]) -> TokenizerSignature:
+    """Return the signature of the published tokenizer.json, if that is of the same kind."""
+    tokens: list[str] = metadata["tokenizer.ggml.tokens"]
+    types = metadata.get("tokenizer.ggml.token_type") or [TokenType.NORMAL] * len(tokens)
+    listed = list(enumerate(zip(tokens, types, strict=True)))
+    base = {token: number for number, (token, kind) in listed if kind in _ORDINARY}
+    added = {number: token for number, (token, kind) in listed if kind in _ADDED}
+    merges = metadata.get("tokenizer.ggml.merges") or []
+    return _condensed(file, len(base) + len(added), base, merges, added)
+
+
+def _condensed(
+    path: Path, tokens: int, base: dict[str, int], merges: list[str], added: dict[int, str]
+) -> TokenizerSignature:
     return TokenizerSignature(
         path=path,
-        tokens=len(set(vocabulary.values()) | added.keys()),
+        tokens=tokens,
         highest_id=max(base.values(), default=0),
         vocabulary=_digest(sorted(base.items(), key=lambda item: item[1])),
-        merges=_digest([_merge(pair) for pair in model.get("merges") or []]),
+        merges=_digest(merges),
         added=tuple(sorted(added.items())),
     )
 
 
-def _of_metadata(file: Path, metadata: Mapping[str, Any]) -> TokenizerSignature:
-    """The signature that the published tokenizer.json has, where it is of the same kind."""
-    tokens: list[str] = metadata["tokenizer.ggml.tokens"]
-    kinds = metadata.get("tokenizer.ggml.token_type") or [_ORDINARY[0]] * len(tokens)
-    listed = list(zip(tokens, kinds, strict=True))
-    base = {token: number for number, (token, kind) in enumerate(listed) if kind in _ORDINARY}
-    added = [(number, token) for number, (token, kind) in enumerate(listed) if kind in _ADDED]
-    return TokenizerSignature(
-        path=file,
-        tokens=len(base) + len(added),
-        highest_id=max(base.values(), default=0),
-        vocabulary=_digest(sorted(base.items(), key=lambda item: item[1])),
-        merges=_digest(metadata.get("tokenizer.ggml.merges") or []),
-        added=tuple(added),
-    )
-
-
 def token_ids(model: dict[str, Any]) -> dict[str, int]:
-    """Token to id; a unigram model lists its tokens in order, with scores."""
+    """Return the ids of a tokenizer's ``model`` by token; a unigram model lists its tokens in order."""
     vocabulary = model.get("vocab") or {}
     if isinstance(vocabulary, list):
         return {str(entry[0]): number for number, entry in enumerate(vocabulary)}
     return {str(token): int(number) for token, number in vocabulary.items()}
 
 
-def _merge(pair: str | list[str]) -> str:
-    """Both notations: 'a b' and ['a', 'b']."""
-    return pair if isinstance(pair, str) else " ".join(pair)
+def merge_texts(model: Mapping[str, Any]) -> list[str]:
+    """Return the merges of a tokenizer's ``model``, written 'a b' or ['a', 'b'], as 'a b'."""
+    merges = model.get("merges") or []
+    return [pair if isinstance(pair, str) else " ".join(pair) for pair in merges]
 
 
 def _digest(value: object) -> str:
@@ -153,12 +157,7 @@ def _older(folder: Path) -> TokenizerSignature:
 def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature) -> str:
     if ours.highest_id is None or theirs.highest_id is None:
         return "their tokenizer files differ"
-    mine = {
-        number: token for token, number in token_ids(read_tokenizer(ours.path)["model"]).items()
-    }
-    other = {
-        number: token for token, number in token_ids(read_tokenizer(theirs.path)["model"]).items()
-    }
+    mine, other = _texts(ours.path), _texts(theirs.path)
     differing = [
         number
         for number in sorted(mine.keys() | other.keys())
@@ -171,6 +170,11 @@ def _vocabulary_difference(ours: TokenizerSignature, theirs: TokenizerSignature)
     )
 
 
+def _texts(path: Path) -> dict[int, str]:
+    """Return the vocabulary's tokens by id."""
+    return {number: token for token, number in token_ids(read_tokenizer(path)["model"]).items()}
+
+
 def _added_difference(
     ours: dict[int, str], theirs: dict[int, str], below: int, vital: frozenset[int]
 ) -> str | None:
@@ -179,14 +183,14 @@ def _added_difference(
         spare = number not in vital and (_is_spare(mine) or _is_spare(other))
         if number < below and mine != other and not spare:
             return (
-                f"special token {number} is {_quoted(ours.get(number))} in the target and "
-                f"{_quoted(theirs.get(number))} in the draft"
+                f"special token {number} is {_quoted(mine)} in the target and "
+                f"{_quoted(other)} in the draft"
             )
     return None
 
 
 def _is_spare(token: str | None) -> bool:
-    """A slot kept free for later; a sister model may have given it a name."""
+    """Return whether a token is reserved for later; a sister model may have given it a name."""
     return token is not None and _SPARE.fullmatch(token) is not None
 
 

@@ -1,6 +1,6 @@
-"""The weight files of a model folder: which there are, and what each holds, from their headers alone.
+"""List the tensors of a model folder from the headers of its weight files.
 
-Weights come from safetensors only: a pickle runs code when it is read, so it is refused.
+Weights come from safetensors only: a pickle can run code when it is read, so it is refused.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from engine.errors import ModelError
 from engine.files import bounded, parse_json
 from engine.models.checkpoints.prequantised import NF4, STATE, auxiliary, nf4_state
-from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
+from engine.models.checkpoints.safetensors_header import TensorEntry, read_header, unreadable
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -21,9 +21,9 @@ _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
 class TensorInfo(NamedTuple):
-    """Where one tensor lies, and its shape and dtype (safetensors' names: F32, BF16, ...).
+    """The file, shape and dtype (safetensors' names: F32, BF16, ...) of a tensor.
 
-    A weight that bitsandbytes quantised has the shape it stands for, and the dtype ``NF4``.
+    A weight that bitsandbytes quantised has its original shape and the dtype ``NF4``.
     """
 
     file: Path
@@ -32,7 +32,7 @@ class TensorInfo(NamedTuple):
 
 
 def read_tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
-    """All tensors of ``folder`` by name, and the bytes they take. Raises ModelError."""
+    """Return all tensors of ``folder`` by name, and their bytes together. Raises ModelError."""
     tensors: dict[str, TensorInfo] = {}
     stored_bytes = 0
     for file, expected in _weight_files(folder):
@@ -61,7 +61,7 @@ def _info(file: Path, name: str, header: Mapping[str, TensorEntry]) -> TensorInf
 
 
 def _weight_files(folder: Path) -> list[tuple[Path, set[str]]]:
-    """The files to read, each with the tensors that the index promises in it."""
+    """Return the files to read, each with the tensors that the index lists for it."""
     single = folder / SINGLE_FILE
     if single.is_file():
         return [(single, set())]
@@ -110,7 +110,7 @@ def _no_weights(folder: Path) -> str:
 
 
 def _is_shard_name(file: object) -> bool:
-    """A plain name of this folder: an index must not reach outside it."""
+    """Return whether ``file`` is a plain name in this folder: an index must not reach outside it."""
     return isinstance(file, str) and Path(file).name == file and file.endswith(".safetensors")
 
 
@@ -124,7 +124,7 @@ def _some(names: list[str], limit: int = 3) -> str:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """The object in a model's JSON file. Raises ModelError."""
+    """Return the object in a model's JSON file. Raises ModelError."""
     try:
         value = parse_json(bounded(file).decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -134,9 +134,7 @@ def read_json(file: Path) -> dict[str, Any]:
             f"{file} is not valid JSON: {error}. Correct it, or download the file again."
         ) from error
     except OSError as error:
-        raise ModelError(
-            f"{file} cannot be read: {error.strerror}. Check its permissions."
-        ) from error
+        raise unreadable(file, error) from error
     if not isinstance(value, dict):
         raise ModelError(f"{file} must hold a JSON object. Download the file again.")
     return value

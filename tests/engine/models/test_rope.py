@@ -14,7 +14,7 @@ from engine.errors import ModelError
 from engine.models.architecture import Rope
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.rope import read_rope
-from engine.models.rotation import rotations, side_by_side
+from engine.models.rotation import interleave, rotations
 from tests.support.folders import write_model
 
 WIDTH, CONTEXT = 128, 16_384
@@ -124,9 +124,9 @@ def test_half_a_head_turned_leaves_the_other_half_to_the_bit() -> None:
 
 def test_partners_come_to_lie_side_by_side() -> None:
     rows = torch.arange(16.0)[:, None].repeat(1, 3)  # two heads of 8
-    moved = side_by_side(rows, 2, Rope((1.0, 0.5)))[:, 0]
+    moved = interleave(rows, 2, Rope((1.0, 0.5)))[:, 0]
     assert moved.tolist() == [0, 2, 1, 3, 4, 5, 6, 7, 8, 10, 9, 11, 12, 13, 14, 15]
-    assert side_by_side(rows, 2, None) is rows
+    assert interleave(rows, 2, None) is rows
 
 
 def test_settings_are_read_from_the_file_as_it_lies_there(tmp_path: Path) -> None:

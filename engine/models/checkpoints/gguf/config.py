@@ -1,7 +1,7 @@
-"""A GGUF file's metadata -> the config.json that transformers would have for the same model.
+"""Convert a GGUF file's metadata to the config.json that transformers has for the same model.
 
-Families read that, and so know nothing of where it came from. What llama.cpp has built in rather than
-in the file (Gemma's windows and scales, SmolLM3's layers without positions) stands here with its source.
+Families read that, so they need not know GGUF. What llama.cpp has built in and the file lacks (Gemma's
+windows and scales, SmolLM3's layers without positions) is here, with its source.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _CLASSES = {
     "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
     "phi3": ("Phi3ForCausalLM", "phi3"),
 }
-"""Transformers' class and ``model_type`` of each architecture."""
+"""Transformers' class and ``model_type``, by architecture."""
 _SMOLLM3_EVERY = 4
-"""One layer in so many knows no positions (llama.cpp's smollm3.cpp)."""
+"""Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
 _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6}
-"""One layer in so many sees the whole past, where the file does not say (llama.cpp's gemma*.cpp)."""
+"""The period of layers with global attention, if the file does not say (llama.cpp's gemma*.cpp)."""
 _WINDOWS = {"gemma2": 4096}
-_NEAR_THETA = 10_000.0
-"""Of Gemma 3's sliding layers."""
+_SLIDING_THETA = 10_000.0
+"""The rope base of Gemma 3's sliding layers."""
 _LARGEST_GEMMAS = {"gemma2": 46, "gemma3": 62}
-"""Layers of the 27B: there queries are scaled by the width of a head had it hidden / heads numbers."""
+"""Layers of the 27B models, whose query scale assumes heads of hidden / heads numbers."""
 
 
 class Settings:
-    """The metadata of one model, by keys behind its architecture's name; raises ModelError."""
+    """The metadata of a model, by keys without its architecture's prefix. Methods raise ModelError."""
 
     def __init__(self, file: Path, metadata: Mapping[str, Any]) -> None:
         self.file, self.metadata = file, metadata
         self.architecture = check_architecture(file, metadata.get("general.architecture"))
 
     def size(self, key: str, default: int | None = None) -> int:
-        """A whole number above 0."""
+        """Return a whole number above 0; of a list, the one that all layers have."""
         value = self._value(key, default)
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
             value = value[0]
@@ -53,7 +53,7 @@ class Settings:
         raise self.wrong(key, value, "a whole number above 0, the same in all layers")
 
     def number(self, key: str, default: float | None = None) -> float:
-        """A number above 0, as somebody wrote it in decimals: 1e-06, not 9.999999974752427e-07."""
+        """Return a number above 0, as it was written in decimals: 1e-06, not 9.999999974752427e-07."""
         value = self._value(key, default)
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < np.inf:
             return float(str(np.float32(value)))
@@ -69,22 +69,25 @@ class Settings:
         )
 
     def _value(self, key: str, default: Any) -> Any:
-        found = self.optional(key)
-        if found is None:
-            found = default
-        if found is None:
+        value = self.optional(key)
+        if value is None:
+            value = default
+        if value is None:
             raise ModelError(
                 f"{self.file} lacks {self.architecture}.{key}, without which nobody knows how to run the "
                 "weights. Download it again, or convert it again with llama.cpp's converter."
             )
-        return found
+        return value
 
 
 def config_from(
     settings: Settings, tensors: frozenset[str], factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any]:
-    """``tensors``: transformers' names. ``factors``: what divides rotary frequencies, ``long`` and
-    ``short``; empty where nothing does."""
+    """Return the configuration of a model. Raises ModelError.
+
+    ``tensors``: transformers' names. ``factors``: divisors of the rotary frequencies, ``long`` and
+    ``short``; empty if there are none.
+    """
     architecture = settings.architecture
     experts = settings.optional("expert_count")
     if experts:
@@ -115,11 +118,11 @@ def config_from(
         "mlp_bias": "model.layers.0.mlp.gate_proj.bias" in tensors,
         "rope_parameters": _rope(settings, head_dim, factors),
     }
-    return config | _own(settings, config)
+    return config | _family_fields(settings, config)
 
 
-def _own(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
-    """What only one family has."""
+def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that only one family has."""
     match settings.architecture:
         case "smollm3":
             return {"no_rope_layer_interval": _SMOLLM3_EVERY}
@@ -135,37 +138,39 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     head_dim = config["head_dim"]
     if layers == _LARGEST_GEMMAS[architecture]:
         head_dim = config["hidden_size"] // config["num_attention_heads"]
-    own: dict[str, Any] = {"query_pre_attn_scalar": head_dim}
+    fields: dict[str, Any] = {"query_pre_attn_scalar": head_dim}
     window = _window(settings) or _WINDOWS.get(architecture)
-    slides = [bool(window) and kind for kind in _sliding(settings, layers)]
-    own["sliding_window"] = window
-    own["layer_types"] = ["sliding_attention" if kind else "full_attention" for kind in slides]
+    sliding = [bool(window) and slides for slides in _sliding(settings, layers)]
+    fields["sliding_window"] = window
+    fields["layer_types"] = [
+        "sliding_attention" if slides else "full_attention" for slides in sliding
+    ]
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if settings.optional(key):
-            own[key] = settings.number(key)
+            fields[key] = settings.number(key)
     if architecture == "gemma3":
-        near = settings.number("rope.freq_base_swa", _NEAR_THETA)
-        own["rope_parameters"] = {
+        theta = settings.number("rope.freq_base_swa", _SLIDING_THETA)
+        fields["rope_parameters"] = {
             "full_attention": config["rope_parameters"],
-            "sliding_attention": {"rope_type": "default", "rope_theta": near},
+            "sliding_attention": {"rope_type": "default", "rope_theta": theta},
         }
-    return own
+    return fields
 
 
 def _window(settings: Settings) -> int | None:
-    """Positions that sliding layers see; files that have no such layers say 0, or nothing."""
+    """Return the window of sliding layers; None if the file has 0 or nothing: no such layers."""
     key = "attention.sliding_window"
     return settings.size(key) if settings.optional(key) else None
 
 
 def _sliding(settings: Settings, layers: int) -> list[bool]:
-    """Which layers slide: as the file says, layer by layer or by a period, or as llama.cpp has it."""
+    """Return whether each layer slides: by the file's list or period, or by llama.cpp's default."""
     key = "attention.sliding_window_pattern"
-    found = settings.optional(key)
-    if isinstance(found, list):
-        if len(found) != layers:
-            raise settings.wrong(key, f"a list of {len(found)}", f"a list of {layers}")
-        return [bool(kind) for kind in found]
+    pattern = settings.optional(key)
+    if isinstance(pattern, list):
+        if len(pattern) != layers:
+            raise settings.wrong(key, f"a list of {len(pattern)}", f"a list of {layers}")
+        return [bool(slides) for slides in pattern]
     every = settings.size(key, _SLIDING_EVERY[settings.architecture])
     return [(index + 1) % every != 0 for index in range(layers)]
 
@@ -183,16 +188,12 @@ def _rope(
             raise settings.wrong("rope.dimension_count", width, str(head_dim))
         rope["partial_rotary_factor"] = width / head_dim
     kind = settings.optional("rope.scaling.type") or "none"
-    original = settings.optional("rope.scaling.original_context_length")
-    if original:
-        rope["original_max_position_embeddings"] = settings.size(
-            "rope.scaling.original_context_length"
-        )
+    original = "rope.scaling.original_context_length"
+    if settings.optional(original):
+        rope["original_max_position_embeddings"] = settings.size(original)
     if factors:
-        return rope | _stretched(settings, width, factors)
-    if kind == "none" and settings.optional(
-        "rope.scale_linear"
-    ):  # what came before the scaling's type
+        return rope | _longrope(settings, width, factors)
+    if kind == "none" and settings.optional("rope.scale_linear"):  # older than the scaling's type
         return rope | {"rope_type": "linear", "factor": settings.number("rope.scale_linear")}
     if kind in ("linear", "yarn"):
         return rope | {"rope_type": kind, "factor": settings.number("rope.scaling.factor")}
@@ -201,10 +202,10 @@ def _rope(
     return rope
 
 
-def _stretched(
+def _longrope(
     settings: Settings, width: int, factors: Mapping[str, Sequence[float]]
 ) -> dict[str, Any]:
-    """LongRoPE, and Llama 3's scaling, of which a file holds what comes out: a factor for each pair."""
+    """Return LongRoPE's settings. Files have Llama 3's scaling in this form too."""
     for name, listed in factors.items():
         if len(listed) != width // 2 or not all(0 < factor < np.inf for factor in listed):
             raise ModelError(

@@ -1,6 +1,6 @@
-"""What a GGUF file holds, as transformers would say it: a configuration, and tensors by its names.
+"""What a GGUF file holds, in transformers' terms: a configuration, and tensors by its names.
 
-Reads headers, and of the tensors the rotary factors alone. Files that were split are read as one.
+Reads headers, and of the tensors only the rotary factors. Split files are read as one.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ import numpy as np
 
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.config import Settings, config_from
-from engine.models.checkpoints.gguf.header import GgufHeader, Metadata, read_gguf_header
+from engine.models.checkpoints.gguf.header import (
+    FILE_TYPES,
+    GgufHeader,
+    Metadata,
+    read_gguf_header,
+)
 from engine.models.checkpoints.gguf.names import (
     LONG_FACTORS,
     ROPE_FACTORS,
     SHORT_FACTORS,
-    Known,
-    known_tensor,
+    TensorRole,
+    role_of,
 )
-from engine.models.checkpoints.gguf.types import FILE_TYPES
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 SUFFIX = ".gguf"
@@ -34,12 +38,12 @@ _FACTORS = {"both": ROPE_FACTORS, "long": LONG_FACTORS, "short": SHORT_FACTORS}
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedTensor:
-    """Where a tensor lies, and what llama.cpp did to it."""
+class LocatedTensor:
+    """A tensor with the file that holds it and its role in the model."""
 
     header: GgufHeader
     entry: TensorEntry
-    known: Known
+    role: TensorRole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,23 +54,23 @@ class GgufModel:
     parts: tuple[GgufHeader, ...]
     metadata: Metadata
     config: Mapping[str, Any]
-    tensors: Mapping[str, PlacedTensor]
+    tensors: Mapping[str, LocatedTensor]
     type: str
 
     @property
     def bytes(self) -> int:
-        """What all tensors take."""
-        return sum(placed.entry.nbytes for placed in self.tensors.values())
+        """Bytes of all tensors."""
+        return sum(located.entry.nbytes for located in self.tensors.values())
 
 
 def is_gguf(path: Path) -> bool:
-    """Whether ``path`` is meant as a GGUF file: a file, or the name of one."""
+    """Return whether ``path`` means a GGUF file: it is a file, or has the name of one."""
     return path.is_file() or (path.suffix == SUFFIX and not path.is_dir())
 
 
 def name_of(path: Path) -> str:
-    """A model's name by the folder or the file that it lies in; what lies under a hash, as Ollama
-    does, says its name itself."""
+    """Return a model's name by its folder or file. A file named by a hash, as Ollama's, is named by its
+    metadata."""
     if not is_gguf(path):
         return path.name
     if path.suffix != SUFFIX:
@@ -84,13 +88,13 @@ def _stated_name(file: Path) -> str | None:
 
 
 def is_later_part(file: Path) -> bool:
-    """Whether ``file`` goes on where another one begins: that stands for the model."""
+    """Return whether ``file`` is a part of a split model other than the first, which stands for it."""
     part = _PART.fullmatch(file.name)
     return part is not None and int(part["number"]) > 1
 
 
 def parts_named(name: str) -> tuple[str, ...]:
-    """The names of all files of a model, by that of one of them; of one that was not split, that name."""
+    """Return the names of all files of a model, given the name of any of them."""
     part = _PART.fullmatch(name)
     if part is None:
         return (name,)
@@ -99,17 +103,17 @@ def parts_named(name: str) -> tuple[str, ...]:
 
 
 def describe(file: Path) -> GgufModel:
-    """The model in ``file``, the first of several where it was split. Raises ModelError."""
+    """Describe the model in ``file``, any of its parts if it was split. Raises ModelError."""
     return _describe(tuple(map(read_gguf_header, _parts(Path(file)))))
 
 
 @lru_cache(maxsize=4)
 def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
-    """Headers are the same values as long as their files are."""
+    """Cached: an unchanged file has the same header object."""
     first = parts[0]
     _check_parts(parts)
     settings = Settings(first.file, first.metadata)
-    tensors = dict(_placed(settings.architecture, parts))
+    tensors = dict(_located(settings.architecture, parts))
     factors = {
         name: _factors(part, part.tensors[key])
         for name, key in _FACTORS.items()
@@ -134,14 +138,14 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
 
 
 def _parts(file: Path) -> list[Path]:
-    """All files of a model that was split, whichever of them is given."""
+    """Return all files of a model, given any of them. Raises ModelError if one is missing."""
     if not file.is_file():
         raise ModelError(f"There is no file {file}. Check the path, or download the model.")
-    found = _PART.fullmatch(file.name)
-    if found is None:
+    match = _PART.fullmatch(file.name)
+    if match is None:
         return [file]
-    count = int(found["count"])
-    if not 1 <= int(found["number"]) <= count:
+    count = int(match["count"])
+    if not 1 <= int(match["number"]) <= count:
         raise ModelError(f"{file} cannot be such a part of {count} files. Restore its name.")
     parts = [file.with_name(name) for name in parts_named(file.name)]
     missing = [part.name for part in parts if not part.is_file()]
@@ -155,7 +159,7 @@ def _parts(file: Path) -> list[Path]:
 
 
 def _check_parts(parts: Sequence[GgufHeader]) -> None:
-    """Raises ModelError where the files do not say of themselves what their names say."""
+    """Raise ModelError if the part numbers in the files contradict their names."""
     for number, part in enumerate(parts):
         count = part.metadata.get("split.count", 1) or 1
         if count != len(parts) or (count > 1 and part.metadata.get("split.no") != number):
@@ -166,25 +170,25 @@ def _check_parts(parts: Sequence[GgufHeader]) -> None:
             )
 
 
-def _placed(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[str, PlacedTensor]]:
+def _located(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[str, LocatedTensor]]:
     seen: set[str] = set()
     for part in parts:
         for name, entry in part.tensors.items():
             if name in _FACTORS.values():
                 continue
-            known = known_tensor(architecture, name)
-            if known is None:
+            role = role_of(architecture, name)
+            if role is None:
                 raise ModelError(
                     f"{part.file} holds the tensor {name}, which no {architecture} has that is run "
                     "here. Left out, it would change what the model says. Use the model's safetensors "
                     "repository, or another file."
                 )
-            if known.name in seen:
+            if role.name in seen:
                 raise ModelError(
                     f"{part.file} holds {name}, as another part does. Download both again."
                 )
-            seen.add(known.name)
-            yield known.name, PlacedTensor(part, entry, known)
+            seen.add(role.name)
+            yield role.name, LocatedTensor(part, entry, role)
 
 
 def _factors(part: GgufHeader, entry: TensorEntry) -> tuple[float, ...]:
@@ -196,7 +200,7 @@ def _factors(part: GgufHeader, entry: TensorEntry) -> tuple[float, ...]:
 def _by_length(
     file: Path, factors: Mapping[str, tuple[float, ...]]
 ) -> dict[str, tuple[float, ...]]:
-    """``long`` and ``short``, or neither; one list for both is told so in files of Llama 3."""
+    """Return the factors ``long`` and ``short``, or neither. Files of Llama 3 have one list for both."""
     if "both" in factors:
         return {"long": factors["both"], "short": factors["both"]}
     if factors and len(factors) != 2:
@@ -206,12 +210,12 @@ def _by_length(
     return dict(factors)
 
 
-def _type_of(metadata: Mapping[str, Any], tensors: Mapping[str, PlacedTensor]) -> str:
-    """As the file says, else the type that most of its bytes are in."""
-    said = FILE_TYPES.get(metadata.get("general.file_type"))  # type: ignore[arg-type]
-    if said is not None:
-        return said
+def _type_of(metadata: Mapping[str, Any], tensors: Mapping[str, LocatedTensor]) -> str:
+    """Return the file type that the metadata names, else the type of most bytes."""
+    stated = FILE_TYPES.get(metadata.get("general.file_type"))  # type: ignore[arg-type]
+    if stated is not None:
+        return stated
     sizes: dict[str, int] = {}
-    for placed in tensors.values():
-        sizes[placed.entry.dtype] = sizes.get(placed.entry.dtype, 0) + placed.entry.nbytes
+    for located in tensors.values():
+        sizes[located.entry.dtype] = sizes.get(located.entry.dtype, 0) + located.entry.nbytes
     return max(sizes, key=lambda name: sizes[name])

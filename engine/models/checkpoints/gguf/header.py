@@ -1,7 +1,7 @@
-"""The header of a GGUF file: metadata, and where tensors lie. Reads no weight, imports no torch.
+"""The header of a GGUF file: metadata, and where tensors are. Reads no weight, imports no torch.
 
 The format: "GGUF", a version, two counts, key-value pairs, descriptions of tensors, and, aligned, their
-bytes; all little-endian. Every length is checked against the file's size before anything is made of it.
+bytes; all little-endian. Every length is checked against the file's size before it is used.
 The package ``gguf`` reads it too, but makes numpy arrays of every token: 19 s for the 150,000 tokens and
 as many merges of Qwen 2.5, where this takes 0.1 s.
 Source: ggml's docs/gguf.md.
@@ -21,29 +21,53 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.types import TENSOR_TYPES, layout_of
-from engine.models.checkpoints.safetensors_header import TensorEntry
+from engine.kernels.formats.block_formats import LAYOUTS, Layout
+from engine.models.checkpoints.safetensors_header import (
+    AGAIN,
+    TensorEntry,
+    check_no_lfs_pointer,
+    unreadable,
+)
 
 MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _FIRST_READ = 8_000_000
 _LONGEST_HEADER = 1_000_000_000
 _LEAST_PAIR, _LEAST_TENSOR, _LEAST_STRING = 13, 24, 8
-"""Bytes that an entry takes at least."""
+"""The fewest bytes that an entry takes."""
 _MOST_DIMENSIONS = 4
 _MOST_ELEMENTS = 2**62
 _SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<?", 10: "<Q", 11: "<q",
             12: "<d"}  # fmt: skip
 _STRING, _ARRAY = 8, 9
-_AGAIN = "The file is incomplete or damaged: delete it and download or copy it again."
+
+TENSOR_TYPES: Mapping[int, str] = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K",
+    12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
+    20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 28: "F64", 29: "IQ1_M", 30: "BF16",
+    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4",
+}  # fmt: skip
+"""GGUF's numbers of the tensor types that are read. The package ``gguf`` has them too, but takes half a
+second to import; a test compares both."""
+
+FILE_TYPES: Mapping[int, str] = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K",
+    11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M",
+    18: "Q6_K", 19: "IQ2_XXS", 20: "IQ2_XS", 21: "Q2_K_S", 22: "IQ3_XS", 23: "IQ3_XXS", 24: "IQ1_S",
+    25: "IQ4_NL", 26: "IQ3_S", 27: "IQ3_M", 28: "IQ2_S", 29: "IQ2_M", 30: "IQ4_XS", 31: "IQ1_M",
+    32: "BF16", 36: "TQ1_0", 37: "TQ2_0",
+}  # fmt: skip
+"""Names of files whose matrices are mostly of a type, by ``general.file_type``."""
+
+_PLAIN = {"F64": Layout(1, 8), "F32": Layout(1, 4), "F16": Layout(1, 2), "BF16": Layout(1, 2)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GgufHeader:
-    """One file. ``tensors`` have GGUF's names, shapes in torch's order and types in capitals.
+    """A file's header. ``tensors`` have GGUF's names, shapes in torch's order and types in capitals.
 
-    ``digest`` is of everything before the tensors' bytes. ``size`` and ``modified`` (nanoseconds) tell
-    later whether the file is still the one that was read.
+    ``digest`` covers everything before the tensors' bytes. ``size`` and ``modified`` (nanoseconds) show
+    later whether the file has changed.
     """
 
     file: Path
@@ -55,7 +79,7 @@ class GgufHeader:
 
 
 class Metadata(Mapping[str, Any]):
-    """Values by key. A list of strings is made when it is asked for; the last ones are kept."""
+    """Values by key. A list of strings is unpacked when it is read; the last ones are cached."""
 
     def __init__(self, values: dict[str, Any]) -> None:
         self._values = values
@@ -65,7 +89,7 @@ class Metadata(Mapping[str, Any]):
         return value.unpacked if isinstance(value, _Strings) else value
 
     def raw(self, key: str) -> Any:
-        """As ``get``, but a list of strings as the bytes that it is stored in: to be compared."""
+        """Return what ``get`` does, but a list of strings as its stored bytes, for comparison."""
         value = self._values.get(key)
         return value.data if isinstance(value, _Strings) else value
 
@@ -77,11 +101,11 @@ class Metadata(Mapping[str, Any]):
 
 
 def read_gguf_header(file: Path) -> GgufHeader:
-    """The header of ``file``; ``ModelError`` unless the file is whole. Cached by time and size."""
+    """Return the header of ``file``, cached by time and size. Raises ModelError unless it is complete."""
     try:
         stat = file.stat()
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     return _read(file, stat.st_size, stat.st_mtime_ns)
 
 
@@ -99,12 +123,12 @@ def _read(file: Path, size: int, modified: int) -> GgufHeader:
                 except _Short:
                     if len(start) < length or length == size:
                         raise ModelError(
-                            f"{file} is cut short: its {size:,} bytes end within the header. {_AGAIN}"
+                            f"{file} is cut short: its {size:,} bytes end within the header. {AGAIN}"
                         ) from None
                     if length >= _LONGEST_HEADER:
                         raise ModelError(
                             f"{file} has a header of more than {_LONGEST_HEADER:,} bytes, which no "
-                            f"model has. {_AGAIN}"
+                            f"model has. {AGAIN}"
                         ) from None
                     length = min(size, 4 * length)
                 else:
@@ -117,22 +141,26 @@ def _read(file: Path, size: int, modified: int) -> GgufHeader:
                         modified,
                     )
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
 
 
-def _unreadable(file: Path, error: OSError) -> ModelError:
-    return ModelError(
-        f"{file} cannot be read: {error.strerror}. Check the path and its permissions."
-    )
+def layout_of(name: str) -> Layout:
+    """Return the inputs and bytes of a block of a tensor type; a plain number is a block."""
+    return _PLAIN.get(name) or LAYOUTS[name.lower()]
+
+
+def is_blocks(name: str) -> bool:
+    """Return whether a tensor type has blocks of codes that share scales, not plain numbers."""
+    return name.lower() in LAYOUTS
 
 
 class _Short(Exception):
-    """The header goes on behind the bytes that were read."""
+    """The header is longer than the bytes that were read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Strings:
-    """``count`` strings, each behind its length."""
+    """``count`` strings, each after its length."""
 
     file: Path
     data: bytes
@@ -148,22 +176,22 @@ class _Strings:
 
 @lru_cache(maxsize=4)
 def _unpacked(data: bytes, count: int) -> list[str]:
-    """Made once for a target and its draft, which mostly have one vocabulary."""
-    begin, found = 8, []
+    """Cached: a target and its draft mostly have one vocabulary."""
+    begin, strings = 8, []
     length_at = struct.Struct("<Q").unpack_from
     for _ in range(count):
         end = begin + length_at(data, begin - 8)[0]
-        found.append(data[begin:end].decode())
+        strings.append(data[begin:end].decode())
         begin = end + 8
-    return found
+    return strings
 
 
 def _no_text(file: Path, data: bytes) -> ModelError:
-    return ModelError(f"{file} holds a text that is not UTF-8 ({data[:20]!r}). {_AGAIN}")
+    return ModelError(f"{file} holds a text that is not UTF-8 ({data[:20]!r}). {AGAIN}")
 
 
 class _Parser:
-    """Reads ``start``, the first bytes of a file of ``size``; raises _Short where they do not suffice."""
+    """Parses ``start``, the first bytes of a file of ``size``. Raises _Short if the header is longer."""
 
     def __init__(self, file: Path, start: bytes, size: int) -> None:
         self.file, self.start, self.size, self.at = file, start, size, 0
@@ -191,18 +219,14 @@ class _Parser:
             if data + offset + nbytes > self.size:
                 raise ModelError(
                     f"{self.file} is cut short: tensor {name!r} ends at byte "
-                    f"{data + offset + nbytes:,}, the file has {self.size:,}. {_AGAIN}"
+                    f"{data + offset + nbytes:,}, the file has {self.size:,}. {AGAIN}"
                 )
             tensors[name] = TensorEntry(shape, dtype, nbytes, data + offset)
         return metadata, tensors
 
     def _check_magic(self) -> None:
         if self.start[:4] != MAGIC:
-            if self.start.startswith(b"version https://git-lfs"):
-                raise ModelError(
-                    f"{self.file} is a Git LFS pointer, not the model. Run `git lfs pull` in its "
-                    "folder, or download the file itself."
-                )
+            check_no_lfs_pointer(self.file, self.start)
             raise ModelError(
                 f"{self.file} is a file, but no GGUF file: it does not begin with the letters GGUF. Give "
                 "a GGUF file, or the folder of a model in transformers' layout."
@@ -218,14 +242,14 @@ class _Parser:
             )
 
     def _damaged(self, what: str) -> ModelError:
-        return ModelError(f"{self.file}: {what}. {_AGAIN}")
+        return ModelError(f"{self.file}: {what}. {AGAIN}")
 
     def _take(self, count: int) -> bytes:
         begin, end = self.at, self.at + count
         if end > self.size:
             raise ModelError(
                 f"{self.file} is cut short or damaged: its header promises {count:,} bytes where "
-                f"{self.size - begin:,} are left. {_AGAIN}"
+                f"{self.size - begin:,} are left. {AGAIN}"
             )
         if end > len(self.start):
             raise _Short
@@ -236,12 +260,12 @@ class _Parser:
         return struct.unpack(form, self._take(struct.calcsize(form)))[0]
 
     def _count(self, least: int, what: str) -> int:
-        """A number of entries that take ``least`` bytes each."""
+        """Read the number of entries, which take at least ``least`` bytes each."""
         count = int(self._scalar("<Q"))
         if count * least > self.size - self.at:
             raise ModelError(
                 f"{self.file} is cut short or damaged: its header promises {count:,} {what}, and "
-                f"{self.size - self.at:,} bytes are left. {_AGAIN}"
+                f"{self.size - self.at:,} bytes are left. {AGAIN}"
             )
         return count
 
@@ -271,20 +295,20 @@ class _Parser:
         return np.frombuffer(self._take(count * form.itemsize), form).tolist()
 
     def _strings(self) -> _Strings:
-        """Steps over them: every length leads to the next."""
+        """Step over the strings by their lengths; ``Metadata`` unpacks them when they are needed."""
         count = self._count(_LEAST_STRING, "texts of a list")
         start, at = self.start, self.at
         length_at = struct.Struct("<Q").unpack_from
         try:
             for _ in range(count):
                 at += 8 + length_at(start, at)[0]
-        except (struct.error, OverflowError):  # behind what was read, or behind all memory
+        except (struct.error, OverflowError):  # beyond what was read, or beyond all memory
             self._take(at + 8 - self.at)
         data = self._take(at - self.at)
         return _Strings(self.file, data, count)
 
     def _tensor(self) -> tuple[str, tuple[int, ...], str, int, int]:
-        """Name, shape, type, bytes and offset."""
+        """Read a tensor's name, shape, type, bytes and offset."""
         name = self._string()
         dimensions = self._scalar("<I")
         if not 1 <= dimensions <= _MOST_DIMENSIONS:
@@ -306,7 +330,7 @@ class _Parser:
 
 
 def _name_of(number: int) -> str:
-    """A tensor type that is not read, by the name that the package ``gguf`` has for it."""
+    """Return the package ``gguf``'s name of an unsupported tensor type."""
     try:
         from gguf.constants import GGMLQuantizationType
 

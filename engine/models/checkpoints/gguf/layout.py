@@ -1,4 +1,4 @@
-"""What of a Llama checkpoint goes where in a GGUF file, and which checkpoints have no place in one."""
+"""Map the tensors of a Llama checkpoint to a GGUF file, and refuse what cannot be exported."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from engine.models.weights import Names
 
 ARCHITECTURES = ("LlamaForCausalLM",)
 ROPES = ("default", "linear", "llama3")
-"""Scalings of rotary positions that the file format can express."""
+"""Rope scalings that the file format can express."""
 _LAYER = {ours: theirs for theirs, ours in LAYER_PARTS["llama"].items()}
 _OUTER = {ours.removeprefix("model."): theirs for theirs, ours in OUTER_PARTS.items()}
 _COMPUTED = ".rotary_emb.inv_freq"
-"""Early checkpoints store what follows from config.json."""
+"""Early checkpoints store these, which follow from config.json."""
 
 
 @dataclass(frozen=True, slots=True)
-class StoredTensor:
-    """One tensor: its name in the checkpoint and in the file, its shape, and what it becomes."""
+class ExportedTensor:
+    """A tensor's name in the checkpoint and in the file, and its shape."""
 
     source: str
     name: str
     shape: tuple[int, ...]
-    heads: int | None  # queries and keys: their rows are reordered, head by head
+    heads: int | None  # of queries and keys, whose rotary pairs are interleaved
 
 
 def check(checkpoint: Checkpoint) -> None:
-    """Raises ModelError for what llama.cpp's Llama does not compute."""
+    """Raise ModelError for a model that llama.cpp's Llama does not compute."""
     config = checkpoint.text_config
     settings = rope_settings(config)
     scaling = scaling_of(checkpoint)
@@ -54,8 +54,8 @@ def check(checkpoint: Checkpoint) -> None:
         )
 
 
-def places(checkpoint: Checkpoint) -> Iterator[StoredTensor]:
-    """All tensors of the file. Raises ModelError for one that no Llama has."""
+def exported_tensors(checkpoint: Checkpoint) -> Iterator[ExportedTensor]:
+    """Yield all tensors of the file. Raises ModelError for one that no Llama has."""
     names = Names.among(checkpoint.tensors)
     heads = {"self_attn.q_proj": checkpoint.heads, "self_attn.k_proj": checkpoint.kv_heads}
     for source, info in checkpoint.tensors.items():
@@ -73,26 +73,26 @@ def places(checkpoint: Checkpoint) -> Iterator[StoredTensor]:
                 f"{checkpoint.path} holds the tensor {source}, which has no place in a Llama of "
                 "llama.cpp; left out, it would change what the model says. Export the model without it."
             )
-        yield StoredTensor(source, f"{target}.{suffix}", info.shape, heads.get(part))
+        yield ExportedTensor(source, f"{target}.{suffix}", info.shape, heads.get(part))
 
 
 def rope_factors(checkpoint: Checkpoint, rope: Rope) -> Tensor | None:
-    """What llama.cpp divides each frequency by, where Llama 3 stretches them."""
+    """Return the divisors of llama.cpp's frequencies for Llama 3's rope scaling; None for others."""
     if scaling_of(checkpoint) != "llama3":
         return None
     base, width = rope_base(checkpoint), checkpoint.head_dim
-    plain = torch.tensor([base ** (-i / width) for i in range(0, width, 2)], dtype=torch.float64)
-    stretched = torch.tensor(rope.frequencies, dtype=torch.float64)
-    return (plain / stretched).float()
+    default = torch.tensor([base ** (-i / width) for i in range(0, width, 2)], dtype=torch.float64)
+    scaled = torch.tensor(rope.frequencies, dtype=torch.float64)
+    return (default / scaled).float()
 
 
 def scaling_of(checkpoint: Checkpoint) -> str:
-    """How rotary positions are stretched; both spellings of config.json."""
+    """Return the kind of rope scaling, in either spelling of config.json."""
     settings = rope_settings(checkpoint.text_config)
     return str(settings.get("rope_type") or settings.get("type") or "default")
 
 
 def rope_base(checkpoint: Checkpoint) -> float:
-    """The base of the rotary frequencies (rope_theta)."""
+    """Return the base of the rotary frequencies (rope_theta)."""
     config = checkpoint.text_config
     return float(rope_settings(config).get("rope_theta") or config.get("rope_theta") or 10000.0)

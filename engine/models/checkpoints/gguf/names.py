@@ -1,7 +1,7 @@
-"""What llama.cpp calls the tensors of each family, and what it did to them; both ways.
+"""llama.cpp's names of each family's tensors, and how its converter changed them.
 
-It keeps the rows of Llama's queries and keys in the order in which it turns them, pair by pair, and
-Gemma's norms as 1 + w. Source: llama.cpp's convert_hf_to_gguf.py and gguf-py's tensor_mapping.py.
+It interleaves the rotary pairs of Llama's queries and keys, and stores Gemma's norms as 1 + w.
+Source: llama.cpp's convert_hf_to_gguf.py and gguf-py's tensor_mapping.py.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ OUTER_PARTS: Mapping[str, str] = {
     "output_norm": "model.norm",
     "output": "lm_head",
 }
-"""Of every architecture: llama.cpp's names outside the layers -> transformers'."""
+"""llama.cpp's names outside the layers -> transformers', for every architecture."""
 ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS = (
     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight",
 )  # fmt: skip
-"""Settings rather than weights: what divides each rotary frequency."""
+"""Divisors of the rotary frequencies: settings rather than weights."""
 
 _ATTENTION = {
     "attn_norm": "input_layernorm",
@@ -56,43 +56,48 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
         "ffn_down": "mlp.down_proj",
     },
 }
-"""Of each architecture: llama.cpp's names within a layer -> transformers'."""
+"""llama.cpp's names within a layer -> transformers', by architecture."""
 
-TURNED = ("llama", "smollm3")
-"""Architectures whose queries and keys lie pair by pair."""
+INTERLEAVED = ("llama", "smollm3")
+"""Architectures whose queries and keys have interleaved rotary pairs."""
 CENTRED = ("gemma2", "gemma3")
-"""Architectures whose norms are written as 1 + w."""
+"""Architectures whose norms are stored as 1 + w."""
 
 
-class Known(NamedTuple):
-    """A tensor by transformers' name. ``turned``: its rows lie pair by pair, head by head; ``keys``:
-    there are as many heads as keys have. ``centred``: 1 was added to it."""
+class TensorRole(NamedTuple):
+    """What a tensor of the file is, and how to undo what the converter did to it.
+
+    name         transformers' name
+    interleaved  its rows are interleaved rotary pairs of each head
+    keys         it has as many heads as the keys have
+    centred      1 was added to it
+    """
 
     name: str
-    turned: bool = False
+    interleaved: bool = False
     keys: bool = False
     centred: bool = False
 
 
-def known_tensor(architecture: str, name: str) -> Known | None:
-    """What the tensor ``name`` of a file is; None for one that no such model has."""
+def role_of(architecture: str, name: str) -> TensorRole | None:
+    """Return the role of the tensor ``name`` of a file; None if no such model has it."""
     stem, _, kind = name.rpartition(".")
     if kind not in ("weight", "bias"):
         return None
     centred = architecture in CENTRED and stem.endswith("norm")
     if stem in OUTER_PARTS:
-        return Known(f"{OUTER_PARTS[stem]}.{kind}", centred=centred)
+        return TensorRole(f"{OUTER_PARTS[stem]}.{kind}", centred=centred)
     block, _, rest = stem.partition(".")
     number, _, part = rest.partition(".")
-    found = LAYER_PARTS[architecture].get(part)
-    if block != "blk" or not number.isdecimal() or found is None:
+    own = LAYER_PARTS[architecture].get(part)
+    if block != "blk" or not number.isdecimal() or own is None:
         return None
-    turned = architecture in TURNED and part in ("attn_q", "attn_k")
-    return Known(f"model.layers.{number}.{found}.{kind}", turned, part == "attn_k", centred)
+    interleaved = architecture in INTERLEAVED and part in ("attn_q", "attn_k")
+    return TensorRole(f"model.layers.{number}.{own}.{kind}", interleaved, part == "attn_k", centred)
 
 
 def check_architecture(file: object, architecture: object) -> str:
-    """The architecture, if it is one that is read. Raises ModelError that names any other."""
+    """Return the architecture. Raises ModelError that names it if it is not supported."""
     if isinstance(architecture, str) and architecture in LAYER_PARTS:
         return architecture
     if architecture == "clip":

@@ -1,4 +1,4 @@
-"""A Llama checkpoint as one GGUF file, for llama.cpp and whatever builds on it.
+"""Write a Llama checkpoint as one GGUF file, for llama.cpp and the programs that build on it.
 
 Names and layout are those of llama.cpp's own converter. Tensors are read, converted and written one
 at a time, so that a model larger than the memory can be exported.
@@ -18,9 +18,9 @@ from engine.errors import InvalidRequest, NotInstalled
 from engine.models.architecture import Rope
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.layout import (
-    StoredTensor,
+    ExportedTensor,
     check,
-    places,
+    exported_tensors,
     rope_base,
     rope_factors,
     scaling_of,
@@ -28,18 +28,18 @@ from engine.models.checkpoints.gguf.layout import (
 from engine.models.checkpoints.gguf.tokenizers.vocabulary import Vocabulary, read_vocabulary
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.rope import read_rope, rope_settings
-from engine.models.rotation import side_by_side
+from engine.models.rotation import interleave
 
 if TYPE_CHECKING:
     import gguf
 
 TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0")
-"""What matrices may become; vectors stay in f32, as llama.cpp wants them."""
+"""Types of matrices; vectors stay in f32, as llama.cpp requires."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What was written. ``notes`` are sentences for people about what the file cannot express."""
+    """The written file. ``notes`` are sentences for users about what the file cannot express."""
 
     file: Path
     bytes: int
@@ -47,7 +47,7 @@ class Exported:
 
 
 def why_not_installed() -> str | None:
-    """Why nothing can be exported here, with the remedy; None when it can."""
+    """Return why nothing can be exported here, with the remedy; None if it can."""
     try:
         import gguf  # noqa: F401
     except ImportError:
@@ -59,7 +59,7 @@ def why_not_installed() -> str | None:
 
 
 def export(folder: Path, file: Path, kind: str = "f16") -> Exported:
-    """Writes the model in ``folder`` to ``file``, whole or not at all.
+    """Write the model in ``folder`` to ``file``, completely or not at all.
 
     Raises NotInstalled without the package gguf, InvalidRequest for an unknown ``kind``, ModelError
     for a model that is no Llama or that llama.cpp would compute otherwise.
@@ -89,26 +89,26 @@ def _write(
     try:
         _describe(writer, checkpoint, kind)
         _list_tokens(writer, vocabulary)
-        all_places = list(places(checkpoint))
+        exported = list(exported_tensors(checkpoint))
         factors = rope_factors(checkpoint, rope)
         if factors is not None:
             writer.add_tensor_info(
                 "rope_freqs.weight", tuple(factors.shape), factors.numpy().dtype, factors.nbytes
             )
-        kinds = [_type_of(place, kind) for place in all_places]
-        for place, held in zip(all_places, kinds, strict=True):
-            _announce(writer, place, held)
+        types = [_type_of(tensor, kind) for tensor in exported]
+        for tensor, dtype in zip(exported, types, strict=True):
+            _announce(writer, tensor, dtype)
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.write_ti_data_to_file()
         if factors is not None:
             writer.write_tensor_data(factors.numpy())
         tensors = Tensors(checkpoint, torch.float32, torch.device("cpu"))
-        for place, held in zip(all_places, kinds, strict=True):
-            weight = tensors(place.source)
-            if place.heads is not None:
-                weight = side_by_side(weight, place.heads, rope)
-            writer.write_tensor_data(gguf.quants.quantize(weight.contiguous().numpy(), held))
+        for tensor, dtype in zip(exported, types, strict=True):
+            weight = tensors(tensor.source)
+            if tensor.heads is not None:
+                weight = interleave(weight, tensor.heads, rope)
+            writer.write_tensor_data(gguf.quants.quantize(weight.contiguous().numpy(), dtype))
         writer.close()
         part.replace(file)
     finally:
@@ -145,7 +145,7 @@ def _list_tokens(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
     writer.add_tokenizer_model("gpt2")  # llama.cpp's name of all byte-level BPE
     writer.add_tokenizer_pre(vocabulary.splitting.name)
     writer.add_token_list(vocabulary.tokens)
-    writer.add_token_types(vocabulary.kinds)
+    writer.add_token_types(vocabulary.types)
     writer.add_token_merges(vocabulary.merges)
     for add, number in (
         (writer.add_bos_token_id, vocabulary.bos),
@@ -160,33 +160,33 @@ def _list_tokens(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
         writer.add_chat_template(vocabulary.chat_template)
 
 
-def _type_of(place: StoredTensor, kind: str) -> gguf.GGMLQuantizationType:
-    """``kind``, but f32 for vectors, and f16 for rows that do not divide into its blocks."""
+def _type_of(tensor: ExportedTensor, kind: str) -> gguf.GGMLQuantizationType:
+    """Return ``kind``, but f32 for vectors, and f16 for rows that do not divide into its blocks."""
     import gguf
 
-    held = gguf.GGMLQuantizationType[kind.upper()]
-    if len(place.shape) == 1:
+    dtype = gguf.GGMLQuantizationType[kind.upper()]
+    if len(tensor.shape) == 1:
         return gguf.GGMLQuantizationType.F32
-    if place.shape[-1] % gguf.GGML_QUANT_SIZES[held][0]:
+    if tensor.shape[-1] % gguf.GGML_QUANT_SIZES[dtype][0]:
         return gguf.GGMLQuantizationType.F16
-    return held
+    return dtype
 
 
 def _announce(
-    writer: gguf.GGUFWriter, place: StoredTensor, held: gguf.GGMLQuantizationType
+    writer: gguf.GGUFWriter, tensor: ExportedTensor, dtype: gguf.GGMLQuantizationType
 ) -> None:
-    """Before any bytes the file lists every tensor with its size."""
+    """List a tensor with its size in the header, before any tensor's bytes."""
     import gguf
     import numpy as np
 
-    block, size = gguf.GGML_QUANT_SIZES[held]
-    count = math.prod(place.shape) // block * size
-    if held in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16):
-        dtype: Any = np.float32 if held == gguf.GGMLQuantizationType.F32 else np.float16
-        writer.add_tensor_info(place.name, place.shape, np.dtype(dtype), count)
+    block, size = gguf.GGML_QUANT_SIZES[dtype]
+    count = math.prod(tensor.shape) // block * size
+    if dtype in (gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16):
+        plain: Any = np.float32 if dtype == gguf.GGMLQuantizationType.F32 else np.float16
+        writer.add_tensor_info(tensor.name, tensor.shape, np.dtype(plain), count)
         return
-    shape = (*place.shape[:-1], place.shape[-1] // block * size)
-    writer.add_tensor_info(place.name, shape, np.dtype(np.uint8), count, raw_dtype=held)
+    shape = (*tensor.shape[:-1], tensor.shape[-1] // block * size)
+    writer.add_tensor_info(tensor.name, shape, np.dtype(np.uint8), count, raw_dtype=dtype)
 
 
 def _file_type(kind: str) -> int:

@@ -8,10 +8,10 @@ import pytest
 
 from engine.errors import InvalidRequest
 from engine.machine.worker_process import WorkFailed
-from engine.models.checkpoints.chat_template import Turns, renderer
+from engine.models.checkpoints.chat_template import Messages, renderer
 
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>"}
-CHAT: Turns = [
+CHAT: Messages = [
     {"role": "system", "content": 'Be <brief> & "kind".'},
     {"role": "user", "content": " hi 'x'\n"},
     {"role": "assistant", "content": "<think>a</think>\nyes"},

@@ -232,4 +232,4 @@ def test_no_tokenizer(tmp_path: Path) -> None:
 def test_a_broken_tokenizer(tmp_path: Path) -> None:
     folder = write_model(tmp_path)
     (folder / "tokenizer.json").write_text('{"model": ')
-    assert "tokenizer.json cannot be read" in refusal(folder)
+    assert "tokenizer.json is not valid JSON" in refusal(folder)

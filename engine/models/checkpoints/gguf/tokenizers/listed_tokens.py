@@ -1,21 +1,35 @@
-"""The list of tokens in a GGUF file's metadata, checked: one text for each id, each text once."""
+"""The tokens and merges in a GGUF file's metadata, checked: one text for each id, each text once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers.models import BPE
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.tokenizers.token_types import TokenType
+
+Merge = tuple[str, str]
+
+
+class TokenType(IntEnum):
+    """The type of a token (``tokenizer.ggml.token_type``), by llama.cpp's numbers."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ListedTokens:
-    """``texts[id]`` and ``types[id]`` of every token; ``ids`` the other way round.
+    """``texts[id]`` and ``types[id]`` of every token, and ``ids`` by text.
 
     ``ids`` lacks the tokens that the converter invented for rows of the embedding that have none.
     """
@@ -25,39 +39,45 @@ class ListedTokens:
     ids: dict[str, int]
 
     def of(self, *types: TokenType) -> list[int]:
-        """The ids of these types, ascending."""
-        found: list[int] = np.flatnonzero(np.isin(self.types, types)).tolist()
-        return found
+        """Return the ids of these types, ascending."""
+        ids: list[int] = np.flatnonzero(np.isin(self.types, types)).tolist()
+        return ids
 
 
 def setting(metadata: Mapping[str, Any], name: str) -> Any:
-    """``tokenizer.ggml.<name>``; None where the file does not say."""
+    """Return ``tokenizer.ggml.<name>``; None if the file does not have it."""
     return metadata.get(f"tokenizer.ggml.{name}")
 
 
 def listed_texts(metadata: Mapping[str, Any], name: str) -> list[str]:
-    """A list of texts; empty where the file has none. Raises ModelError for anything else."""
-    found = setting(metadata, name)
-    texts = [] if found is None else found
-    if not isinstance(texts, list | tuple | np.ndarray) or not set(map(type, texts)) <= {
-        str,
-        np.str_,
-    }:
+    """Return a list of texts, empty if the file has none. Raises ModelError for anything else."""
+    stated = setting(metadata, name)
+    texts = [] if stated is None else stated
+    is_list = isinstance(texts, list | tuple | np.ndarray)
+    if not is_list or not set(map(type, texts)) <= {str, np.str_}:
         raise broken(f"tokenizer.ggml.{name} is no list of texts")
     return list(texts)
 
 
 def listed_numbers(metadata: Mapping[str, Any], name: str) -> NDArray[Any] | None:
-    """A list of numbers; None where the file has none. Raises ModelError for anything else."""
-    found = setting(metadata, name)
-    numbers = np.asarray([] if found is None else found)
+    """Return a list of numbers, None if the file has none. Raises ModelError for anything else."""
+    stated = setting(metadata, name)
+    numbers = np.asarray([] if stated is None else stated)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in "iuf"):
         raise broken(f"tokenizer.ggml.{name} is no list of numbers")
-    return None if found is None else numbers
+    return None if stated is None else numbers
+
+
+def listed_merges(metadata: Mapping[str, Any]) -> list[Merge]:
+    """Return the pairs to merge, in order. Raises ModelError if there are none."""
+    merges = listed_texts(metadata, "merges")
+    if not merges:
+        raise broken("it lists no merges (tokenizer.ggml.merges)")
+    return [tuple(merge.split(" ", 1)) for merge in merges]  # type: ignore[misc]  # BPE counts them
 
 
 def read_tokens(metadata: Mapping[str, Any]) -> ListedTokens:
-    """Raises ModelError for a file without tokens, or whose lists contradict each other."""
+    """Return the file's tokens. Raises ModelError if there are none or its lists contradict."""
     texts = listed_texts(metadata, "tokens")
     if not texts:
         raise broken("it lists no tokens (tokenizer.ggml.tokens)")
@@ -83,8 +103,16 @@ def _numbered(texts: list[str]) -> dict[str, int]:
     return dict(zip(texts, range(len(texts)), strict=True))
 
 
+def make_bpe(ids: dict[str, int], merges: list[Merge], **options: Any) -> BPE:
+    """Return ``tokenizers``' BPE. Raises ModelError for merges that do not belong to the tokens."""
+    try:
+        return BPE(ids, merges, **options)
+    except Exception as error:  # tokenizers raises no narrower type
+        raise broken(f"its merges do not belong to its tokens ({error})") from error
+
+
 def broken(reason: str) -> ModelError:
-    """For a tokenizer that cannot be what was converted."""
+    """Return the ModelError for a tokenizer that cannot be what was converted."""
     return ModelError(
         f"The tokenizer in the file cannot be used: {reason}. Download the file again, or take another "
         "conversion of the model."

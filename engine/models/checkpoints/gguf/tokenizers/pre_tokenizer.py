@@ -1,9 +1,9 @@
-"""How a tokenizer cuts text before it merges, by the names that llama.cpp has for it.
+"""Pre-tokenizers, which split text before merges apply, by llama.cpp's names.
 
-A GGUF file does not hold the rule, only the name of one that is built into llama.cpp
+A GGUF file does not hold the patterns, only the name of a pre-tokenizer that is built into llama.cpp
 (``src/llama-vocab.cpp``). One table serves both directions: a file is read with the patterns of the
-published tokenizers that the name stands for, and written with the name whose patterns are the
-tokenizer's own. Where none is, the nearest is named, with a sentence that says where the two differ.
+published tokenizers that the name stands for, and written with the name of the tokenizer's own patterns.
+If there is none, the nearest is named, with a sentence that says how the two differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from engine.errors import ModelError
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
-"""What the step ByteLevel does where it has ``use_regex``."""
+"""The pattern of a ByteLevel step with ``use_regex``."""
 LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -37,7 +37,7 @@ _GPT4O = (
 )
 _CJK = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 _DEEPSEEK_LETTERS = (
-    # Escaped: some have another spelling that editors and tools take for the same.
+    # Escaped, because editors and tools may normalise some of these characters.
     "\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-"
     "\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481"
     "\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b"
@@ -59,13 +59,13 @@ _DEEPSEEK3 = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreTokenizer:
-    """One way to cut text. ``steps`` are patterns: each cuts what the ones before left, and what a
-    pattern does not match is a piece too.
+    """One way to split text.
 
-    ``names``: llama.cpp's, the first is the one to write. ``whole_words``: a piece that is a token is
-    taken as it is, before any merge. ``adds_bos``: unless the file says otherwise, a text begins with
-    the token for that. ``composes``: the published tokenizers bring text to Unicode's form C first,
-    which llama.cpp leaves out.
+    names        llama.cpp's; the first is written
+    steps        patterns: each splits the pieces of those before; unmatched text is a piece too
+    whole_words  a piece that is a token is not merged
+    adds_bos     a text begins with the BOS token, unless the file says otherwise
+    composes     the published tokenizers normalise text to Unicode's NFC first, which llama.cpp does not
     """
 
     names: tuple[str, ...]
@@ -166,28 +166,28 @@ PRE_TOKENIZERS = (
         steps=(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
     ),
 )
-"""What a name stands for. Those that are missing belong to models that no family here runs."""
+"""All that a family here may need; other names of llama.cpp belong to models that no family runs."""
 
 _BY_NAME: Mapping[str, PreTokenizer] = {
-    name: known for known in PRE_TOKENIZERS for name in known.names
+    name: each for each in PRE_TOKENIZERS for name in each.names
 }
 
 
 def pre_tokenizer_named(name: str) -> PreTokenizer:
-    """What llama.cpp calls so. Raises ModelError for a name that is not known here."""
-    found = _BY_NAME.get(name)
-    if found is None:
+    """Return the pre-tokenizer that llama.cpp calls ``name``. Raises ModelError for an unknown name."""
+    pre_tokenizer = _BY_NAME.get(name)
+    if pre_tokenizer is None:
         raise ModelError(
             f"The file names the pre-tokenizer {name!r} (tokenizer.ggml.pre), which is not known here, "
             "so nobody can say how its text becomes tokens. Take the model's safetensors instead, or "
             "another conversion of it."
         )
-    return found
+    return pre_tokenizer
 
 
 @dataclass(frozen=True, slots=True)
 class Splitting:
-    """The name for ``tokenizer.ggml.pre``; ``note`` where it is not the tokenizer's own rule."""
+    """The name for ``tokenizer.ggml.pre``, and a ``note`` if it is not exactly the tokenizer's own."""
 
     name: str
     note: str | None = None
@@ -195,8 +195,8 @@ class Splitting:
 
 _ANSWERS = " Prompts given as token ids are not concerned."
 _NEAR: Mapping[tuple[str, ...], Splitting] = {
-    # qwen2 cuts longer pieces, but no merge of Pip's reaches across Pip's own cuts: the tokens are
-    # the same. Not so where qwen2, blind to case, cuts off an apostrophe with the next capital.
+    # qwen2 makes longer pieces, but no merge of Pip's crosses Pip's own splits, so the tokens are the
+    # same. Only qwen2's case-insensitive contractions differ: they split an apostrophe before capitals.
     (PIP,): Splitting(
         "qwen2",
         "llama.cpp has no rule that cuts text exactly as this tokenizer does, so its nearest, qwen2, "
@@ -207,13 +207,13 @@ _NEAR: Mapping[tuple[str, ...], Splitting] = {
 
 
 def splitting(tokenizer: Mapping[str, Any]) -> Splitting:
-    """The rule of a byte-level BPE tokenizer (the content of its tokenizer.json)."""
+    """Return the name for a byte-level BPE tokenizer (the content of its tokenizer.json)."""
     steps = tuple(_steps(tokenizer.get("pre_tokenizer") or {}))
     whole = bool(tokenizer["model"].get("ignore_merges"))
-    same = [known for known in PRE_TOKENIZERS if known.steps == steps]
-    exact = [known for known in same if known.whole_words == whole]
-    for known in (*exact, *same) if whole else exact:
-        return Splitting(known.names[0])
+    same = [each for each in PRE_TOKENIZERS if each.steps == steps]
+    exact = [each for each in same if each.whole_words == whole]
+    for each in (*exact, *same) if whole else exact:
+        return Splitting(each.names[0])
     return _NEAR.get(steps) or Splitting(
         "default",
         "llama.cpp has no rule that is known to cut text as this tokenizer does, so its default is "
@@ -222,13 +222,15 @@ def splitting(tokenizer: Mapping[str, Any]) -> Splitting:
 
 
 def _steps(part: Mapping[str, Any]) -> Iterator[str]:
-    """One text for each step that cuts; the kind alone, in brackets, for one that is not known."""
+    """Yield the pattern of each step that splits; for an unknown step its type in brackets."""
     match part:
         case {"type": "Sequence", "pretokenizers": list(inner)}:
             for one in inner:
                 yield from _steps(one)
         case {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated"}:
-            yield pattern.replace("\r", r"\r").replace("\n", r"\n")  # some publish the characters
+            yield pattern.replace("\r", r"\r").replace(
+                "\n", r"\n"
+            )  # some files have the characters
         case {"type": "Digits", "individual_digits": True}:
             yield _DIGIT
         case {"type": "ByteLevel", "add_prefix_space": False}:

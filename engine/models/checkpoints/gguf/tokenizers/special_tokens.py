@@ -1,4 +1,4 @@
-"""Which tokens begin and end a text, pad it, and end a reply, by a GGUF file's metadata."""
+"""The tokens that begin, end and pad a text, and those that end a reply, by a GGUF file's metadata."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.tokenizers.listed_tokens import (
     ListedTokens,
+    TokenType,
     read_tokens,
     setting,
 )
@@ -18,7 +19,6 @@ from engine.models.checkpoints.gguf.tokenizers.pre_tokenizer import (
     PreTokenizer,
     pre_tokenizer_named,
 )
-from engine.models.checkpoints.gguf.tokenizers.token_types import TokenType
 
 SENTENCEPIECE, BYTE_LEVEL, GEMMA4 = "llama", "gpt2", "gemma4"
 """Kinds of tokenizers (``tokenizer.ggml.model``)."""
@@ -27,32 +27,32 @@ _END_OF_TURN = (
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|end_of_text|>", "<EOT>",
     "_<EOT>", "[EOT]", "<｜end▁of▁sentence｜>", "<end_of_utterance>",
 )  # fmt: skip
-"""What ends a turn, by its name, where the file does not say; the first that there is."""
+"""Names of tokens that end a turn, if the file does not say which does; the first present one counts."""
 _END_OF_MESSAGE = "<|eom_id|>"
 _FILL_IN = (
     "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>",
     "<REPO>", "<reponame>", "<|file_sep|>",
 )  # fmt: skip
-"""What parts files from each other where a model fills in code: behind it something else begins."""
+"""Separators of files in fill-in-the-middle prompts: what follows one is no part of the reply."""
 _ENDS = frozenset(
     (
         *_END_OF_TURN, *_FILL_IN, _END_OF_MESSAGE, "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
         "[EOS]", "<eos>", "<turn|>", "<|tool_response>",
     )
 )  # fmt: skip
-"""What ends a reply, by its name, as llama.cpp collects it."""
+"""Names of tokens that end a reply, as llama.cpp collects them."""
 _CLOSES = "</s>"
 """Ends a reply where it is a control token; Gemma has it for struck-out text in HTML."""
 _HARMONY = (frozenset({"<|return|>", "<|call|>"}), frozenset({"<|calls|>", "<|flush|>"}))
-"""Where both of a pair are there, ``<|end|>`` ends a message of the reply, not the reply."""
+"""If a model has both of a pair, ``<|end|>`` ends a message of the reply, not the reply."""
 
 _BY_DEFAULT = {SENTENCEPIECE: {"bos": 1, "eos": 2, "unknown": 0}}
-"""What a model's kind implies where the file does not say."""
+"""Ids that a kind of tokenizer implies if the file does not say."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpecialToken:
-    """One token by number and name."""
+    """A token's id and text."""
 
     id: int
     text: str
@@ -60,10 +60,10 @@ class SpecialToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecialTokens:
-    """None where the model has no such token. ``ends``: every id that ends a reply, ascending.
+    """None for a token that the model lacks. ``ends``: every id that ends a reply, ascending.
 
-    ``eot`` ends a turn, ``eom`` a message behind which a tool answers. ``adds_bos`` and ``adds_eos``:
-    what is put around a text that no chat template made.
+    ``eot`` ends a turn, ``eom`` a message after which a tool answers. ``adds_bos`` and ``adds_eos`` apply
+    to a text that no chat template made.
     """
 
     bos: SpecialToken | None
@@ -78,8 +78,8 @@ class SpecialTokens:
 
 
 def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer | None:
-    """What cuts the text; None where nothing does, in SentencePiece's way. Raises ModelError by name for
-    a kind of tokenizer or a pre-tokenizer that is not known here."""
+    """Return the file's pre-tokenizer; None for SentencePiece, which has none. Raises ModelError that
+    names an unknown kind of tokenizer or pre-tokenizer."""
     kind = setting(metadata, "model")
     if kind is None:
         raise ModelError(
@@ -98,19 +98,19 @@ def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer | None:
 
 
 def special_tokens(metadata: Mapping[str, Any]) -> SpecialTokens:
-    """Raises ModelError for a list of tokens that cannot be used, and by name for an unknown kind of
-    tokenizer or pre-tokenizer."""
+    """Return the special tokens of a file. Raises ModelError for lists that cannot be used, and as
+    ``pre_tokenizer_of``."""
     return special_among(read_tokens(metadata), metadata)
 
 
 def special_among(tokens: ListedTokens, metadata: Mapping[str, Any]) -> SpecialTokens:
-    """The same where the tokens are read already."""
-    rule = pre_tokenizer_of(metadata)
+    """Return the same, given the tokens."""
+    pre_tokenizer = pre_tokenizer_of(metadata)
 
     def named(key: str) -> SpecialToken | None:
         implied = _BY_DEFAULT.get(str(setting(metadata, "model")), {}).get(key)
         for number in (setting(metadata, f"{key}_token_id"), implied):
-            # What lies outside of the list is ignored, as llama.cpp does.
+            # An id outside of the list is ignored, as llama.cpp does.
             if isinstance(number, int | np.integer) and 0 <= number < len(tokens.texts):
                 return SpecialToken(int(number), tokens.texts[number])
         return None
@@ -126,13 +126,13 @@ def special_among(tokens: ListedTokens, metadata: Mapping[str, Any]) -> SpecialT
         eot=eot,
         eom=eom,
         ends=_ends(tokens, eos, eot, eom),
-        adds_bos=bos is not None and _adds_bos(metadata, rule),
+        adds_bos=bos is not None and _adds_bos(metadata, pre_tokenizer),
         adds_eos=eos is not None and bool(setting(metadata, "add_eos_token")),
     )
 
 
 def _special(tokens: ListedTokens, name: str) -> int | None:
-    """Its id, unless it is ordinary text that looks so: Qwen's has a piece "</s>"."""
+    """Return the token's id, unless it is ordinary text: Qwen's vocabulary has a piece "</s>"."""
     number = tokens.ids.get(name)
     return None if number is None or tokens.types[number] == TokenType.NORMAL else number
 
@@ -150,16 +150,16 @@ def _ends(tokens: ListedTokens, *stated: SpecialToken | None) -> tuple[int, ...]
     closing = tokens.ids.get(_CLOSES)
     if closing is not None and tokens.types[closing] == TokenType.CONTROL:
         names.add(_CLOSES)
-    found = {tokens.ids[name] for name in names} | {one.id for one in stated if one is not None}
+    ids = {tokens.ids[name] for name in names} | {one.id for one in stated if one is not None}
     if any(pair <= names for pair in _HARMONY):
-        found.discard(tokens.ids.get("<|end|>", -1))
-    return tuple(sorted(found))
+        ids.discard(tokens.ids.get("<|end|>", -1))
+    return tuple(sorted(ids))
 
 
-def _adds_bos(metadata: Mapping[str, Any], rule: PreTokenizer | None) -> bool:
+def _adds_bos(metadata: Mapping[str, Any], pre_tokenizer: PreTokenizer | None) -> bool:
     kind, stated = setting(metadata, "model"), setting(metadata, "add_bos_token")
     if kind == GEMMA4:
-        return True  # files exist that deny it
+        return True  # some files deny it
     if stated is not None:
         return bool(stated)
-    return True if rule is None else rule.adds_bos
+    return True if pre_tokenizer is None else pre_tokenizer.adds_bos

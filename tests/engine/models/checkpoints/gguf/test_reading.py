@@ -12,9 +12,13 @@ import torch
 from engine.kernels.formats.blocks import Blocks
 from engine.loading.planning.pairing import why_not
 from engine.models.checkpoints.checkpoint import fingerprint, inspect
-from engine.models.checkpoints.gguf.header import read_gguf_header
+from engine.models.checkpoints.gguf.header import (
+    FILE_TYPES,
+    TENSOR_TYPES,
+    layout_of,
+    read_gguf_header,
+)
 from engine.models.checkpoints.gguf.tensors import GgufTensors
-from engine.models.checkpoints.gguf.types import FILE_TYPES, TENSOR_TYPES, layout_of
 from engine.models.checkpoints.tensors import open_tensors
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.families import LLAMA3, MODELS, write_family
