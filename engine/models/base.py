@@ -1,7 +1,7 @@
-"""What the engine needs of a model: compute rows behind a state, get logits back.
+"""The protocols of a model: compute rows after a state and return logits.
 
-Its implementations are in ``engine.backends``. What more a model can do, it declares by the protocols
-below; whole rounds on a device are in ``rounds.py``.
+Implementations are in ``engine.backends``. Further protocols are abilities that a model may have; whole
+rounds on a device are in ``rounds.py``.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from engine.noise import Draws
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
-    """What a loaded model is. ``context`` in tokens; ``eos`` are the tokens that end a reply.
+    """A loaded model. ``context`` is in tokens; ``eos`` are the tokens that end a reply.
 
-    ``compiled``: whether its step is the one compiled for this processor.
+    ``compiled``: True if its step is compiled for this processor.
     """
 
     name: str
@@ -45,27 +45,27 @@ class Model(Protocol):
     def info(self) -> ModelInfo: ...
 
     def new_state(self, context: int) -> SequenceState:
-        """Return an empty state for ``context`` tokens, which only this model may use."""
+        """Return an empty state for ``context`` tokens. Only this model may use it."""
 
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
-        """Compute rows of ``tokens`` behind ``state`` and return the logits of the ``last`` ones.
+        """Compute rows of ``tokens`` after ``state`` and return the logits of the ``last`` ones.
 
         Returns float32 ``(last, vocabulary)``. Mutates the state: ``final`` rows are committed at once,
-        others are pending. A row's bits do not depend on how many tokens (up to 16) came in the same
+        others are pending. A row's bits do not depend on the number of tokens (up to 16) in the same
         call, nor on whether they are final.
         """
 
 
 @runtime_checkable
 class HiddenStateModel(Model, Protocol):
-    """A model that heads can draft for: it shows its hidden states, embedding and output head."""
+    """A model that heads can draft for: it exposes its hidden states, embedding and output head."""
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> SequenceState:
-        """As of ``Model``; ``forward`` then fills the state's features at ``aux_layers`` too.
+        """See ``Model``; ``forward`` also writes the hidden states at ``aux_layers`` to the state.
 
-        A feature's bits are as independent of its neighbours as a logit's; no logit's bits depend on
+        Their bits are as independent of neighbouring rows as the logits'; no logit's bits depend on
         ``aux_layers``. Raises ValueError for a layer that the model lacks.
         """
 
@@ -78,7 +78,7 @@ class HiddenStateModel(Model, Protocol):
 
 @runtime_checkable
 class WritingModel(Model, Protocol):
-    """A model that writes on by itself, without a call for each token, among some if asked."""
+    """A model that generates several tokens in one call, optionally from a trimmed vocabulary."""
 
     def forward_among(
         self,
@@ -88,7 +88,7 @@ class WritingModel(Model, Protocol):
         *,
         final: bool = True,
     ) -> Tensor:
-        """As ``forward`` with ``last=1``; only logits of ``among`` are computed, others are -inf."""
+        """Return ``forward`` with ``last=1``; only logits of ``among`` are computed, others are -inf."""
 
     def write_on(
         self,
@@ -102,37 +102,36 @@ class WritingModel(Model, Protocol):
         *,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
-        """Compute rows of ``tokens`` behind ``state`` as ``forward`` does, then choose ``depth`` tokens.
+        """Compute rows of ``tokens`` after ``state`` as ``forward`` does, then generate ``depth`` tokens.
 
-        Each is the likeliest one, or drawn as ``draws`` says, which has a key for each. Returns them
-        and their probabilities, both among the first ``limit`` tokens of the vocabulary, or those of
-        them that ``among`` holds, at least one. They end with one that makes all of them together
-        less likely than ``floor``. All are pending but the last, which has no row.
+        Each is the most likely one, or sampled with its key of ``draws``. Returns them and their
+        probabilities, both among the first ``limit`` tokens of the vocabulary, or those of them in
+        ``among``, at least one. Generation ends early with the token that makes their joint probability
+        less than ``floor``. All are pending but the last, which has no row.
         """
 
 
 @runtime_checkable
 class TreeModel(Model, Protocol):
-    """A model that can read several continuations of a text at once."""
+    """A model that can compute several continuations of a text at once."""
 
     def forward_tree(
         self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
     ) -> Tensor:
-        """Logits float32 ``(len(tokens), vocabulary)``; each row sees the text and its ancestors.
+        """Return float32 ``(len(tokens), vocabulary)``; each row sees the text and its ancestors.
 
-        At most 16 rows, the root first, whose parent is -1; each comes before its children. A row's
-        bits are those it has in ``forward`` behind the same tokens. All are pending then, and none
-        were before.
+        There are at most 16 rows, the root first, whose parent is -1, and each before its children. A
+        row has the bits of ``forward`` after the same tokens. No rows may be pending before; all are
+        afterwards.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Rows of one sequence in a pass that several share: ``tokens`` behind ``state``.
+    """Rows of one sequence in a batch: ``tokens`` after ``state``.
 
-    ``parents`` as in ``TreeModel.forward_tree``; None where they follow one another. ``final``: rows of
-    a prompt, which are committed and whose logits nobody wants; of others, which are pending then, all
-    are wanted.
+    ``parents`` as in ``TreeModel.forward_tree``; None for a chain. ``final``: rows of a prompt, which are
+    committed and need no logits; other rows become pending, and all their logits are returned.
     """
 
     tokens: Sequence[int]
@@ -143,23 +142,23 @@ class Entry:
 
 @runtime_checkable
 class BatchModel(TreeModel, Protocol):
-    """A model that computes rows of several sequences in one pass. Its states can ``copy_prefix``."""
+    """A model that computes rows of several sequences at once. Its states can ``copy_prefix``."""
 
     @property
     def batch_rows(self) -> int:
-        """The most rows that all parts of a pass may have together."""
+        """The most rows of a batch."""
 
-    def forward_batch(self, parts: Sequence[Entry]) -> list[Tensor]:
-        """Logits float32 ``(rows, vocabulary)`` of each part, ``(0, vocabulary)`` where none are wanted.
+    def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
+        """Return float32 logits ``(rows, vocabulary)`` of each entry, ``(0, vocabulary)`` of final ones.
 
-        Each row has the bits it has in ``forward`` or ``forward_tree``, whoever the others belong to. No
-        two parts have the same state; states change as they do there.
+        Each row has the bits of ``forward`` or ``forward_tree``, whichever other entries there are.
+        States change as they do there; no two entries may have the same state.
         """
 
 
 @runtime_checkable
 class CompiledModel(Model, Protocol):
-    """A model whose step is compiled, so that what is compiled for a head may use its matrices."""
+    """A model whose step is compiled, so that a head's traced program may use its matrices."""
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:

@@ -1,4 +1,4 @@
-"""The part of a vocabulary that a draft chooses among, so that it pays for no token it never proposes."""
+"""The tokens among which a draft chooses, so that it computes no logits of tokens it never proposes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 GROUP = 16
-"""Tokens that are kept or left out together: the outputs of a panel, which are multiplied at once."""
+"""Tokens that are kept or left out together: the outputs of a panel, which are computed at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrimmedVocabulary:
-    """``runs``: groups of ``GROUP`` tokens, ascending and apart; group g holds the tokens from 16 g on.
+    """``runs``: groups of ``GROUP`` tokens, ascending and not adjacent; group g begins at token 16 g.
 
     FR-Spec's ranked subset (Zhao et al. 2025, arXiv 2502.14856); SGLang's ``hot_token_id``.
     """
@@ -22,7 +22,7 @@ class TrimmedVocabulary:
 
     @classmethod
     def of(cls, first: int, others: set[int]) -> TrimmedVocabulary:
-        """The first ``first`` groups, and ``others``."""
+        """Return the first ``first`` groups, and ``others``."""
         runs = [range(first)]
         for group in sorted(group for group in others if group >= first):
             if group == runs[-1].stop:
@@ -36,7 +36,7 @@ class TrimmedVocabulary:
         return sum(map(len, self.runs))
 
     def ids(self, vocabulary: int) -> Tensor:
-        """The tokens, ascending, those of ``vocabulary`` alone: int64 ``(tokens,)``."""
+        """Return the tokens below ``vocabulary``, ascending: int64 ``(tokens,)``."""
         parts = [
             torch.arange(run.start * GROUP, min(run.stop * GROUP, vocabulary)) for run in self.runs
         ]

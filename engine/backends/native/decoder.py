@@ -1,7 +1,6 @@
-"""The own decoder with its step in C++: the same ``Architecture``, weights in the step's own layout.
+"""The compiled executor of a decoder: its step is C++, with weights in its own layout.
 
-Every row, in a prompt or beside drafted ones, goes through the same code; its bits depend on nothing
-beside it.
+Every row, of a prompt or a draft, goes through the same code, so its bits depend on no row beside it.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ import torch
 from torch import Tensor
 
 from engine.backends.native.state import NativeState
-from engine.backends.native.trimmed_head import TrimmedHead
 from engine.kernels.formats.blocks import Weight
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
@@ -24,29 +22,56 @@ from engine.kernels.native.library import Library, Matrix
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import by_rows
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.models.rotation import cosines
 from engine.models.sequence_state import SequenceState
-from engine.models.trimmed_vocabulary import TrimmedVocabulary
+from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
 from engine.noise import Draws
 
 __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
 
+MIXERS: Mapping[type, structures.Mixer] = {Attention: structures.Mixer.ATTENTION}
+FEED_FORWARDS: Mapping[type, structures.FeedForward] = {GatedMlp: structures.FeedForward.GATED_MLP}
+"""The step's numbers of mixers and feed-forwards."""
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
+
+assert GROUP == native.LANES, "tokens are kept by whole panels"
 
 
 def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
-    """Return whether matrices may keep the file's dtype, rounded only by ``quantization``.
+    """Return whether matrices may keep the file's dtype until ``quantization`` rounds them.
 
-    The scale of the scores is folded into a weight: in bf16 that is exact for a power of two alone.
+    The scale of the scores is folded into a weight, which in bf16 is exact only for a power of two.
     """
     exact = all(
         each.qk_norm or math.frexp(each.query_scale)[0] == 0.5 for each in architecture.attentions
     )
     return exact or quantization != "fp32"
+
+
+class TrimmedHead:
+    """The panels of ``among``, their tokens, and a buffer for a row of their logits."""
+
+    def __init__(self, among: TrimmedVocabulary, vocabulary: int) -> None:
+        self.among = among
+        self.ids = among.ids(vocabulary)
+        self.logits = torch.empty(1, among.groups * GROUP)
+        runs = [structures.Range(run.start, run.stop) for run in among.runs]
+        self._runs = (structures.Range * len(runs))(*runs)
+        self.panels = structures.TrimmedPanels(self._runs, len(self._runs), among.groups)
+
+    def below(self, limit: int) -> int:
+        """Return the number of tokens below ``limit``; they come first."""
+        return int(torch.searchsorted(self.ids, limit))
+
+    def widened(self, vocabulary: int) -> Tensor:
+        """Return logits of the whole vocabulary: ``(1, vocabulary)``, -inf at all other tokens."""
+        row = torch.full((1, vocabulary), float("-inf"))
+        row[0, self.ids] = self.logits[0, : len(self.ids)]
+        return row
 
 
 class NativeDecoder:
@@ -63,10 +88,10 @@ class NativeDecoder:
         cached: torch.dtype,
         rounded: str | None = None,
     ) -> None:
-        """``tensor`` gives vectors in float32; keys and values are kept in ``cached``.
+        """Make the step. ``tensor`` returns vectors in float32; keys and values are stored in ``cached``.
 
-        Matrices that it gives in blocks stay so; others are held in ``kind``. ``rounded``: as
-        ``native.Matrix``, of all but the embedding.
+        Matrices in blocks stay in blocks; others are stored in ``kind``. ``rounded``: see
+        ``native.make_matrix``; it applies to all but the embedding.
         """
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
@@ -82,9 +107,9 @@ class NativeDecoder:
             load_layer(architecture, spec, partial(_at, tensor, names.layer(index)), kernels)
             for index, spec in enumerate(architecture.layers)
         ]
-        last = tensor(names.norm)
-        assert isinstance(last, Tensor)
-        norm = make_norm(architecture, last)
+        weight = tensor(names.norm)
+        assert isinstance(weight, Tensor)
+        norm = make_norm(architecture, weight)
         rotations = {
             (each.rope, each.head_dim): cosines(each.rope, each.head_dim, info.context)
             for each in set(architecture.attentions)
@@ -105,14 +130,14 @@ class NativeDecoder:
             # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
             embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
         )
-        # What the structures point to lives as long as the decoder.
+        # The structures point to these, so they live as long as the decoder.
         self._embedding, self._head = embedding, head
-        self._layers, self._kept = layers, (norm, rotations)
+        self._layers, self._norm, self._rotations = layers, norm, rotations
         self._trimmed_head: TrimmedHead | None = None
         self._begin(shape, parts)
 
     def _begin(self, shape: structures.Shape, parts: Sequence[structures.Layer]) -> None:
-        """Makes the step of these layers. Raises MemoryError."""
+        """Make the step of these layers. Raises MemoryError."""
         shape.layers = (structures.Layer * len(parts))(*parts)
         shape.count = len(parts)
         self._shape, self._parts = shape, parts
@@ -127,7 +152,7 @@ class NativeDecoder:
         return self._info
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> NativeState:
-        """See ``TappableModel``."""
+        """See ``HiddenStateModel``."""
         aux = AuxHiddenStates(
             aux_layers,
             layers=len(self.architecture.layers),
@@ -197,36 +222,37 @@ class NativeDecoder:
         """See ``BatchModel``."""
         return native.MOST_ROWS
 
-    def forward_batch(self, parts: Sequence[Entry]) -> list[Tensor]:
+    def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
         """See ``BatchModel``."""
-        assert sum(len(part.tokens) for part in parts) <= native.MOST_ROWS
-        order = sorted(range(len(parts)), key=lambda at: not parts[at].final)  # those come last
-        ordered = [parts[at] for at in order]
-        sequences = (structures.Sequence * len(parts))()
+        assert sum(len(entry.tokens) for entry in entries) <= native.MOST_ROWS
+        # Rows with logits come last.
+        order = sorted(range(len(entries)), key=lambda index: not entries[index].final)
+        ordered = [entries[index] for index in order]
+        sequences = (structures.Sequence * len(entries))()
         alive = []
-        for sequence, part in zip(sequences, ordered, strict=True):
-            assert isinstance(part.state, NativeState)
+        for sequence, entry in zip(sequences, ordered, strict=True):
+            assert isinstance(entry.state, NativeState)
             ancestors = None
-            if part.parents is not None:
-                assert len(part.tokens) <= native.ROWS
-                alive.append((ctypes.c_int32 * len(part.parents))(*part.parents))
+            if entry.parents is not None:
+                assert len(entry.tokens) <= native.ROWS
+                alive.append((ctypes.c_int32 * len(entry.parents))(*entry.parents))
                 ancestors = ctypes.addressof(alive[-1])
-            _place(sequence, part.state, len(part.tokens), ancestors)
-        ids = _ids([token for part in ordered for token in part.tokens])
-        rows = [len(part.tokens) * (not part.final) for part in ordered]
+            _place(sequence, entry.state, len(entry.tokens), ancestors)
+        ids = _ids([token for entry in ordered for token in entry.tokens])
+        rows = [len(entry.tokens) * (not entry.final) for entry in ordered]
         logits = torch.empty(sum(rows), self.architecture.vocabulary)
         step = structures.Step(
-            ctypes.addressof(ids), sequences, len(parts), sum(rows), logits.data_ptr()
+            ctypes.addressof(ids), sequences, len(entries), sum(rows), logits.data_ptr()
         )
         self._library.forward(self._pointer, ctypes.byref(step))
-        for part in parts:
-            assert isinstance(part.state, NativeState)
-            if part.parents is None:
-                part.state.append(len(part.tokens), final=part.final)
+        for entry in entries:
+            assert isinstance(entry.state, NativeState)
+            if entry.parents is None:
+                entry.state.append(len(entry.tokens), final=entry.final)
             else:
-                part.state.append_tree(part.parents)
-        found = dict(zip(order, self._capped(logits).split(rows), strict=True))
-        return [found[at] for at in range(len(parts))]
+                entry.state.append_tree(entry.parents)
+        by_index = dict(zip(order, self._capped(logits).split(rows), strict=True))
+        return [by_index[index] for index in range(len(entries))]
 
     def write_on(
         self,
@@ -264,7 +290,7 @@ class NativeDecoder:
         return chosen[:count], likely[:count]
 
     def _trimmed_to(self, among: TrimmedVocabulary) -> TrimmedHead:
-        """Return the trimmed head of ``among``; the last one is kept."""
+        """Return the trimmed head of ``among``; the last one is cached."""
         if self._trimmed_head is None or self._trimmed_head.among is not among:
             self._trimmed_head = TrimmedHead(among, self.architecture.vocabulary)
         return self._trimmed_head
@@ -293,7 +319,7 @@ class NativeDecoder:
 def _place(
     sequence: structures.Sequence, state: NativeState, rows: int, parents: int | None = None
 ) -> None:
-    """So many rows behind ``state``."""
+    """Set ``sequence`` to ``rows`` rows after ``state``."""
     assert state.end + rows <= state.context
     sequence.cache, sequence.parents = state.view, parents
     sequence.rows, sequence.start = rows, state.end
@@ -308,18 +334,22 @@ def _at(tensor: WeightSource, prefix: str, name: str) -> Weight:
 
 
 def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
-    """Return queries in float32: the scale of the scores, folded in, would round 16 bits again."""
-    found = tensor(name)
-    return found.float() if isinstance(found, Tensor) and name.endswith(_QUERIES) else found
+    """Return queries in float32: in 16 bits, the scale of the scores would round them again."""
+    weight = tensor(name)
+    if isinstance(weight, Tensor) and name.endswith(_QUERIES):
+        return weight.float()
+    return weight
 
 
 def _layer(
     layer: Layer, spec: LayerSpec, rotations: Mapping[tuple[Rope, int], Tensor], slot: int
 ) -> structures.Layer:
-    """Return ``layer`` for the step. ``slot``: where a cache has its keys and values."""
+    """Return ``layer`` for the step. ``slot``: the index of its keys and values in a cache."""
     weights, attention, mlp = layer.attention, spec.attention, layer.feed_forward
     rope, after = attention.rope, layer.feed_forward_after
     return structures.Layer(
+        mixer=MIXERS[type(spec.mixer)],
+        feed_forward=FEED_FORWARDS[type(spec.feed_forward)],
         mixer_norm=layer.mixer_norm.weight.data_ptr(),
         mixer_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
         mlp_norm=layer.feed_forward_norm.weight.data_ptr(),
@@ -346,7 +376,7 @@ def _layer(
 
 
 def _matrix(linear: Linear) -> int:
-    """Return the step's matrix of a linear layer, which adds the bias from now on."""
+    """Return the step's matrix of a linear layer; from now on it adds the bias."""
     matrix = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(matrix, Matrix)
     if isinstance(linear, Biased):

@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 import ctypes as c
+from enum import IntEnum
+
+
+class Mixer(IntEnum):
+    """See structures.h."""
+
+    ATTENTION = 0
+
+
+class FeedForward(IntEnum):
+    """See structures.h."""
+
+    GATED_MLP = 0
 
 
 class Attention(c.Structure):

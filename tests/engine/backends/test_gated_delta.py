@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from typing import ClassVar
 
 import pytest
 import torch
@@ -23,52 +22,18 @@ from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
 from engine.events import Tree
 from engine.kernels.torch.factory import PLAIN
-from engine.models.architecture import (
-    Architecture,
-    Attention,
-    GatedDeltaNet,
-    GatedMlp,
-    LayerSpec,
-    Rope,
-)
 from engine.models.base import ModelInfo
 from engine.models.weights import GatedDeltaWeights, Names, load_layer
+from tests.support.random_tensors import (
+    ARCHITECTURE,
+    DELTA,
+    HIDDEN,
+    VOCABULARY,
+    RandomTensors,
+)
 from tests.support.sameness import check_parts, check_rollback, check_rows
 
-VOCABULARY, HIDDEN, CONTEXT = 128, 64, 512
-DELTA = GatedDeltaNet(key_heads=2, value_heads=4, key_dim=16, value_dim=8, kernel=4)
-MLP = GatedMlp(96, "silu")
-ARCHITECTURE = Architecture(
-    layers=(
-        LayerSpec(DELTA, MLP),
-        LayerSpec(Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8)))), MLP),
-        LayerSpec(DELTA, MLP),
-    ),
-    vocabulary=VOCABULARY, hidden=HIDDEN, epsilon=1e-6, tied=True,
-)  # fmt: skip
-
-
-class RandomTensors(dict[str, Tensor]):
-    """A tensor for each name that is asked for."""
-
-    channels = 2 * DELTA.key_heads * DELTA.key_dim + DELTA.value_heads * DELTA.value_dim
-    values = DELTA.value_heads * DELTA.value_dim
-    shapes: ClassVar = {
-        "embed_tokens": (VOCABULARY, HIDDEN), "in_proj_qkv": (channels, HIDDEN),
-        "in_proj_z": (values, HIDDEN), "in_proj_a": (DELTA.value_heads, HIDDEN),
-        "in_proj_b": (DELTA.value_heads, HIDDEN), "conv1d": (channels, 1, DELTA.kernel),
-        "out_proj": (HIDDEN, values), "q_proj": (64, HIDDEN), "k_proj": (32, HIDDEN),
-        "v_proj": (32, HIDDEN), "o_proj": (HIDDEN, 64), "gate_proj": (96, HIDDEN),
-        "up_proj": (96, HIDDEN), "down_proj": (HIDDEN, 96), "dt_bias": (DELTA.value_heads,),
-        "A_log": (DELTA.value_heads,), "linear_attn.norm": (DELTA.value_dim,),
-    }  # fmt: skip
-
-    def __missing__(self, name: str) -> Tensor:
-        generator = torch.Generator().manual_seed(len(self))
-        shape = next((s for part, s in self.shapes.items() if part in name), (HIDDEN,))
-        noise = torch.randn(shape, generator=generator)
-        self[name] = noise / shape[-1] ** 0.5 if len(shape) > 1 else 1 + 0.2 * noise
-        return self[name]
+CONTEXT = 512
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +41,7 @@ def model() -> TorchDecoder:
     info = ModelInfo(
         "delta", "Delta", VOCABULARY, CONTEXT, 0, "fp32", "cpu", frozenset(), 3, HIDDEN
     )
-    return TorchDecoder(ARCHITECTURE, Names(), RandomTensors().__getitem__, info)
+    return TorchDecoder(ARCHITECTURE, Names(), RandomTensors(ARCHITECTURE).__getitem__, info)
 
 
 def text(count: int, seed: int = 1) -> list[int]:
@@ -94,11 +59,14 @@ def test_the_mixers_numbers_are_those_of_transformers() -> None:
         linear_key_head_dim=16, linear_value_head_dim=8, linear_conv_kernel_dim=4,
         layer_types=["linear_attention"],
     )  # fmt: skip
-    tensors = RandomTensors()
-    layer = load_layer(ARCHITECTURE, LayerSpec(DELTA, MLP), tensors.__getitem__, PLAIN)
+    tensors = RandomTensors(ARCHITECTURE)
+    first = Names().layer(0)
+    layer = load_layer(
+        ARCHITECTURE, ARCHITECTURE.layers[0], lambda name: tensors[first + name], PLAIN
+    )
     assert isinstance(layer.mixer, GatedDeltaWeights)
     reference = qwen.Qwen3_5GatedDeltaNet(config, 0)
-    prefix = "linear_attn."
+    prefix = first + "linear_attn."
     own = {name.removeprefix(prefix): each for name, each in tensors.items() if prefix in name}
     reference.load_state_dict(own)
     x = torch.randn(90, HIDDEN, generator=torch.Generator().manual_seed(7))

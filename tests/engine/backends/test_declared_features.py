@@ -1,0 +1,208 @@
+"""An executor declares exactly what it computes.
+
+Every feature is tried on a small decoder. A declared one changes the logits, and to the same ones in both
+executors. Without a declaration, no such decoder can be made, or the feature changes nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import get_args, get_type_hints
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.backends.native import support as native_support
+from engine.backends.native.decoder import FEED_FORWARDS, MIXERS, NativeDecoder
+from engine.backends.support import Support
+from engine.backends.torch import decoder as eager
+from engine.backends.torch.decoder import TorchDecoder
+from engine.errors import ModelError
+from engine.kernels import native
+from engine.kernels.formats import FORMATS
+from engine.kernels.native import structures
+from engine.kernels.native.library import GATES, Library
+from engine.kernels.torch.factory import DTYPES, kernels_for
+from engine.models.activations import ACTIVATIONS
+from engine.models.architecture import (
+    SIZES,
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+    features,
+)
+from engine.models.base import ModelInfo
+from engine.models.weights import Names
+from tests.support.random_tensors import (
+    ARCHITECTURE,
+    ATTENTION,
+    DELTA,
+    MLP,
+    VOCABULARY,
+    RandomTensors,
+)
+
+TEXT = [7, 3, 99, 3, 64, 12]
+INFO = ModelInfo("tried", "", VOCABULARY, len(TEXT), 0, "fp32", "cpu", frozenset())
+PLAIN = replace(ATTENTION, rope=None)
+RELU = replace(MLP, activation="relu")
+BASE = replace(ARCHITECTURE, layers=(LayerSpec(PLAIN, RELU), LayerSpec(PLAIN, RELU)), tied=False)
+
+
+def mixing(mixer: Attention | GatedDeltaNet) -> Architecture:
+    """``BASE`` with another mixer in the first layer."""
+    return replace(BASE, layers=(LayerSpec(mixer, RELU), *BASE.layers[1:]))
+
+
+def feeding(feed_forward: GatedMlp) -> Architecture:
+    """``BASE`` with another feed-forward in the first layer."""
+    return replace(BASE, layers=(LayerSpec(PLAIN, feed_forward), *BASE.layers[1:]))
+
+
+ROTATED = mixing(ATTENTION)
+assert ATTENTION.rope is not None
+EXAMPLES: dict[str, Architecture] = {
+    "layers.mixer=Attention": BASE,
+    "layers.mixer=GatedDeltaNet": mixing(DELTA),
+    "layers.mixer.rope": ROTATED,
+    "layers.mixer.rope.magnitude": mixing(
+        replace(ATTENTION, rope=replace(ATTENTION.rope, magnitude=1.5))
+    ),
+    "layers.mixer.window": mixing(replace(PLAIN, window=2)),
+    "layers.mixer.qkv_bias": mixing(replace(PLAIN, qkv_bias=True)),
+    "layers.mixer.output_bias": mixing(replace(PLAIN, output_bias=True)),
+    "layers.mixer.qk_norm": mixing(replace(PLAIN, qk_norm=True)),
+    "layers.mixer.score_cap": mixing(replace(PLAIN, score_cap=0.5)),
+    "layers.feed_forward=GatedMlp": BASE,
+    "layers.feed_forward.bias": feeding(replace(RELU, bias=True)),
+    **{
+        f"layers.feed_forward.activation={name}": feeding(replace(MLP, activation=name))
+        for name in {**ACTIVATIONS, **GATES}
+    },
+    "tied": replace(BASE, tied=True),
+    "joined": replace(BASE, joined=True),
+    "centred_norms": replace(BASE, centred_norms=True),
+    "sandwich_norms": replace(BASE, sandwich_norms=True),
+    "embedding_scale": replace(BASE, embedding_scale=3.0),
+    "logit_cap": replace(BASE, logit_cap=1.0),
+}
+"""A decoder with each feature, by its name."""
+WITHOUT = {"layers.mixer.rope.magnitude": ROTATED}
+"""What a decoder is compared with, where that is not ``BASE``."""
+
+
+@dataclass(frozen=True)
+class Executor:
+    support: Support
+    make: Callable[[Architecture, str], TorchDecoder | NativeDecoder]
+
+    def logits(self, architecture: Architecture, weights: str = "fp32") -> Tensor | None:
+        """The logits of all rows; None where no such decoder can be made."""
+        try:
+            model = self.make(architecture, weights)
+        except (AssertionError, KeyError, ModelError, TypeError):
+            return None
+        return model.forward(TEXT, model.new_state(len(TEXT)), last=len(TEXT))
+
+
+def make_torch(architecture: Architecture, weights: str) -> TorchDecoder:
+    dtype = DTYPES.get(weights, torch.float32)
+    tensors = RandomTensors(architecture)
+    return TorchDecoder(
+        architecture,
+        Names(),
+        lambda name: tensors[name].to(dtype),
+        INFO,
+        kernels_for(weights, dtype),
+    )
+
+
+TORCH = Executor(eager.SUPPORT, make_torch)
+
+
+@pytest.fixture(scope="module", params=["torch", "native"])
+def executor(request: pytest.FixtureRequest) -> Executor:
+    if request.param == "torch":
+        return TORCH
+    library: Library = request.getfixturevalue("library")
+
+    def make(architecture: Architecture, weights: str) -> NativeDecoder:
+        tensors = RandomTensors(architecture).__getitem__
+        return NativeDecoder(architecture, Names(), tensors, INFO, library, weights, torch.float32)
+
+    return Executor(native_support.support(library), make)
+
+
+def is_computed(executor: Executor, feature: str) -> bool:
+    with_it = executor.logits(EXAMPLES[feature])
+    if with_it is None or feature in features(BASE):
+        return with_it is not None
+    without = executor.logits(WITHOUT.get(feature, BASE))
+    assert without is not None
+    # Joined matrices only lie otherwise in the file.
+    return torch.allclose(with_it, without, atol=1e-3) is (feature == "joined")
+
+
+@pytest.mark.parametrize("feature", EXAMPLES)
+def test_a_feature_is_declared_exactly_where_it_is_computed(
+    feature: str, executor: Executor
+) -> None:
+    declared = feature in executor.support.features
+    assert is_computed(executor, feature) is declared
+    assert (executor.support.why_not(EXAMPLES[feature], "fp32") is None) is declared
+    if declared:
+        logits, reference = executor.logits(EXAMPLES[feature]), TORCH.logits(EXAMPLES[feature])
+        assert logits is not None and reference is not None
+        assert torch.allclose(logits, reference, atol=1e-3), (logits - reference).abs().max()
+
+
+def test_every_feature_that_is_declared_or_described_has_an_example(executor: Executor) -> None:
+    named = {field.name for field in fields(Architecture)}
+    for part, types in get_type_hints(LayerSpec).items():
+        for each in get_args(types) or (types,):
+            named.add(f"layers.{part}={each.__name__}")
+            named |= {f"layers.{part}.{field.name}" for field in fields(each)}
+    named |= {f"layers.mixer.rope.{field.name}" for field in fields(Rope)}
+    named -= {"layers.feed_forward.activation"}  # its values are declared
+    assert set(EXAMPLES) >= (named - SIZES) | executor.support.features
+    for feature, architecture in EXAMPLES.items():
+        assert feature in features(architecture)
+
+
+@pytest.mark.parametrize("weights", FORMATS)
+def test_a_format_is_declared_exactly_where_it_is_computed(
+    weights: str, executor: Executor
+) -> None:
+    logits, exact = executor.logits(ROTATED, weights), executor.logits(ROTATED)
+    assert (logits is not None) is (weights in executor.support.formats)
+    if logits is not None and exact is not None:
+        similar = torch.cosine_similarity(logits.flatten(), exact.flatten(), dim=0)
+        assert similar > (0.9 if weights == "nf4" else 0.99)
+
+
+def test_the_compiled_step_has_the_cases_that_python_declares() -> None:
+    support = native_support.support(None)
+    assert set(support.mixers) == set(MIXERS)
+    assert set(support.feed_forwards) == set(FEED_FORWARDS)
+    assert set(MIXERS.values()) == set(structures.Mixer)
+    assert set(FEED_FORWARDS.values()) == set(structures.FeedForward)
+    folder = Path(native.__file__).parent / "step"
+    header, decoder = (
+        (folder / name).read_text(encoding="utf-8") for name in ("structures.h", "decoder.h")
+    )
+    for name, numbers in (
+        ("Mixer", {each.name: each.value for each in structures.Mixer}),
+        ("FeedForward", {each.name: each.value for each in structures.FeedForward}),
+        ("Gate", dict(zip(("SILU", "GELU", "GELU_TANH", "RELU"), GATES.values(), strict=True))),
+    ):
+        listed = re.search(rf"enum class {name} : int32_t {{(.*?)}}", header)
+        assert listed is not None
+        assert {n: int(v) for n, v in re.findall(r"(\w+) = (\d+)", listed[1])} == numbers
+        assert set(re.findall(rf"case {name}::(\w+)", decoder)) == set(numbers)

@@ -1,0 +1,54 @@
+"""Random tensors of a small decoder, for tests of executors that need no checkpoint."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
+from engine.models.weights import Names, tensor_shapes
+
+VOCABULARY, HIDDEN = 128, 64
+ATTENTION = Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8))))
+DELTA = GatedDeltaNet(key_heads=2, value_heads=4, key_dim=16, value_dim=8, kernel=4)
+MLP = GatedMlp(128, "silu")
+ARCHITECTURE = Architecture(
+    layers=(LayerSpec(DELTA, MLP), LayerSpec(ATTENTION, MLP), LayerSpec(DELTA, MLP)),
+    vocabulary=VOCABULARY,
+    hidden=HIDDEN,
+    epsilon=1e-6,
+    tied=True,
+)
+_JOINED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
+
+
+class RandomTensors(dict[str, Tensor]):
+    """The tensors of a decoder by name, drawn when they are first read.
+
+    A joined matrix has the rows of its parts. Vectors of one size are equal, so it makes no difference
+    which of them a layer reads.
+    """
+
+    def __init__(self, architecture: Architecture) -> None:
+        super().__init__()
+        self._shapes = tensor_shapes(replace(architecture, joined=False), Names())
+
+    def __missing__(self, name: str) -> Tensor:
+        for joined, parts in _JOINED.items():
+            if joined in name:
+                return torch.cat([self[name.replace(joined, part)] for part in parts])
+        shape = self._shapes[name]
+        seed = zlib.crc32((name if len(shape) > 1 else str(shape)).encode())
+        noise = torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+        self[name] = noise / shape[-1] ** 0.5 if len(shape) > 1 else 1 + 0.2 * noise
+        return self[name]
