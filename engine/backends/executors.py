@@ -18,9 +18,9 @@ T = TypeVar("T")
 
 
 def executed(make: Callable[[Operations], T], target: Backbone) -> T:
-    """Return ``make(operations)`` for the first executor that supports every operation it calls.
+    """Return ``make(operations)`` with the first executor that supports every operation it calls.
 
-    The compiled step does not support every width, weight, target and device, and may not be there.
+    The compiled step does not support every width, weight, target and device, and may not be built.
     """
     try:
         return make(TracedOperations(target))

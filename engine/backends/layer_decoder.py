@@ -1,6 +1,6 @@
 """The forward pass of a decoder, written once: a loop over its layers, each a mixer and a feed-forward.
 
-An executor (torch, CUDA) derives from ``LayerDecoder`` and brings one operation for each part of a layer.
+An executor (torch, CUDA) derives from ``LayerDecoder`` and implements each part of a layer.
 The compiled step has the same loop in C++ (kernels/native/step/decoder.h).
 """
 
@@ -25,7 +25,7 @@ Step = TypeVar("Step")
 class LayerDecoder(ABC, Generic[State, Step]):
     """A model whose steps compute rows of one sequence.
 
-    ``State`` is what a sequence keeps in this executor; ``Step`` is what the layers of one step share.
+    ``State`` is a sequence's state in this executor; ``Step`` holds what the layers of one step share.
     """
 
     prefill_rows: ClassVar[int]
@@ -47,18 +47,18 @@ class LayerDecoder(ABC, Generic[State, Step]):
 
     @abstractmethod
     def begin(self, state: State, rows: int, *, final: bool) -> Step:
-        """Return what all layers need for ``rows`` rows behind ``state``."""
+        """Return what all layers need for ``rows`` rows after ``state``."""
 
     @abstractmethod
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
-        """Return ``x (rows, hidden)`` plus the result of layer ``index``'s mixer for its norm.
+        """Return ``x (rows, hidden)`` plus layer ``index``'s mixer on normed ``x``.
 
-        Mutates the state: the mixer leaves there what later rows need of these.
+        Mutates the state: the mixer writes what later rows need of these.
         """
 
     @abstractmethod
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
-        """Return ``x (rows, hidden)`` plus the result of layer ``index``'s feed-forward for its norm."""
+        """Return ``x (rows, hidden)`` plus layer ``index``'s feed-forward on normed ``x``."""
 
     @abstractmethod
     def final_norm(self, x: Tensor) -> Tensor:
@@ -70,7 +70,7 @@ class LayerDecoder(ABC, Generic[State, Step]):
 
     @abstractmethod
     def positions(self, state: State, rows: int) -> Tensor:
-        """Return where the hidden states of the next ``rows`` rows go: int64 (rows,)."""
+        """Return the positions of the next ``rows`` rows' hidden states: int64 (rows,)."""
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
@@ -78,7 +78,7 @@ class LayerDecoder(ABC, Generic[State, Step]):
         return self.embedding(torch.tensor(tokens, dtype=torch.long, device=self.device)).float()
 
     def predict(self, hidden: Tensor) -> Tensor:
-        """Return the logits of what left the last layer: float32 (rows, vocabulary)."""
+        """Return the logits of the last layer's output: float32 (rows, vocabulary)."""
         return self.logits(self.final_norm(hidden))
 
     @torch.inference_mode()
@@ -97,10 +97,10 @@ class LayerDecoder(ABC, Generic[State, Step]):
         return self.predict(torch.cat(hidden)[-last:])
 
     def step(self, ids: Tensor, state: State, *, final: bool = True) -> Tensor:
-        """Run the layers on ``ids (rows,)`` behind ``state``; return (rows, hidden).
+        """Run the layers on ``ids (rows,)`` after ``state``; return (rows, hidden).
 
-        Writes what these rows leave in the state, but does not append them. Asks the device for nothing,
-        so a graph may capture it.
+        Writes these rows to the state, but does not append them. Reads nothing back from the device, so a
+        graph may capture it.
         """
         aux, rows = state.aux, len(ids)
         positions = None if aux is None else self.positions(state, rows)
@@ -120,7 +120,7 @@ class LayerDecoder(ABC, Generic[State, Step]):
         return x
 
     def new_aux(self, aux_layers: Sequence[AuxLayer], context: int) -> AuxHiddenStates | None:
-        """Return room for the hidden states of ``aux_layers``; None where nobody reads any.
+        """Return the buffers of the hidden states of ``aux_layers``; None if there are none.
 
         Raises ValueError for a layer that the model lacks.
         """

@@ -1,7 +1,7 @@
-"""Make a head's linear layers: float32 rows in and out, weights in the narrowest quick format.
+"""Make a head's linear layers: float32 rows in and out, weights in the narrowest fast format.
 
-A head only proposes, so losslessness asks nothing of its arithmetic: it may be quantised though its
-target is not, like a draft model.
+A head only proposes, so its arithmetic need not be exact: like a draft model, it may be quantised though
+its target is not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from engine.kernels.torch.linear import Biased, Linear, make_linear
 from engine.machine.devices import Device
 
 CACHED = 2_000_000
-"""Weights of a matrix that stays in the processor's caches between steps. Larger matrices are read from
-memory each step, so they are rounded further; see ``loading.planning.choices.draft_rounding``."""
+"""The most weights of a matrix that stays in the processor's caches. Larger matrices are read from memory
+in each step, so they are rounded further; see ``loading.planning.choices.draft_rounding``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""The operations that heads are written in, each computed by two executors.
+"""The operations in which heads are written, with two executors.
 
 The eager executor (torch/eager.py) computes an operation when it is called, on any device. The traced one
-(native/traced.py) notes all operations down once; the compiled step then runs them in one call. So which
+(native/traced.py) records all operations once; the compiled step then runs them in one call. So which
 operations a head calls must not depend on computed numbers. Values are float32 tensors (rows, width); no
 operation changes its inputs.
 """
@@ -26,10 +26,10 @@ _FIRST_ROOM = 256
 
 
 class Arithmetic(Protocol):
-    """Operations on values alone; training uses them as well."""
+    """Operations on values alone; training uses them too."""
 
     def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
-        """``linear`` of the first ``count`` rows of ``x``; None: of all."""
+        """Return ``linear`` of the first ``count`` rows of ``x``, or of all."""
 
     def norm(
         self,
@@ -40,97 +40,97 @@ class Arithmetic(Protocol):
         bias: Tensor | None = None,
         scale: float = 1.0,
     ) -> Tensor:
-        """RMS norm, times ``scale`` and ``weight``, plus ``bias``."""
+        """Return the RMS norm, times ``scale`` and ``weight``, plus ``bias``."""
 
     def add(self, x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
-        """``x`` and ``scale`` times ``y``; a narrower ``y`` is added to each part of ``x`` as wide."""
+        """Return ``x + scale * y``; a narrower ``y`` is added to each part of ``x`` of its width."""
 
     def activate(self, function: str, x: Tensor, times: Tensor | None = None) -> Tensor:
-        """``function`` of ``x``, by transformers' name or ``sigmoid``; multiplied by ``times``."""
+        """Return ``function`` (transformers' name or ``sigmoid``) of ``x``, multiplied by ``times``."""
 
     def multiply(self, x: Tensor, y: Tensor) -> Tensor:
-        """Number by number."""
+        """Multiply elementwise."""
 
     def join(self, *parts: Tensor) -> Tensor:
-        """``parts`` side by side."""
+        """Concatenate ``parts`` along their width."""
 
 
 class Memory(Protocol):
-    """Keys and values of a head's own layers for one sequence; grows as they come."""
+    """Keys and values of a head's own layers for one sequence; it grows as they are stored."""
 
     def reserve(self, rows: int) -> None:
-        """Makes room for ``rows`` in all, keeping what is there."""
+        """Reserve room for ``rows`` in all, keeping the stored ones."""
 
     def clear(self) -> None:
-        """Frees all."""
+        """Free all rows."""
 
 
 class Draft(Protocol):
-    """Tokens drafted one by one behind ``chain[0]``; the beginning of a deep draft is a shallow one.
+    """Tokens drafted one by one after ``chain[0]``; a deep draft begins with the tokens of a shallow one.
 
-    Either all at once, or step by step with tokens drawn outside.
+    They are drafted in one call, or step by step with tokens sampled elsewhere.
     """
 
     chain: Tokens
-    """Step k names ``chain[k + 1]``."""
+    """Step k chooses ``chain[k + 1]``."""
     draws: bool
-    """Whether ``write`` can draw tokens, at little cost; else it takes the likeliest only."""
+    """True if ``write`` can sample tokens; otherwise it only takes the most likely ones."""
 
     def read(self) -> None:
-        """Runs what stands before the first step alone."""
+        """Run the operations before the first step alone."""
 
     def begin(self, pending: int, *, read: bool = True) -> None:
-        """A new draft behind ``pending``; ``read``: what stands before the first step is run again."""
+        """Begin a draft after ``pending``; ``read``: run the operations before the first step again."""
 
     def write(
         self, depth: int, draws: Draws | None = None, floor: float = 0.0
     ) -> tuple[list[int], list[float]]:
-        """The first ``depth`` tokens, and their probabilities.
+        """Return the first ``depth`` tokens and their probabilities.
 
-        Each is the likeliest or, with ``draws``, drawn as by ``noise.sample``. They end with one
-        that makes all of them together less likely than ``floor``.
+        Each is the most likely one or, with ``draws``, sampled as by ``noise.sample``. The draft ends
+        early with the token that makes their joint probability less than ``floor``.
         """
 
     def logits(self, step: int) -> Tensor:
-        """float32 (1, vocabulary of the draft), to be read before the next step.
+        """Return float32 (1, vocabulary of the draft), valid until the next step.
 
-        Steps are asked for in order, and the token that is drawn given to ``choose``.
+        Call steps in order, with ``choose`` after each.
         """
 
     def choose(self, step: int, token: int) -> None:
-        """What step ``step`` names, for those behind it."""
+        """Set the token of ``step``, for the steps after it."""
 
     def all_logits(self, depth: int) -> Tensor:
-        """(depth, vocabulary of the draft), where steps do not depend on the tokens named."""
+        """Return (depth, vocabulary of the draft), if no step depends on chosen tokens."""
 
 
 class Operations(Arithmetic, Protocol):
-    """Those that need the target, a memory or a place in the text."""
+    """Operations that need the target, a memory or positions in the text."""
 
     chunk: int
-    """Rows of a text that are best read at once."""
+    """Rows of a text that are best computed at once."""
 
     def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
-        """The target's hidden states of the tokens at ``rows``."""
+        """Return the target's hidden states of the tokens at ``rows``."""
 
     def pick(self, x: Tensor, number: Number) -> Tensor:
-        """(1, width): the row of that number."""
+        """Return row ``number``: (1, width)."""
 
     def embed(
         self, table: Tensor | None, tokens: Tokens, first: int = 0, rows: Rows | None = None
     ) -> Tensor:
-        """The rows of ``tokens[first]`` and those behind it, or one. None: of the target's table."""
+        """Return rows of ``table`` (None: the target's) for ``rows`` tokens from ``first`` on, or one."""
 
     def target_logits(self, states: Tensor, count: Number) -> Tensor:
-        """(count, vocabulary of the target): its output head on normed ``states``."""
+        """Return (count, vocabulary of the target): its output head on normed ``states``."""
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> Memory:
-        """For layers that compute on ``device``."""
+        """Return a memory for layers that compute on ``device``."""
 
     def remember(
         self, made: Tensor, memory: Memory, norms: Tensor, epsilon: float, rows: Rows
     ) -> None:
-        """Stores keys and values of all layers, which lie side by side: keys, values, keys, ...
+        """Store keys and values of all layers, whose columns are keys, values, keys, ...
 
         ``norms`` (layers, kv_heads, head_dim) are weights for the keys, which are then rotated.
         """
@@ -145,10 +145,10 @@ class Operations(Arithmetic, Protocol):
         *,
         causal: bool,
     ) -> Tensor:
-        """Attention (rows, heads * head_dim) of scaled queries to what is stored and to these rows.
+        """Return attention (rows, heads * head_dim) of scaled queries to the stored rows and to these.
 
-        Keys and values are stored first, queries and keys normed by ``norms (heads + kv_heads,
-        head_dim)`` and rotated. Each row sees all up to itself if ``causal``, else up to the last.
+        First queries and keys are normed by ``norms (heads + kv_heads, head_dim)`` and rotated, and keys
+        and values stored. Each row sees all rows up to itself if ``causal``, otherwise up to the last.
         """
 
     def unroll(
@@ -158,14 +158,14 @@ class Operations(Arithmetic, Protocol):
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None = None,
     ) -> Draft:
-        """A draft of no more than ``most`` tokens.
+        """Return a draft of at most ``most`` tokens.
 
-        ``read`` makes what the steps begin with. ``steps`` gives the logits (1, vocabulary of the
-        draft) of one token after another, and finds those named before in its chain. ``numbers``:
-        what the draft's tokens are called in the target's vocabulary; None: as they are counted.
+        ``read`` computes the input of the steps. ``steps`` yields the logits (1, vocabulary of the draft)
+        of one token after another; its chain has the tokens chosen before. ``numbers``: the target's ids
+        of the draft's tokens; None if they are the same.
         """
 
 
 def room_for(rows: int) -> int:
-    """How many positions a memory has once it needs so many."""
+    """Return the positions to allocate in a memory that needs ``rows``."""
     return max(_FIRST_ROOM, 1 << (rows - 1).bit_length())

@@ -1,4 +1,4 @@
-"""Declare once what an executor computes, as its operations. It gets no model that needs another."""
+"""The declaration of what an executor computes. It gets no model that needs more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ATTENTION: Mapping[type, frozenset[str]] = {
         {"rope", "rope.magnitude", "window", "qkv_bias", "output_bias", "qk_norm", "score_cap"}
     )
 }
-"""The attention operation of every executor, with its options."""
+"""Attention, with the options that every executor computes."""
 GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias"})}
 """The feed-forward of every executor, with its options."""
 DECODER = frozenset(
@@ -27,12 +27,12 @@ class Support:
     """The operations of an executor.
 
     backend        its name in sentences: "The compiled step"
-    mixers         an operation for each type of mixer, with the options of it that are computed
+    mixers         types of mixers, each with its options that are computed
     feed_forwards  likewise
     activations    of gates, by transformers' names
     formats        of weights
     options        of ``Architecture``
-    blocks         formats of a GGUF file's blocks that are multiplied as stored; needs ``AS_STORED``
+    blocks         formats of a GGUF file's blocks multiplied as stored, if ``formats`` has ``AS_STORED``
     rounded        formats of such blocks that are accepted and converted to int8
     """
 
@@ -47,7 +47,7 @@ class Support:
 
     @property
     def features(self) -> frozenset[str]:
-        """All that is computed, by the names of ``engine.models.architecture.features``."""
+        """All computed features, by the names of ``engine.models.architecture.features``."""
         named = set(self.options)
         for field, parts in (("mixer", self.mixers), ("feed_forward", self.feed_forwards)):
             named |= {f"layers.{field}={part.__name__}" for part in parts}
@@ -58,16 +58,15 @@ class Support:
     def why_not(
         self, architecture: Architecture, weights: str, blocks: Collection[str] = ()
     ) -> str | None:
-        """Return a sentence for users on why the model cannot run with ``weights``; None if it can.
+        """Return why the model cannot run with ``weights``, as a sentence for users; None if it can.
 
-        ``blocks``: the blocks' formats where ``weights`` is ``AS_STORED``. Sizes are not checked here.
+        ``blocks``: the blocks' formats if ``weights`` is ``AS_STORED``. Sizes are not checked here.
         """
-        unlisted = sorted(features(architecture) - self.features)
-        if unlisted:
-            return f"{self.backend} cannot compute {', '.join(unlisted)}, which the model needs."
+        missing = sorted(features(architecture) - self.features)
+        if missing:
+            return f"{self.backend} cannot compute {', '.join(missing)}, which the model needs."
         if weights not in self.formats:
-            known = ", ".join(self.formats)
-            return f"{self.backend} cannot take weights in {weights}, only in {known}."
+            return f"{self.backend} cannot take weights in {weights}, only in {', '.join(self.formats)}."
         unknown = sorted(set(blocks) - self.blocks - self.rounded) if weights == AS_STORED else ()
         if unknown:
             return f"{self.backend} cannot take blocks of {', '.join(unknown).upper()}."

@@ -1,10 +1,9 @@
 """Any transformers causal LM as a ``Model``: slower than the own decoder, and just as exact.
 
-Its kernels may sum in another order when a call has more rows or a longer cache. So it is never called
-with a free shape: positions are computed in windows of 16 that begin at multiples of 16, the rest of
-a window padded. A given position then always stands in the same row of the same shape, whether it was
-decoded alone or verified beside drafted tokens, and its logits have the same bits. The price is that
-up to 15 rows of a window are computed again.
+Its kernels may sum in another order if a call has more rows or a longer cache. So positions are computed
+in windows of 16 that begin at multiples of 16, padded at the end. A position is then always the same row
+of the same shape, decoded alone or verified beside drafted tokens, and its logits have the same bits. The
+price is that up to 15 rows of a window are computed again.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from engine.models.sequence_state import SequenceState
 from engine.values import MAX_ROWS
 
 WINDOW = MAX_ROWS
-"""Positions of one window: so the rows of a round lie in two of them at most."""
+"""Positions of a window: the rows of a round are in at most two."""
 PREFILL_WINDOWS = 16
 
 
 def cache_argument(model: PreTrainedModel) -> str:
-    """Return what ``model.forward`` calls its cache: transformers 5.24 has renamed it."""
-    takes = inspect.signature(model.forward).parameters
-    return "cache" if "cache" in takes else "past_key_values"
+    """Return the name of ``model.forward``'s cache argument, which transformers 5.24 renamed."""
+    parameters = inspect.signature(model.forward).parameters
+    return "cache" if "cache" in parameters else "past_key_values"
 
 
 class AdapterState(SequenceState):
-    """The tokens themselves and transformers' KV of all complete windows (and perhaps more)."""
+    """The tokens, and transformers' KV of at least all complete windows."""
 
     def __init__(self, context: int, aux: AuxHiddenStates | None = None) -> None:
         super().__init__(context, aux)
@@ -46,7 +45,7 @@ class AdapterState(SequenceState):
 
 
 class TransformersModel:
-    """Any model of transformers that keeps its whole past in a cache that can be cropped."""
+    """A model of transformers whose cache keeps all positions and can be cropped."""
 
     def __init__(self, model: PreTrainedModel, info: ModelInfo) -> None:
         self.model: Any = model.eval()
@@ -59,7 +58,7 @@ class TransformersModel:
         return self._info
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> AdapterState:
-        """See ``TappableModel``."""
+        """See ``HiddenStateModel``."""
         if not aux_layers:
             return AdapterState(context)
         aux = AuxHiddenStates(
@@ -80,7 +79,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
-        """See ``Backbone``. Caps that a model puts on its logits are left out: the order is the same."""
+        """See ``Backbone``. Soft caps of the logits are left out: they do not change the order."""
         result: Tensor = self.model.get_output_embeddings()(normed.to(self.model.dtype))
         return result.float()
 
@@ -97,7 +96,7 @@ class TransformersModel:
         wanted = end - last
         rows = []
         while start < end:
-            # Whole windows whose logits nobody wants go through together.
+            # Complete windows without requested logits are computed together.
             bulk = min((wanted - start) // WINDOW, PREFILL_WINDOWS)
             stop = start + max(bulk, 1) * WINDOW
             logits = self._run(state, start, stop)
@@ -108,7 +107,7 @@ class TransformersModel:
         return result[len(result) - last :]
 
     def _run(self, state: AdapterState, start: int, stop: int) -> Tensor:
-        """Logits (stop - start, vocabulary) of one window, or of several at once, padded."""
+        """Return logits (stop - start, vocabulary) of one window, or of several at once, padded."""
         window = state.tokens[start:stop]
         window = window + [window[-1]] * (stop - start - len(window))
         surplus = state.cache.get_seq_length() - start
@@ -116,7 +115,7 @@ class TransformersModel:
             state.cache.crop(-surplus)
         device = self.model.device
         position = torch.arange(start, stop, device=device)
-        with self._last_layer(state.aux) as left:
+        with self._last_layer(state.aux) as outputs:
             output = self.model(
                 input_ids=torch.tensor([window], device=device),
                 position_ids=position[None],
@@ -125,8 +124,8 @@ class TransformersModel:
                 **{self._cache_argument: state.cache},
             )
         if state.aux is not None:
-            *entered, normed = output.hidden_states
-            for index, states in enumerate((*entered, *left)):
+            *inputs, normed = output.hidden_states
+            for index, states in enumerate((*inputs, *outputs)):
                 state.aux.write(AuxLayer(index), position, states[0])
             state.aux.write(NORMED, position, normed[0])
         logits: Tensor = output.logits[0].float()
@@ -134,20 +133,20 @@ class TransformersModel:
 
     @contextlib.contextmanager
     def _last_layer(self, aux: AuxHiddenStates | None) -> Iterator[list[Tensor]]:
-        """Fills the list with what leaves the last layer, which transformers gives normed only."""
-        left: list[Tensor] = []
+        """Collect the last layer's output in the list; transformers only returns it normed."""
+        outputs: list[Tensor] = []
         count = self._info.layers
         if aux is None or not aux.has(AuxLayer(count)):
-            yield left
+            yield outputs
             return
 
-        def keep(module: object, given: object, made: Any) -> None:
-            left.append(made[0] if isinstance(made, tuple) else made)
+        def keep(module: object, inputs: object, output: Any) -> None:
+            outputs.append(output[0] if isinstance(output, tuple) else output)
 
         stacks = (each for each in self.model.modules() if isinstance(each, ModuleList))
         layers = next(each for each in stacks if len(each) == count)
         hook = layers[-1].register_forward_hook(keep)
         try:
-            yield left
+            yield outputs
         finally:
             hook.remove()

@@ -1,4 +1,4 @@
-"""The functions that gates use, by transformers' names."""
+"""Activation functions by transformers' names."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ ACTIVATIONS: Mapping[str, Activation] = {
 
 
 def by_rows(function: Activation) -> Activation:
-    """``function``, of each number alone, so that a row's bits do not depend on the rows beside it.
+    """Return ``function``, row by row, so that a row's bits do not depend on the rows beside it.
 
-    torch's threads share out all numbers of a tensor on the CPU, wherever a row ends, and the last few of
-    each share are computed by other code than vectors are: exp and tanh differ there in their last bit.
+    On the CPU torch divides all numbers of a tensor among its threads, across rows, and computes the last
+    few of each thread by scalar code, whose exp and tanh differ from the vector code's in the last bit.
     """
 
-    def each(x: Tensor) -> Tensor:
-        """``(rows, ...)`` to the same."""
+    def row_by_row(x: Tensor) -> Tensor:
+        """``x (rows, ...)``."""
         if x.device.type != "cpu" or not len(x):
             return function(x)
         return torch.cat([function(row) for row in x.split(1)])
 
-    return each
+    return row_by_row
 
 
 def activation(name: str) -> Activation:
-    """The function called ``name``. Raises ModelError for one that is not known."""
+    """Return the function called ``name``. Raises ModelError for an unknown name."""
     if name in ACTIVATIONS:
         return ACTIVATIONS[name]
     raise ModelError(

@@ -1,10 +1,10 @@
-"""What a decoder computes, as values: read from config.json by a family, executed by a backend.
+"""The description of a decoder: a family fills it in from config.json, an executor computes it.
 
-A field says what a layer does, never whose it is. So a family is a function that fills an
-``Architecture`` in, and a backend has one forward pass.
+A field says what a layer does, never which family has it. So a family is a function that returns an
+``Architecture``, and an executor has one forward pass.
 
-To add a field: give it a default that leaves a decoder as it was. Every backend then refuses whoever
-sets it, until it lists the field among the features that it computes (engine/backends/support.py).
+To add a field: give it a default that changes nothing. Every executor then refuses models that set it,
+until it declares the field (engine/backends/support.py).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 class Rope:
     """Rotary positions: pair i of a head is rotated by ``frequencies[i]`` radians a position.
 
-    Fewer frequencies than half the head's width leave the rest of the head as it is. ``magnitude``
-    multiplies what is rotated (YaRN and LongRoPE sharpen attention this way).
+    With fewer frequencies than half the head's width, the rest of the head is not rotated. ``magnitude``
+    multiplies the rotated part (YaRN and LongRoPE sharpen attention this way).
     """
 
     frequencies: tuple[float, ...]
@@ -35,7 +35,7 @@ class Attention:
     query_scale: float
     """Multiplies the scores; head_dim ** -0.5 in most models."""
     rope: Rope | None
-    """None: the layer knows no positions (NoPE)."""
+    """None for a layer without positions (NoPE)."""
     window: int | None = None
     """Positions that a row sees, itself included; None: all of the past."""
     qkv_bias: bool = False
@@ -48,10 +48,10 @@ class Attention:
 
 @dataclass(frozen=True, slots=True)
 class GatedDeltaNet:
-    """A linear attention whose state forgets and corrects itself (Yang, Kautz, Hatamizadeh 2024, arXiv
-    2412.06464), behind a causal convolution over ``kernel`` positions, as Qwen3-Next and 3.5 have it.
+    """A linear attention whose state decays and corrects itself (Yang, Kautz, Hatamizadeh 2024, arXiv
+    2412.06464), after a causal convolution over ``kernel`` positions, as in Qwen3-Next and 3.5.
 
-    Each key head serves ``value_heads / key_heads`` value heads that stand next to each other.
+    Each key head serves ``value_heads / key_heads`` consecutive value heads.
     """
 
     key_heads: int
@@ -80,7 +80,7 @@ class LayerSpec:
 
     @property
     def attention(self) -> Attention:
-        """The mixer of a layer that is known to attend. Raises TypeError for another."""
+        """The mixer, which must be attention. Raises TypeError for another."""
         if not isinstance(self.mixer, Attention):
             raise TypeError(f"a layer has {type(self.mixer).__name__}, no attention")
         return self.mixer
@@ -109,7 +109,7 @@ class Architecture:
 
     @property
     def attentions(self) -> tuple[Attention, ...]:
-        """The mixers of the layers that attend, in order."""
+        """The mixers of the attention layers, in order."""
         return tuple(spec.mixer for spec in self.layers if isinstance(spec.mixer, Attention))
 
 
@@ -122,17 +122,17 @@ SIZES = frozenset(
         )),
     }
 )  # fmt: skip
-"""Numbers of every decoder, by ``features``' names. Which of them it takes, a backend says itself."""
+"""Sizes of every decoder, by ``features``' names. Executors check separately which sizes they take."""
 
 KINDS = "layers.mixer", "layers.feed_forward"
-"""Fields whose type says what is computed."""
+"""Fields whose type is a feature."""
 
 
 def features(architecture: Architecture) -> frozenset[str]:
-    """Return what the model needs beyond sizes: the fields that differ from their defaults.
+    """Return the features that the model needs: fields, except sizes, that differ from their defaults.
 
-    A name is the path of the field, as ``layers.mixer.window``. The value follows where the field names a
-    function, as ``layers.feed_forward.activation=silu``, and the type where it has several, as
+    A name is the path of the field, as ``layers.mixer.window``. The value follows if the field names a
+    function, as in ``layers.feed_forward.activation=silu``, and the type if there are several, as in
     ``layers.mixer=GatedDeltaNet``. A field without a default is needed unless it is None or False.
     """
     return frozenset(_features(architecture, ""))

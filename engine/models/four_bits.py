@@ -1,4 +1,4 @@
-"""A model's matrices rounded to four bits as they are loaded: what each is held in, and what all take."""
+"""Round a model's matrices to four bits as they are loaded: formats and sizes."""
 
 from __future__ import annotations
 
@@ -11,38 +11,35 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.weights import Names, TensorSource, WeightSource
 
 _WIDE = "q8_0"
-"""Of the embedding and the head: their errors go straight into the words, and lookups cost nothing."""
+"""For the embedding and the head: their errors affect the output most, and lookups are cheap."""
 _MOST, _OTHERS = "q4_k", "q4_1"
-"""For rows that are whole blocks of the first, which takes a tenth less; and for all others."""
+"""The first, a tenth smaller, for rows that are a multiple of its blocks; the second for others."""
 IN_FOUR_BITS = (_WIDE, _MOST, _OTHERS)
-"""All of these."""
 
 
 def in_four_bits(source: TensorSource, names: Names) -> WeightSource:
-    """``source`` with its matrices, floats of any dtype, in blocks; see ``block_rounding``."""
+    """Return ``source`` with its matrices rounded to blocks; see ``block_rounding``."""
 
     def fetch(name: str) -> Weight:
-        found = source(name)
-        if found.dim() < 2:
-            return found
-        return to_blocks(_format(name, found.shape[1], names), found)
+        tensor = source(name)
+        if tensor.dim() < 2:
+            return tensor
+        return to_blocks(_format(name, tensor.shape[1], names), tensor)
 
     return fetch
 
 
 def bytes_in_four_bits(checkpoint: Checkpoint) -> int:
-    """What the blocks of all matrices take, and all other numbers in fp32."""
+    """Return the bytes of all matrices in blocks, and of all other numbers in fp32."""
     names = Names.among(checkpoint.tensors)
-    left_out = names.head if checkpoint.repeats_embedding else None
+    tied = names.head if checkpoint.repeats_embedding else None
     return sum(
-        _bytes(name, info.shape, names)
-        for name, info in checkpoint.tensors.items()
-        if name != left_out
+        _bytes(name, info.shape, names) for name, info in checkpoint.tensors.items() if name != tied
     )
 
 
 def formats_in_four_bits(checkpoint: Checkpoint) -> tuple[str, ...]:
-    """What its matrices are held in, sorted."""
+    """Return the formats of its matrices, sorted."""
     names = Names.among(checkpoint.tensors)
     matrices = [
         (n, info.shape[1]) for n, info in checkpoint.tensors.items() if len(info.shape) == 2

@@ -1,6 +1,6 @@
-"""Rotary position settings of config.json -> ``Rope``: the frequencies, whatever stretched them.
+"""Convert the rotary position settings of config.json to ``Rope``: frequencies, with any scaling applied.
 
-Source: Su et al. 2021 (RoFormer). Each scaling names its own. Transformers 5 writes
+Source: Su et al. 2021 (RoFormer). Each scaling names its source. Transformers 5 writes
 ``rope_parameters``; earlier versions ``rope_theta``, ``rope_scaling`` and ``partial_rotary_factor``.
 """
 
@@ -18,8 +18,8 @@ from engine.models.architecture import Rope
 Settings = Mapping[str, Any]
 
 
-class Described(Protocol):
-    """What tells how positions turn; a ``Checkpoint`` is one. ``context``: max_position_embeddings."""
+class RopeConfig(Protocol):
+    """The fields of a ``Checkpoint`` that the rope depends on. ``context``: max_position_embeddings."""
 
     @property
     def path(self) -> Path: ...
@@ -32,35 +32,35 @@ class Described(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """What a scaling may look at besides its own ``settings``."""
+class ScalingInputs:
+    """The inputs of a scaling besides the default frequencies."""
 
     settings: Settings
     theta: float
-    context: int  # tokens that will be computed at most
+    context: int  # the most tokens that will be computed
     longest: int  # max_position_embeddings
-    original: int  # the longest text of pretraining
+    original: int  # the longest context of pretraining
 
     def number(self, key: str) -> float:
         return float(self.settings[key])
 
 
 def rope_settings(config: Settings) -> Settings:
-    """The settings of all layers, in either spelling; empty where there are none."""
-    found: Settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    return found
+    """Return the settings of all layers, in either spelling; empty if there are none."""
+    settings: Settings = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    return settings
 
 
 def read_rope(
-    checkpoint: Described,
+    checkpoint: RopeConfig,
     context: int,
     *,
     settings: Settings | None = None,
     theta: float | None = None,
 ) -> Rope:
-    """The ``Rope`` of layers with these ``settings`` (default: the model's), up to ``context`` tokens.
+    """Return the ``Rope`` of layers with ``settings`` (default: the model's), up to ``context`` tokens.
 
-    ``theta`` is what holds where the settings name none. Raises ModelError for an unknown scaling.
+    ``theta`` applies if the settings name none. Raises ModelError for an unknown scaling.
     """
     config = checkpoint.text_config
     if settings is None:
@@ -78,42 +78,42 @@ def read_rope(
     base = float(settings.get("rope_theta") or theta or config.get("rope_theta") or 10000.0)
     part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
     width = int(checkpoint.head_dim * float(part))
-    stretch = Stretch(settings, base, context, checkpoint.context, int(original))
-    return SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], stretch)
+    inputs = ScalingInputs(settings, base, context, checkpoint.context, int(original))
+    return SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], inputs)
 
 
-def _default(frequencies: list[float], stretch: Stretch) -> Rope:
+def _default(frequencies: list[float], inputs: ScalingInputs) -> Rope:
     return Rope(tuple(frequencies))
 
 
-def _linear(frequencies: list[float], stretch: Stretch) -> Rope:
-    """Positions divided by ``factor`` (kaiokendev 2023)."""
-    factor = stretch.number("factor")
+def _linear(frequencies: list[float], inputs: ScalingInputs) -> Rope:
+    """Divide positions by ``factor`` (kaiokendev 2023)."""
+    factor = inputs.number("factor")
     return Rope(tuple(frequency / factor for frequency in frequencies))
 
 
-def _llama3(frequencies: list[float], stretch: Stretch) -> Rope:
-    """Slows long wavelengths down by ``factor``, keeps short ones, blends between (Llama 3.1)."""
-    factor, low = stretch.number("factor"), stretch.number("low_freq_factor")
-    high = stretch.number("high_freq_factor")
+def _llama3(frequencies: list[float], inputs: ScalingInputs) -> Rope:
+    """Divide low frequencies by ``factor``, keep high ones, blend between (Llama 3.1)."""
+    factor, low = inputs.number("factor"), inputs.number("low_freq_factor")
+    high = inputs.number("high_freq_factor")
 
     def scaled(frequency: float) -> float:
-        turns = stretch.original * frequency / (2 * math.pi)  # in the original context
-        keep = min(max((turns - low) / (high - low), 0.0), 1.0)
+        periods = inputs.original * frequency / (2 * math.pi)  # in the original context
+        keep = min(max((periods - low) / (high - low), 0.0), 1.0)
         return frequency * (keep + (1 - keep) / factor)
 
     return Rope(tuple(map(scaled, frequencies)))
 
 
-def _yarn(frequencies: list[float], stretch: Stretch) -> Rope:
-    """As llama3, blended over dimensions instead of turns, and sharpened (Peng et al. 2023)."""
-    settings, width = stretch.settings, 2 * len(frequencies)
-    factor = float(settings.get("factor") or stretch.longest / stretch.original)
+def _yarn(frequencies: list[float], inputs: ScalingInputs) -> Rope:
+    """As llama3, blended over dimensions instead of periods, with a magnitude (Peng et al. 2023)."""
+    settings, width = inputs.settings, 2 * len(frequencies)
+    factor = float(settings.get("factor") or inputs.longest / inputs.original)
 
-    def dimension(turns: float) -> float:
-        """Where a pair makes so many turns in the original context."""
-        ratio = stretch.original / (turns * 2 * math.pi)
-        return width * math.log(ratio) / (2 * math.log(stretch.theta))
+    def dimension(periods: float) -> float:
+        """Return the pair that completes so many periods in the original context."""
+        ratio = inputs.original / (periods * 2 * math.pi)
+        return width * math.log(ratio) / (2 * math.log(inputs.theta))
 
     low = dimension(settings.get("beta_fast") or 32)
     high = dimension(settings.get("beta_slow") or 1)
@@ -123,44 +123,44 @@ def _yarn(frequencies: list[float], stretch: Stretch) -> Rope:
     span = (high - low) or 0.001
 
     def scaled(pair: int, frequency: float) -> float:
-        slowed = min(max((pair - low) / span, 0.0), 1.0)
-        return frequency * ((1 - slowed) + slowed / factor)
+        blend = min(max((pair - low) / span, 0.0), 1.0)
+        return frequency * ((1 - blend) + blend / factor)
 
-    turned = tuple(scaled(pair, frequency) for pair, frequency in enumerate(frequencies))
-    return Rope(turned, _yarn_magnitude(settings, factor))
+    interpolated = tuple(scaled(pair, frequency) for pair, frequency in enumerate(frequencies))
+    return Rope(interpolated, _yarn_magnitude(settings, factor))
 
 
 def _yarn_magnitude(settings: Settings, factor: float) -> float:
     if settings.get("attention_factor") is not None:
         return float(settings["attention_factor"])
 
-    def sharpened(scale: float) -> float:
+    def magnitude(scale: float) -> float:
         return 0.1 * scale * math.log(factor) + 1.0 if factor > 1 else 1.0
 
-    over, under = settings.get("mscale"), settings.get("mscale_all_dim")
-    return sharpened(over) / sharpened(under) if over and under else sharpened(1.0)
+    own, all_dim = settings.get("mscale"), settings.get("mscale_all_dim")
+    return magnitude(own) / magnitude(all_dim) if own and all_dim else magnitude(1.0)
 
 
-def _longrope(frequencies: list[float], stretch: Stretch) -> Rope:
-    """One factor a pair (Ding et al. 2024), from the list for short texts or from that for long.
+def _longrope(frequencies: list[float], inputs: ScalingInputs) -> Rope:
+    """Divide each frequency by its factor in the list for short or for long texts (Ding et al. 2024).
 
-    Transformers changes from one list to the other when a text outgrows the original context, and
-    keeps the keys that were turned by the first. Then a token's logits depend on how the text came
-    in, so here, as in vLLM, the context for which the model is loaded decides, once.
+    Transformers switches to the long list when a text outgrows the original context, and keeps the keys
+    that were rotated before. A token's logits then depend on how the text was split, so here, as in vLLM,
+    the context for which the model is loaded decides, once.
     """
-    settings, original = stretch.settings, stretch.original
-    factors = settings["long_factor" if stretch.context > original else "short_factor"]
-    turned = tuple(f / float(by) for f, by in zip(frequencies, factors, strict=True))
+    settings, original = inputs.settings, inputs.original
+    factors = settings["long_factor" if inputs.context > original else "short_factor"]
+    scaled = tuple(f / float(by) for f, by in zip(frequencies, factors, strict=True))
     magnitude = settings.get("attention_factor")
     if magnitude is None:
-        factor = float(settings.get("factor") or stretch.longest / original)
+        factor = float(settings.get("factor") or inputs.longest / original)
         magnitude = math.sqrt(1 + math.log(factor) / math.log(original)) if factor > 1 else 1.0
-    return Rope(turned, float(magnitude))
+    return Rope(scaled, float(magnitude))
 
 
-SCALINGS: Mapping[str, Callable[[list[float], Stretch], Rope]] = {
+SCALINGS: Mapping[str, Callable[[list[float], ScalingInputs], Rope]] = {
     "default": _default,
-    # Stretches only what is longer than max_position_embeddings, and no context here is.
+    # Scales only beyond max_position_embeddings, which no context here exceeds.
     "dynamic": _default,
     "linear": _linear,
     "llama3": _llama3,

@@ -1,6 +1,6 @@
-"""What the engine needs of a model whose whole rounds run on its device: drafting, verifying, judging.
+"""The protocols of a model whose whole rounds run on its device: draft, verify, accept.
 
-The host queues a round and reads what became of it later, perhaps when the next one runs already.
+The host queues a round and reads its result later, perhaps while the next one runs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from engine.values.sampling import AcceptanceRule, Sampling
 
 @dataclass(frozen=True, slots=True)
 class RoundResult:
-    """What became of a round.
+    """The result of a round.
 
-    ``tokens``: the accepted ones, then the target's own; ``chain``: all that were drafted. ``p`` and
-    ``q``: of each drafted token, accepted or not; ``p`` behind the first rejected one means nothing.
-    ``next_p`` is that of the last token. ``draft_s``, ``total_s``: the device's seconds for drafting and
-    for all of it.
+    tokens           the accepted ones, then the target's own
+    chain            all drafted tokens
+    p, q             of each drafted token, accepted or not; p after the first rejected one means nothing
+    next_p           p of the last token
+    draft_s, total_s the device's seconds for drafting and for the round
     """
 
     accepted: int
@@ -37,22 +38,22 @@ class RoundResult:
 
 
 class PendingRound(Protocol):
-    """A round that was queued."""
+    """A queued round."""
 
     def read(self) -> RoundResult:
-        """Waits for it. Raises ModelError for logits that are no numbers."""
+        """Wait for the round and return its result. Raises ModelError for logits that are not finite."""
 
 
 class RoundRunner(Protocol):
-    """Runs the rounds of one request after another, over the states it was made with.
+    """Runs the rounds of one request after another on its sequence states.
 
-    A round begins from what the one before it left on the device. It sets the states' lengths itself,
-    so the host's view of them is out of date until ``SequenceState.settle``.
+    A round continues from the results of the previous one on the device, and sets the states' lengths
+    there; the host's are out of date until ``SequenceState.settle``.
     """
 
     @property
     def depths(self) -> tuple[int, ...]:
-        """How many tokens a round may draft, from 0 on, rising."""
+        """The numbers of tokens that a round may draft, from 0 on, ascending."""
 
     def begin(
         self,
@@ -62,29 +63,30 @@ class RoundRunner(Protocol):
         tokens: Sequence[int],
         prompt_length: int,
     ) -> None:
-        """A new request, behind ``tokens``: the target's state holds all but the last one."""
+        """Begin a request after ``tokens``; the target's state holds all but the last one."""
 
     def put(self, chain: Sequence[int], q: Tensor | None) -> None:
-        """A chain for the next round, drafted elsewhere; ``q`` (nodes, vocabulary) if it was drawn."""
+        """Set the next round's chain, drafted elsewhere; ``q`` (nodes, vocabulary) if it was sampled."""
 
     def allow(self, bits: Tensor) -> None:
-        """What may follow the text and each token of the chain that was put: int32 (nodes + 1, words), a
-        bit for each token, the lowest first."""
+        """Set the tokens that may follow the text and each token of the chain that was put: int32
+        (nodes + 1, words), one bit for each token, the lowest first."""
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
     ) -> PendingRound:
-        """Queues a round of one of ``depths``; at most two may be unread.
+        """Queue a round of one of ``depths``; at most two may be unread.
 
-        ``drafts``: the draft model writes the chain, which else was ``put``; ``drawn``: with its q. Such
-        a round feeds the draft the last two tokens of the text, whether or not it has them, and all it
-        drafts but the last one. ``masked``: by what was allowed.
+        drafts  the draft model drafts the chain; otherwise the chain that was ``put`` is verified. The
+                draft computes the last two tokens of the text, cached or not, and its draft but the last
+        drawn   the chain is sampled, with its q
+        masked  by the tokens that were allowed
         """
 
 
 @runtime_checkable
 class RoundModel(Model, Protocol):
-    """A model that runs rounds; its rounds fill states without the host."""
+    """A model that runs rounds, which fill states without the host."""
 
     def round_runner(
         self,
@@ -94,7 +96,7 @@ class RoundModel(Model, Protocol):
         *,
         captures: bool = True,
     ) -> RoundRunner:
-        """``draft``: another ``RoundModel`` of the same device, with a state of its own.
+        """Return a runner. ``draft``: another ``RoundModel`` on the same device, with a state of its own.
 
-        ``captures``: whether rounds may be captured as graphs, where the device has such.
+        ``captures``: True if rounds may be captured as graphs, on a device that has them.
         """

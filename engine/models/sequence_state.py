@@ -1,10 +1,10 @@
-"""What a model keeps of one sequence: the state behind its committed tokens, and rows that wait.
+"""A model's state of one sequence: committed tokens, and pending rows after them.
 
-An executor computes rows behind the state. Rows of a prompt are final: they are committed as they are
-computed. Rows of a verification, or of a draft, are pending until ``commit`` says which of them stay.
-What the state is (keys and values, a recurrence) its subclass knows.
+An executor computes rows after the state. Rows of a prompt are final: they are committed as they are
+computed. Rows of a verification or a draft are pending until ``commit`` keeps some of them. Subclasses
+hold the state itself (keys and values, a recurrence).
 
-The state behind n tokens depends on these tokens alone, bit for bit: not on how the prompt was cut, on
+The state after n tokens depends on these tokens alone, bit for bit: not on how the prompt was split, on
 rejected rows, or on what was rewound.
 """
 
@@ -21,7 +21,7 @@ from engine.models.hidden_states import AuxHiddenStates
 
 
 class SequenceState:
-    """``length`` committed tokens, and ``pending`` rows computed behind them."""
+    """``length`` committed tokens, and ``pending`` rows computed after them."""
 
     def __init__(self, context: int, aux: AuxHiddenStates | None = None) -> None:
         """``context``: the most rows. ``aux``: hidden states of these rows, for heads that read them;
@@ -33,11 +33,11 @@ class SequenceState:
 
     @property
     def end(self) -> int:
-        """Where the next row goes."""
+        """The position of the next row."""
         return self.length + self.pending
 
     def append(self, rows: int, *, final: bool) -> None:
-        """Note that an executor has computed ``rows`` at ``end``. Final ones follow no pending ones."""
+        """Record that an executor has computed ``rows`` at ``end``. Final ones follow no pending ones."""
         assert self.end + rows <= self.context and not (final and self.pending)
         if final:
             self.length += rows
@@ -47,37 +47,37 @@ class SequenceState:
     def commit(self, rows: Sequence[int]) -> None:
         """Keep exactly these of the pending rows, as if they had been computed one by one.
 
-        Rows count over all that are pending, in the order they were computed. Those of a chain are
-        0, 1, ...; those of a tree a path from its root. Raises ValueError for others.
+        Rows are numbered over all pending ones, in the order they were computed. Of a chain they are
+        0, 1, ...; of a tree a path from its root. Raises ValueError for others.
         """
         if list(rows) != list(range(len(rows))) or len(rows) > self.pending:
             raise ValueError(f"of {self.pending} pending rows {list(rows)} are no beginning")
         self.settle(self.length + len(rows))
 
     def reachable(self, length: int) -> int:
-        """Return the most tokens, ``length`` at most, that ``rewind`` can go back to. Changes nothing."""
+        """Return the greatest length, at most ``length``, that ``rewind`` can go back to."""
         return min(length, self.length)
 
     def rewind(self, length: int) -> None:
-        """Forget all pending rows, and all tokens but the first ``length``.
+        """Discard all pending rows, and all tokens but the first ``length``.
 
-        Raises ValueError where that is not ``reachable``.
+        Raises ValueError if that is not ``reachable``.
         """
         if not 0 <= length <= self.length or self.reachable(length) != length:
             raise ValueError(f"cannot rewind a state of {self.length} tokens to {length}")
         self.settle(length)
 
     def settle(self, length: int) -> None:
-        """Set how many tokens are committed; nothing is pending then. For executors, and for whoever
-        reads rounds that a device has committed itself."""
+        """Set the number of committed tokens; nothing is pending then. For executors, and for readers of
+        rounds that a device has committed itself."""
         self.length, self.pending = length, 0
 
     def save_checkpoint(self) -> None:
-        """Make the present length ``reachable`` later, where it would not be for ever."""
+        """Make the present length ``reachable`` later, if it would not be anyway."""
 
     def copy_prefix(self, other: SequenceState, length: int) -> int:
-        """Copy what ``other``, of the same model, has of the first ``length`` tokens beyond those here,
-        which are the same in both. Returns the new length; the old one where nothing can be copied."""
+        """Copy the first ``length`` tokens of ``other``, a state of the same model that begins with the
+        same tokens. Returns the new length; the old one if nothing can be copied."""
         return self.length
 
 
@@ -126,7 +126,7 @@ class KVCache(SequenceState):
         return self.keys[slot][first:stop], self.values[slot][first:stop]
 
     def check(self) -> None:
-        """Raise AssertionError where an invariant is broken (for tests)."""
+        """Raise AssertionError if an invariant is broken (for tests)."""
         assert 0 <= self.length <= self.end <= self.context
         assert all(bool(each.isfinite().all()) for each in (*self.keys, *self.values))
         assert self.aux is None or self.aux.rows.shape[1] == self.context

@@ -47,7 +47,7 @@ class FakeState(SequenceState):
 
 
 class TableModel:
-    """Logits are any function of the tokens so far: a TappableModel and TreeModel for exact tests.
+    """Logits are any function of the tokens so far: a HiddenStateModel and TreeModel for exact tests.
 
     A hidden state is noise that the last two tokens and the layer decide; so are embeddings.
     """

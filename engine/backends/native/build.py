@@ -29,29 +29,28 @@ log = logging.getLogger(__name__)
 SOURCE = Path(native.__file__).parent
 ALL = ("matrix/products.cpp", "step/native.cpp")
 PRODUCTS = ALL[:1]
-"""Matrices alone: what is written for each kind of processor."""
+"""Matrices alone, whose code differs by processor."""
 FLAGS = (
     "-O3", "-ffp-contract=off", "-std=c++20", "-pthread", f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",
     *(() if sys.platform == "win32" else ("-fPIC",)),
 )  # fmt: skip
-"""Sums keep the order in which they are written, and are fused only where the source says so: the
-compiler would fuse for some numbers of rows and not for others. On Windows all code can be moved, and
-clang refuses the option."""
+"""Sums keep their written order, and are fused only where the source says so: the compiler would fuse for
+some numbers of rows and not for others. On Windows all code is relocatable, and clang refuses -fPIC."""
 LINKED = ("-shared", *(("-static",) if sys.platform == "win32" else ()))
-"""On Windows nobody would find a compiler's own libraries."""
+"""Static on Windows, where the compiler's own libraries would not be found."""
 SUFFIXES = {"darwin": ".dylib", "win32": ".dll"}
-"""Of libraries, by the system; ".so" elsewhere."""
+"""Suffixes of libraries by system; ".so" elsewhere."""
 LIMIT_S = 900
-"""For one compilation. zig compiles its C++ library before the first."""
+"""Limit of a compilation. zig compiles its C++ library before the first one."""
 
 
 def built() -> Path | None:
-    """The library for this machine, if it was built before."""
+    """Return the library for this machine; None if it is not built."""
     for chosen in compilers.found():
         with contextlib.suppress(BuildError):
-            found = _path(chosen, "native", *ALL)
-            if found.exists():
-                return found
+            path = _path(chosen, "native", *ALL)
+            if path.exists():
+                return path
     return None
 
 
@@ -60,11 +59,11 @@ def build(
     processor: str = "native",
     candidates: Iterable[Compiler] | None = None,
 ) -> Path:
-    """The library for this machine, compiled now if need be: some tens of seconds.
+    """Return the library for this machine, compiled if need be, which takes some tens of seconds.
 
-    ``sources``: a part of it; ``processor``: another that the compilers know by this name;
-    ``candidates``: None is those of this machine. Where one refuses, the next is asked. Raises BuildError
-    with what the first one said, NoCompiler.
+    ``sources``: a part of it. ``processor``: another one, by the compilers' name. ``candidates``: the
+    compilers to try in order; None means those of this machine. Raises NoCompiler, and BuildError with
+    the first compiler's message.
     """
     refused = None
     for chosen in compilers.found() if candidates is None else candidates:
@@ -79,9 +78,9 @@ def build(
 
 
 def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: str) -> None:
-    """All of ``sources`` at once."""
+    """Compile all ``sources`` at once and link them to ``target``."""
     flags = (*chosen.command, *FLAGS, chosen.processor(processor))
-    # Under other names first: two processes may build at once, and one may be killed.
+    # In a temporary folder first: two processes may build at once, and one may be killed.
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = tempfile.TemporaryDirectory(dir=target.parent, suffix=".tmp")
@@ -92,30 +91,30 @@ def _compile(chosen: Compiler, target: Path, sources: Sequence[str], processor: 
         ) from error
     with temporary as name:
         scratch = Path(name)
-        made = {source: str(scratch / f"{Path(source).stem}.o") for source in sources}
-        whole = scratch / target.name
+        objects = {source: str(scratch / f"{Path(source).stem}.o") for source in sources}
+        linked = scratch / target.name
         try:
             environment = chosen.environment(scratch)
             _run(
-                ([*flags, "-c", str(SOURCE / one), "-o", to] for one, to in made.items()),
+                ([*flags, "-c", str(SOURCE / source), "-o", to] for source, to in objects.items()),
                 environment,
             )
-            _run([[*flags, *LINKED, *made.values(), "-o", str(whole)]], environment)
-            _move(whole, target)
+            _run([[*flags, *LINKED, *objects.values(), "-o", str(linked)]], environment)
+            _move(linked, target)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise BuildError(f"{chosen} could not compile the native step: {error}") from error
 
 
-def _move(whole: Path, target: Path) -> None:
+def _move(linked: Path, target: Path) -> None:
     try:
-        os.replace(whole, target)
+        os.replace(linked, target)
     except PermissionError:  # Windows, where another process built it meanwhile and has it open
         if not target.exists():
             raise
 
 
 def _run(commands: Iterable[Sequence[str]], environment: dict[str, str]) -> None:
-    """All ``commands`` at once. Raises BuildError, OSError or TimeoutExpired once none of them runs."""
+    """Run all ``commands`` at once. Raises BuildError, OSError or TimeoutExpired once none runs."""
     with contextlib.ExitStack() as stack:
         running = []
         for command in commands:
@@ -130,9 +129,9 @@ def _run(commands: Iterable[Sequence[str]], environment: dict[str, str]) -> None
             running.append((command[0], stack.enter_context(process)))
             stack.callback(process.kill)
         for name, process in running:
-            said = process.communicate(timeout=LIMIT_S)[1].decode(errors="replace")
+            output = process.communicate(timeout=LIMIT_S)[1].decode(errors="replace")
             if process.returncode:
-                raise BuildError(f"{name} could not compile the native step: {said[-2000:]}")
+                raise BuildError(f"{name} could not compile the native step: {output[-2000:]}")
 
 
 @functools.cache
@@ -175,17 +174,17 @@ def _build_and_load(done: Callable[[], None]) -> None:
 
 
 def folder() -> Path:
-    """Where libraries are kept."""
+    """Return the folder of the libraries."""
     return compilers.cache_folder() / "native"
 
 
 @functools.cache
-def _path(chosen: Compiler, *wanted: str) -> Path:
-    """Another wish, source, compiler, flag or processor makes another name. Raises BuildError."""
+def _path(chosen: Compiler, processor: str, *sources: str) -> Path:
+    """Return a path that names processor, source, compiler, flags and machine. Raises BuildError."""
     parts = [file.read_bytes() for file in sorted(SOURCE.rglob("*.[ch]*")) if file.suffix != ".pyc"]
     parts += [
         chosen.version(),
-        " ".join((*FLAGS, *wanted)).encode(),
+        " ".join((*FLAGS, processor, *sources)).encode(),
         platform.machine().encode(),
         _features(),
     ]
@@ -194,10 +193,10 @@ def _path(chosen: Compiler, *wanted: str) -> Path:
 
 
 def _features() -> bytes:
-    """What tells apart processors that -march=native compiles for."""
+    """Return the properties of the processor that -march=native depends on."""
     try:
         lines = Path("/proc/cpuinfo").read_bytes().splitlines()
     except OSError:
         return platform.processor().encode()
-    kept = (b"model name", b"flags", b"Features", b"CPU part")
-    return b"\n".join(sorted({line for line in lines if line.startswith(kept)}))
+    fields = (b"model name", b"flags", b"Features", b"CPU part")
+    return b"\n".join(sorted({line for line in lines if line.startswith(fields)}))

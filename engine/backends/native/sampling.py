@@ -1,8 +1,7 @@
 """Sample a token from each row of logits in one compiled pass, without a softmax over the vocabulary.
 
-This is all that a round needs where nothing is added to the logits and their distribution is not
-truncated. In torch it takes a division, a softmax, a choice and an indexing; for small vocabularies the
-calls cost more than what they compute.
+A round needs no more if nothing is added to the logits and their distribution is not truncated. torch
+needs four calls, which for small vocabularies cost more than what they compute.
 """
 
 from __future__ import annotations
@@ -42,20 +41,17 @@ class SampledTokens:
 
     def probabilities(self, places: Iterable[tuple[int, int]]) -> list[float]:
         """Return the probability of each (row, token); 0 for a token beyond the logits."""
-        start, (stride, _), width = (
-            self._logits.data_ptr(),
-            self._logits.stride(),
-            self._logits.shape[1],
-        )
-        found = []
+        logits, probabilities = self._logits, []
+        start, stride, width = logits.data_ptr(), logits.stride(0), logits.shape[1]
         for row, token in places:
             mass = self._masses[row]
             if not mass or token >= width:
-                found.append(0.0)
+                probabilities.append(0.0)
                 continue
             logit = ctypes.c_float.from_address(start + 4 * (row * stride + token)).value
-            found.append(math.exp((logit - self._peaks[row]) * self._sharpness) / mass)
-        return found
+            peak = self._peaks[row]
+            probabilities.append(math.exp((logit - peak) * self._sharpness) / mass)
+        return probabilities
 
     def top_tokens(self, row: int, count: int) -> tuple[tuple[int, float], ...]:
         """Return the ``count`` most probable tokens of a row with their probabilities, best first."""
@@ -65,8 +61,8 @@ class SampledTokens:
 
 def supports(logits: Tensor) -> bool:
     """Return whether ``logits`` are float32 on the CPU with contiguous rows, as needed below."""
-    near = logits.device.type == "cpu" and logits.stride(-1) == 1
-    return near and logits.dtype is torch.float32
+    contiguous = logits.device.type == "cpu" and logits.stride(-1) == 1
+    return contiguous and logits.dtype is torch.float32
 
 
 def greedy(library: Library, logits: Tensor) -> SampledTokens:
@@ -105,8 +101,8 @@ def draw(library: Library, weights: Tensor, keys: Sequence[int]) -> list[int]:
     """Draw one token for each row of ``weights (rows, vocabulary)``, float32 on the CPU.
 
     This is ``noise.sample`` compiled. ``keys``: for each row the number below 2**64 that is hashed with
-    the token ids. torch would make three tensors over the vocabulary; here nearly all tokens have lost
-    before their logarithm is needed.
+    the token ids. torch would make three tensors over the vocabulary; here nearly all tokens are ruled
+    out before their logarithm is needed.
     """
     assert weights.dtype is torch.float32 and weights.device.type == "cpu"
     rows, vocabulary = weights.shape

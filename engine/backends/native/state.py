@@ -18,7 +18,7 @@ from engine.models.sequence_state import SequenceState
 
 
 class NativeState(SequenceState):
-    """Keys and values of one sequence, as attention.h reads them.
+    """Keys and values of one sequence, in the layout of attention.h.
 
     For each size of heads keys (layers, kv_heads, groups, head_dim, 16), values (layers, kv_heads,
     groups * 16, head_dim), float32 or bfloat16, as are the hidden states. The last group is for the rows
@@ -60,7 +60,7 @@ class NativeState(SequenceState):
         )
 
     def append_tree(self, parents: Sequence[int]) -> None:
-        """Note that the step has computed a tree's rows in the last group, behind no pending ones."""
+        """Record that the step has computed a tree's rows in the last group, after no pending ones."""
         assert not self.pending
         self.pending, self._tree = len(parents), parents
 
@@ -72,12 +72,12 @@ class NativeState(SequenceState):
             return
         if [tree[row] for row in rows] != [-1, *rows[:-1]]:
             raise ValueError(f"{list(rows)} is no path from the root of a tree of {len(tree)}")
-        for at, row in enumerate(rows, self.length):
-            group, lane = divmod(at, native.LANES)
+        for position, row in enumerate(rows, self.length):
+            group, lane = divmod(position, native.LANES)
             for size in self.keys:
                 keys, values = self.keys[size], self.values[size]
                 keys[:, :, group, :, lane] = keys[:, :, -1, :, row]
-                values[:, :, at] = values[:, :, row - native.ROWS]
+                values[:, :, position] = values[:, :, row - native.ROWS]
         if self.aux is not None:
             self.aux.keep(self.length, rows)
         self.settle(self.length + len(rows))
@@ -88,7 +88,7 @@ class NativeState(SequenceState):
         self._tree = None
 
     def copy_prefix(self, other: SequenceState, length: int) -> int:
-        """See ``SequenceState``. Of the last group more is copied, which counts for nothing."""
+        """See ``SequenceState``. The last group of keys is copied whole, with stale ones."""
         assert isinstance(other, NativeState) and length <= other.length
         groups = slice(self.length // native.LANES, -(-length // native.LANES))
         rows = slice(self.length, length)
@@ -104,7 +104,7 @@ class NativeState(SequenceState):
 def _addresses(
     sizes: Sequence[tuple[int, int]], tensors: Mapping[tuple[int, int], Tensor]
 ) -> ctypes.Array[ctypes.c_void_p]:
-    """Return where each slot's part begins, in the order of the layers that attend."""
+    """Return the address of each slot's part, in the order of the attention layers."""
     left = {size: iter(tensor) for size, tensor in tensors.items()}
     return (ctypes.c_void_p * len(sizes))(*(next(left[size]).data_ptr() for size in sizes))
 

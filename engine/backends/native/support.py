@@ -1,4 +1,4 @@
-"""Say what the compiled step computes, and why it cannot run a model."""
+"""What the compiled step computes, and why it cannot run a model."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from engine.models.four_bits import IN_FOUR_BITS
 
 
 def support(library: Library | None) -> Support:
-    """Return what the compiled step computes on this processor; without a ``library``, on any."""
+    """Return what the compiled step computes on this processor, or without a ``library`` on any."""
     formats = tuple(native.KINDS if library is None else library.kinds)
-    if {"fp32", "int8"} <= set(formats):  # what is not in blocks, and what ``ROUNDED`` become
+    if {"fp32", "int8"} <= set(formats):  # for vectors, and for blocks of ``ROUNDED``
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
@@ -36,10 +36,10 @@ def why_not(
     library: Library | None,
     blocks: Collection[str] = (),
 ) -> str | None:
-    """Return why the compiled step cannot run the model; None if it can. A sentence for people.
+    """Return why the compiled step cannot run the model, as a sentence for users; None if it can.
 
-    Where it is not built yet, so that there is no ``library``: why it could not even then. ``blocks``:
-    see ``Support.why_not``.
+    Without a ``library`` the step is not built yet; the answer is then for when it is. ``blocks``: see
+    ``Support.why_not``.
     """
     reason = support(library).why_not(architecture, weights, blocks)
     if reason is None and library is not None:
@@ -64,12 +64,12 @@ def _listed(sizes: Collection[int]) -> str:
 
 
 def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) -> str | None:
-    """Return why weights in this format, or in these blocks, must not be multiplied on this processor."""
-    held = {weights}
+    """Return why weights in this format or these blocks failed their trial on this processor."""
+    formats = {weights}
     if weights in IN_BLOCKS:
         stored = IN_FOUR_BITS if weights == Q4 else blocks
-        held = {"int8" if each in ROUNDED else each for each in stored} | {"fp32"}
-    failed = sorted(each for each in held if not trial.passes(library, each))
+        formats = {"int8" if each in ROUNDED else each for each in stored} | {"fp32"}
+    failed = sorted(each for each in formats if not trial.passes(library, each))
     if not failed:
         return None
     return (

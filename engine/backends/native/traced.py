@@ -1,4 +1,4 @@
-"""Trace a head's operations once; the compiled step then runs all of them in one call."""
+"""Trace a head's operations once; the compiled step then runs all in one call."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class TracedOperations(ProgramTracer):
-    """See ``Operations``. Any of them raises Unsupported for what is not compiled."""
+    """See ``Operations``. Each raises Unsupported for what is not compiled."""
 
     chunk = ROWS
 
@@ -44,8 +44,8 @@ class TracedOperations(ProgramTracer):
         first: int = 0,
         rows: Rows | None = None,
     ) -> Tensor:
-        found = self._of_target().embedding if table is None else table
-        return super().embed(found, tokens, first, rows)
+        own = self._of_target().embedding if table is None else table
+        return super().embed(own, tokens, first, rows)
 
     def target_logits(self, states: Tensor, count: Number) -> Tensor:
         target = self._of_target()
@@ -81,9 +81,11 @@ class TracedOperations(ProgramTracer):
         heads = Attention(memory.caches[layer], a.heads, a.kv_heads, memory.epsilon)
         sizes = [count * a.head_dim for count in (a.heads, a.kv_heads, a.kv_heads)]
         queries, keys, values = qkv.split(sizes, dim=1)
-        ours, theirs = (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
-        self.store(keys, values, heads, theirs, rows)
-        return self.look(queries, heads, ours, rows, causal=causal)
+        query_norms, key_norms = (
+            (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
+        )
+        self.store(keys, values, heads, key_norms, rows)
+        return self.look(queries, heads, query_norms, rows, causal=causal)
 
     def unroll(
         self,
@@ -101,7 +103,7 @@ class TracedOperations(ProgramTracer):
 
 
 class TracedMemory:
-    """See ``Memory``. ``caches`` tell programs where a layer's are.
+    """See ``Memory``. ``caches`` have the addresses of each layer's keys and values for programs.
 
     keys (layers, kv_heads, room / 16, head_dim, 16), values (layers, kv_heads, room, head_dim) float32.
     """

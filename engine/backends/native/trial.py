@@ -1,8 +1,8 @@
-"""Try the compiled step before it is planned with: has a row the same bits beside other rows?
+"""Test whether the compiled step's rows have the same bits beside other rows, before it is planned.
 
-How a compiler fuses multiplications and additions is its own affair, so a small random decoder of each
-format is tried. It has every part that a decoder may have. What passed is kept beside the library, whose
-name changes with source, compiler and processor.
+Compilers differ in how they fuse multiplications and additions, so a small random decoder of each format
+is tried. It has every part that a decoder may have. Passed formats are stored beside the library, whose
+name depends on source, compiler and processor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from engine.models.weights import Names, tensor_shapes
 log = logging.getLogger(__name__)
 
 _HEAD_DIM, _WIDTH, _TEXT = 64, 256, 12
-"""k-quants have blocks of 256 inputs, so no matrix is narrower."""
+"""Sizes of the decoder and the text. k-quants have blocks of 256 inputs, so no matrix is narrower."""
 _ROPE = Rope(tuple(1e4 ** (-2 * pair / _HEAD_DIM) for pair in range(_HEAD_DIM // 2)))
 _ATTENTION = Attention(
     heads=4,
@@ -58,18 +58,17 @@ _ARCHITECTURE = Architecture(
 
 @cache
 def passes(library: Library, weights: str) -> bool:
-    """Return whether rows of weights in a format, or in blocks of one, have bits of their own.
+    """Return whether rows have their own bits with weights in a format, or in blocks of one.
 
-    A failure is logged. Once a library is built, the first call for a format takes some milliseconds.
+    Logs a failure. The first call for a format takes some milliseconds.
     """
-    kept = library.path.with_name(f"{library.path.name}.trial.json")
-    known = _read(kept)
-    if known.get(weights) is True:
+    results = library.path.with_name(f"{library.path.name}.trial.json")
+    passed = _read(results)
+    if passed.get(weights) is True:
         return True
-    # What is done between products is the same for all formats, so one of them is tried in both dtypes.
+    # Only linear layers depend on the format, so one format is enough to try both dtypes of the KV cache.
     cached = (torch.float32, torch.bfloat16) if weights == "fp32" else (torch.float32,)
-    passed = all(is_row_independent(library, weights, dtype) for dtype in cached)
-    if not passed:
+    if not all(is_row_independent(library, weights, dtype) for dtype in cached):
         log.warning(
             "Compiled for this processor, the step gives a token of weights in %s other bits when others "
             "stand beside it. It is not used for them.",
@@ -77,16 +76,16 @@ def passes(library: Library, weights: str) -> bool:
         )
         return False
     with contextlib.suppress(DiskError):  # then it is tried again next time
-        write_private(kept, json.dumps({**known, weights: True}))
+        write_private(results, json.dumps({**passed, weights: True}))
     return True
 
 
-def _read(kept: Path) -> dict[str, object]:
+def _read(results: Path) -> dict[str, object]:
     try:
-        found = read_json(kept)
+        content = read_json(results)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def is_row_independent(library: Library, weights: str, cached: torch.dtype) -> bool:

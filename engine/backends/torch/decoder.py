@@ -1,4 +1,4 @@
-"""The eager executor of a decoder: torch computes each operation, row by row the same bits."""
+"""The eager executor of a decoder: torch computes each operation, with the same bits for each row."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ SUPPORT = Support(
     ACTIVATIONS,
     FORMATS,
 )
-"""Its operations, which take any size."""
+"""Sizes are not limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShared:
-    """What layers with the same ``Attention`` share. ``rotation``: (context, head_dim / 2), complex."""
+    """Values shared by layers with one ``Attention``. ``rotation``: (context, head_dim / 2), complex."""
 
     rotation: Tensor | None
     attend: Attend
@@ -51,7 +51,7 @@ class AttentionShared:
 
 @dataclass(frozen=True, slots=True)
 class AttentionInputs:
-    """What the rows of one step see in all layers with the same ``Attention``."""
+    """Inputs of one step shared by layers with the same ``Attention``."""
 
     rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
     first: int  # block of the cache
@@ -83,7 +83,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         norm = tensor(names.norm)
         super().__init__(architecture, info, norm.dtype, norm.device)
         self.norm = make_norm(architecture, norm)
-        # The largest float copies come and go before anything else is there.
+        # First, because its float copy is the largest: it is freed before other weights are loaded.
         table = tensor(names.embedding)  # (vocabulary, hidden)
         self.embedding = kernels.embedding(table)
         self.head = kernels.linear(table if architecture.tied else tensor(names.head))

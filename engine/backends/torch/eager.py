@@ -96,7 +96,7 @@ class EagerOperations(EagerArithmetic):
     ) -> None:
         assert isinstance(memory, EagerMemory)
         start, end = rows.start.value, rows.start.value + len(made)
-        keys, values = memory.parted(made)
+        keys, values = memory.split(made)
         keys = torch.rms_norm(keys, keys.shape[-1:], None, epsilon) * norms
         keys = _apply_rope(keys, memory.rope[start:end, None])
         memory.keys[:, :, start:end] = keys.permute(1, 2, 0, 3)
@@ -139,7 +139,7 @@ class EagerMemory:
     """See ``Memory``.
 
     keys, values (layers, kv_heads, room, head_dim) float32; rope (room, 1, head_dim / 2) complex.
-    Rows that stood in a place are overwritten, so what was drafted and rejected needs no removal.
+    Rows are overwritten, so rejected drafts need no removal.
     """
 
     def __init__(self, architecture: Architecture, device: torch.device) -> None:
@@ -166,8 +166,8 @@ class EagerMemory:
         a = self.attention
         return torch.zeros(self._layers, a.kv_heads, rows, a.head_dim, device=self._device)
 
-    def parted(self, made: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys and values (rows, layers, kv_heads, head_dim) of all layers, from rows that hold both."""
+    def split(self, made: Tensor) -> tuple[Tensor, Tensor]:
+        """Split rows with keys and values of all layers: two (rows, layers, kv_heads, head_dim)."""
         a = self.attention
         keys, values = made.view(-1, self._layers, 2, a.kv_heads, a.head_dim).unbind(2)
         return keys, values
@@ -207,18 +207,18 @@ class EagerDraft(Generic[R]):
         self, depth: int, draws: Draws | None = None, floor: float = 0.0
     ) -> tuple[list[int], list[float]]:
         assert draws is None
-        likely: list[Tensor] = []
-        together = 1.0
+        probabilities: list[Tensor] = []
+        joint = 1.0
         for step in range(depth):
             p, token = torch.softmax(self.logits(step), dim=-1).max(dim=-1)
             number = int(token)
             self.choose(step, number if self._numbers is None else self._numbers[number])
-            likely.append(p)
+            probabilities.append(p)
             if floor:
-                together *= float(p)
-                if together < floor:
+                joint *= float(p)
+                if joint < floor:
                     break
-        return self.chain[1 : len(likely) + 1], torch.cat(likely).tolist()
+        return self.chain[1 : len(probabilities) + 1], torch.cat(probabilities).tolist()
 
     @torch.inference_mode()
     def logits(self, step: int) -> Tensor:
@@ -233,13 +233,13 @@ class EagerDraft(Generic[R]):
 
 
 def _apply_rope(x: Tensor, rope: Tensor) -> Tensor:
-    """Rotates the pairs of ``x (..., head_dim)``, which lie side by side."""
+    """Rotate the interleaved pairs of ``x (..., head_dim)``."""
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
     return torch.view_as_real(pairs * rope).flatten(-2)
 
 
 def _attend(query: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:
-    """Scaled queries (rows, heads, head_dim) of the last rows -> (rows, heads * head_dim).
+    """Return attention (rows, heads * head_dim) of the last rows' scaled queries (rows, heads, head_dim).
 
     keys, values (kv_heads, seen, head_dim). Not row-independent: a head only proposes.
     """
@@ -251,5 +251,5 @@ def _attend(query: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Ten
         future = torch.ones(rows, seen, dtype=torch.bool, device=query.device)
         future = future.triu(seen - rows + 1).repeat(heads // shared, 1)
         scores = scores.masked_fill(future, float("-inf"))
-    mixed = torch.bmm(torch.softmax(scores, dim=-1), values)
-    return mixed.view(shared, -1, rows, width).permute(2, 0, 1, 3).reshape(rows, -1)
+    attended = torch.bmm(torch.softmax(scores, dim=-1), values)
+    return attended.view(shared, -1, rows, width).permute(2, 0, 1, 3).reshape(rows, -1)

@@ -1,7 +1,7 @@
-"""The gated delta net as torch's operations: one formula for prompts, decoding and verification.
+"""The gated delta net in torch: one formula for prompts, decoding and verification.
 
 Yang, Kautz, Hatamizadeh 2024 (arXiv 2412.06464), with the convolution and the gated norm of Qwen3-Next
-and Qwen3.5. A state S (value_heads, key_dim, value_dim) takes in one row after the other:
+and Qwen3.5. Rows update a state S (value_heads, key_dim, value_dim) one after the other:
 
     S <- exp(g) S;  S <- S + k (beta (v - S^T k))^T;  output = S^T q
 
@@ -25,9 +25,9 @@ _L2_EPSILON = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class Factors:
-    """What one row does to the state, float32: enough to do it again from another state."""
+    """One row's update of the state, float32: enough to apply it to another state again."""
 
-    inputs: Tensor  # (channels,): what the convolution of later rows sees of it
+    inputs: Tensor  # (channels,): for the convolution of later rows
     key: Tensor  # (value_heads, key_dim)
     value: Tensor  # (value_heads, value_dim)
     decay: Tensor  # (value_heads,)
@@ -36,7 +36,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """The state behind some rows. ``past`` (channels, kernel - 1): the convolution's last inputs."""
+    """The state after some rows. ``past`` (channels, kernel - 1): the convolution's last inputs."""
 
     past: Tensor
     state: Tensor  # (value_heads, key_dim, value_dim)
@@ -54,23 +54,23 @@ class Memory:
         return self.past.nbytes + self.state.nbytes
 
     def after(self, row: Factors) -> Memory:
-        """Return the memory behind one more row."""
+        """Return the memory after one more row."""
         decayed = self.state * row.decay[:, None, None]
-        known = (decayed * row.key[:, :, None]).sum(1)
-        delta = (row.value - known) * row.beta[:, None]
+        predicted = (decayed * row.key[:, :, None]).sum(1)
+        delta = (row.value - predicted) * row.beta[:, None]
         state = decayed + row.key[:, :, None] * delta[:, None, :]
         return Memory(torch.cat([self.past[:, 1:], row.inputs[:, None]], 1), state)
 
 
 class DeltaState:
-    """The memory behind committed rows, and behind those that are pending."""
+    """The memory after committed rows, and after pending ones."""
 
     def __init__(self, spec: GatedDeltaNet, device: torch.device) -> None:
         self.committed = self.tip = self._empty = Memory.empty(spec, device)
         self._pending: list[Factors] = []
 
     def append(self, row: Factors, *, final: bool) -> None:
-        """Take in a row at the tip."""
+        """Apply a row to the tip."""
         self.tip = self.tip.after(row)
         if final:
             self.committed = self.tip
@@ -78,7 +78,7 @@ class DeltaState:
             self._pending.append(row)
 
     def commit(self, rows: Sequence[int]) -> None:
-        """Keep these of the pending rows; what they do is done again where others go."""
+        """Keep these of the pending rows; if others are discarded, theirs are applied again."""
         if len(rows) == len(self._pending):
             self.committed = self.tip
         else:
@@ -88,7 +88,7 @@ class DeltaState:
         self._pending = []
 
     def restore(self, memory: Memory | None) -> None:
-        """Go back to a memory that was committed once; None: before the first row."""
+        """Go back to a memory that was committed before; None means before the first row."""
         self.committed = self.tip = self._empty if memory is None else memory
         self._pending = []
 
@@ -102,19 +102,19 @@ def mix(
     *,
     final: bool,
 ) -> Tensor:
-    """Return the mixer's result (rows, hidden) for normed ``x``; ``state`` takes its rows in."""
+    """Return the mixer's result (rows, hidden) for normed ``x``, and apply its rows to ``state``."""
     inputs, gates = weights.qkv(x).float(), weights.gate(x).float()
     rates = weights.alpha_beta(x).float()
-    mixed = []
+    results = []
     for row in range(len(x)):
         alpha, beta = rates[row].chunk(2)
         query, factors = _factors(weights, spec, inputs[row], alpha, beta, state.tip.past)
         state.append(factors, final=final)
-        found = (state.tip.state * query[:, :, None]).sum(1)  # (value_heads, value_dim)
-        gate = gates[row].view_as(found)
-        found = F.rms_norm(found, found.shape[-1:], weights.norm, epsilon) * F.silu(gate)
-        mixed.append(found.flatten())
-    return weights.output(torch.stack(mixed).to(x.dtype))
+        result = (state.tip.state * query[:, :, None]).sum(1)  # (value_heads, value_dim)
+        gate = gates[row].view_as(result)
+        result = F.rms_norm(result, result.shape[-1:], weights.norm, epsilon) * F.silu(gate)
+        results.append(result.flatten())
+    return weights.output(torch.stack(results).to(x.dtype))
 
 
 def _factors(
@@ -130,9 +130,9 @@ def _factors(
     convolved = F.silu((seen * weights.convolution).sum(1))
     keys = spec.key_heads * spec.key_dim
     query, key, value = convolved.split([keys, keys, spec.value_heads * spec.value_dim])
-    served = spec.value_heads // spec.key_heads
+    group = spec.value_heads // spec.key_heads
     query, key = (
-        _unit(each.view(spec.key_heads, spec.key_dim)).repeat_interleave(served, 0)
+        _unit(each.view(spec.key_heads, spec.key_dim)).repeat_interleave(group, 0)
         for each in (query, key)
     )
     decay = (weights.decay * F.softplus(alpha + weights.decay_bias)).exp()
@@ -141,5 +141,5 @@ def _factors(
 
 
 def _unit(x: Tensor) -> Tensor:
-    """Return heads ``(heads, width)`` of length one."""
+    """Return heads ``(heads, width)`` scaled to length one."""
     return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + _L2_EPSILON)

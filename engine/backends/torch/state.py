@@ -12,14 +12,14 @@ from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import KVCache
 
 CHECKPOINT_BYTES = 256 << 20
-"""What the checkpoints of one sequence may take together; the oldest goes first."""
+"""The most bytes of one sequence's checkpoints; the oldest is discarded first."""
 
 
 class TorchState(KVCache):
-    """Keys and values of the layers that attend, one slot each, in order; memories of the others.
+    """Keys and values of attention layers, one slot each, in order; memories of recurrent layers.
 
-    A memory cannot go back but to where it was: a sequence with such layers reaches what is committed,
-    its checkpoints, and the beginning.
+    A sequence with recurrent layers can be rewound only to its committed length, its checkpoints and the
+    beginning.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class TorchState(KVCache):
         aux: AuxHiddenStates | None,
     ) -> None:
         mixers = [spec.mixer for spec in architecture.layers]
-        attending = [at for at, mixer in enumerate(mixers) if isinstance(mixer, Attention)]
+        attending = [layer for layer, mixer in enumerate(mixers) if isinstance(mixer, Attention)]
         slots = [(each.kv_heads, each.head_dim) for each in architecture.attentions]
         super().__init__(slots, context=context, dtype=dtype, device=device, aux=aux)
         self.slots = {layer: slot for slot, layer in enumerate(attending)}
@@ -53,19 +53,20 @@ class TorchState(KVCache):
         length = super().reachable(length)
         if not self.memories or length == self.length:
             return length
-        return max((at for at in self._checkpoints if at <= length), default=0)
+        return max((saved for saved in self._checkpoints if saved <= length), default=0)
 
     def rewind(self, length: int) -> None:
         """See ``SequenceState``."""
         before = self.length
         super().rewind(length)
-        kept: Sequence[Memory | None] = self._checkpoints.get(length, [None] * len(self.memories))
-        for memory, checkpoint in zip(self.memories.values(), kept, strict=True):
+        empty: Sequence[Memory | None] = [None] * len(self.memories)
+        saved = self._checkpoints.get(length, empty)
+        for memory, checkpoint in zip(self.memories.values(), saved, strict=True):
             if length == before:
                 memory.commit(())
             else:
                 memory.restore(checkpoint)
-        self._checkpoints = {at: kept for at, kept in self._checkpoints.items() if at <= length}
+        self._checkpoints = {at: saved for at, saved in self._checkpoints.items() if at <= length}
 
     def save_checkpoint(self) -> None:
         """See ``SequenceState``."""

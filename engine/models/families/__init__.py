@@ -1,6 +1,6 @@
-"""The families that the own decoder runs: architecture name in config.json -> its reader.
+"""The families that the own decoder runs, by the architecture's name in config.json.
 
-A reader takes what the folder says and the context it is loaded for, and returns an ``Architecture``.
+A reader takes a checkpoint and the context that it is loaded for, and returns an ``Architecture``.
 """
 
 from __future__ import annotations

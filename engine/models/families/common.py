@@ -1,4 +1,4 @@
-"""What the families' readers share: the sizes, and how layers differ."""
+"""Helpers of the families' readers: sizes, sliding layers and windows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LAYER_TYPES = ("sliding_attention", "full_attention")
 def architecture(
     checkpoint: Checkpoint, layers: Sequence[LayerSpec], **differences: Any
 ) -> Architecture:
-    """Return a decoder of the checkpoint's sizes; ``differences`` go over its fields."""
+    """Return a decoder of the checkpoint's sizes; ``differences`` replace its fields."""
     fields: dict[str, Any] = {
         "vocabulary": checkpoint.vocabulary,
         "hidden": checkpoint.hidden,
@@ -26,7 +26,7 @@ def architecture(
 
 
 def attention(checkpoint: Checkpoint, rope: Rope | None, **differences: Any) -> Attention:
-    """Return attention of the checkpoint's sizes; ``differences`` go over its fields."""
+    """Return attention of the checkpoint's sizes; ``differences`` replace its fields."""
     fields: dict[str, Any] = {
         "heads": checkpoint.heads,
         "kv_heads": checkpoint.kv_heads,
@@ -37,7 +37,7 @@ def attention(checkpoint: Checkpoint, rope: Rope | None, **differences: Any) -> 
 
 
 def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:
-    """Return a gated MLP of the checkpoint's width; ``differences`` go over its fields."""
+    """Return a gated MLP of the checkpoint's width; ``differences`` replace its fields."""
     config = checkpoint.text_config
     fields: dict[str, Any] = {
         "intermediate": int(config["intermediate_size"]),
@@ -47,7 +47,7 @@ def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:
 
 
 def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> list[bool]:
-    """Which layers slide: by ``layer_types``, or ``otherwise(index)`` where the file has none."""
+    """Return whether each layer slides: by ``layer_types``, or else by ``otherwise(index)``."""
     names = checkpoint.text_config.get("layer_types")
     if names is None:
         return [otherwise(index) for index in range(checkpoint.layers)]
@@ -63,6 +63,6 @@ def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> 
 
 
 def window_of(checkpoint: Checkpoint) -> int | None:
-    """The sliding window in tokens, None where there is none."""
+    """Return the sliding window in tokens; None if there is none."""
     size = checkpoint.text_config.get("sliding_window")
     return None if size is None else int(size)

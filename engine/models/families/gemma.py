@@ -18,7 +18,7 @@ from engine.models.rope import read_rope, rope_settings
 
 
 def gemma2(checkpoint: Checkpoint, context: int) -> Architecture:
-    """Every second layer is global; scores and logits are capped."""
+    """Return Gemma 2: every second layer is global; scores and logits are capped."""
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
     sliding = sliding_layers(checkpoint, lambda index: index % 2 == 0)
     config = checkpoint.text_config
@@ -31,17 +31,17 @@ def gemma2(checkpoint: Checkpoint, context: int) -> Architecture:
 
 
 def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
-    """Every sixth layer is global, with a rope of its own; norms on q and k replace the caps."""
+    """Return Gemma 3: every sixth layer is global, with its own rope; q and k are normed."""
     config = checkpoint.text_config
     settings = rope_settings(config)
     nested = "full_attention" in settings or "sliding_attention" in settings
-    far = read_rope(
+    global_rope = read_rope(
         checkpoint,
         context,
         settings=(settings.get("full_attention") or {}) if nested else settings,
         theta=config.get("rope_theta", 1_000_000.0),
     )
-    near = read_rope(
+    sliding_rope = read_rope(
         checkpoint,
         context,
         settings=(settings.get("sliding_attention") or {}) if nested else {},
@@ -50,8 +50,8 @@ def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
     window = window_of(checkpoint)
     every = int(config.get("sliding_window_pattern") or 6)
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % every != 0)
-    local = _layer(checkpoint, near, window=window, qk_norm=True)
-    global_ = _layer(checkpoint, far, qk_norm=True)
+    local = _layer(checkpoint, sliding_rope, window=window, qk_norm=True)
+    global_ = _layer(checkpoint, global_rope, qk_norm=True)
     layers = [local if slides else global_ for slides in sliding]
     return _gemma(checkpoint, layers, config.get("final_logit_softcapping"))
 
@@ -77,7 +77,7 @@ def _layer(checkpoint: Checkpoint, rope: Rope, **differences: Any) -> LayerSpec:
 def _gemma(
     checkpoint: Checkpoint, layers: list[LayerSpec], logit_cap: float | None
 ) -> Architecture:
-    """What both have: a scaled embedding, norms before and behind attention and MLP, times 1 + w."""
+    """Return a decoder with a scaled embedding, and centred norms before and after each mixer and MLP."""
     config = checkpoint.text_config
     if config.get("use_bidirectional_attention"):
         raise ModelError(

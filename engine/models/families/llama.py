@@ -1,4 +1,4 @@
-"""Llama 2 and 3, and whoever took their architecture over, as SmolLM2 (Touvron et al. 2023)."""
+"""Llama 2 and 3, and models with their architecture, as SmolLM2 (Touvron et al. 2023)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from engine.models.rope import read_rope
 
 
 def llama(checkpoint: Checkpoint, context: int) -> Architecture:
-    """All layers alike: the whole past, one rope."""
+    """Return a decoder whose layers are all alike, with global attention and one rope."""
     config = checkpoint.text_config
     bias = bool(config.get("attention_bias"))
     rope = read_rope(checkpoint, context)

@@ -9,7 +9,7 @@ from engine.models.rope import read_rope
 
 
 def mistral(checkpoint: Checkpoint, context: int) -> Architecture:
-    """``sliding_window`` null, as from version 0.2 on, is the whole past."""
+    """Return a Llama with ``sliding_window``, which is null from version 0.2 on: global attention."""
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
     layer = LayerSpec(attention(checkpoint, rope, window=window), gated_mlp(checkpoint))
     return architecture(checkpoint, [layer] * checkpoint.layers)

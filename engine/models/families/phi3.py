@@ -7,13 +7,13 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import architecture, attention, gated_mlp, window_of
 from engine.models.rope import read_rope, rope_settings
 
-EARLIER_NAMES = ("su", "yarn")
-"""What the first configurations of Phi-3 called LongRoPE."""
+_LONGROPE_NAMES = ("su", "yarn")
+"""LongRoPE's names in the first configurations of Phi-3."""
 
 
 def phi3(checkpoint: Checkpoint, context: int) -> Architecture:
     settings = dict(rope_settings(checkpoint.text_config))
-    if (settings.get("rope_type") or settings.get("type")) in EARLIER_NAMES:
+    if (settings.get("rope_type") or settings.get("type")) in _LONGROPE_NAMES:
         settings["rope_type"] = "longrope"
     rope, window = read_rope(checkpoint, context, settings=settings), window_of(checkpoint)
     layer = LayerSpec(attention(checkpoint, rope, window=window), gated_mlp(checkpoint))

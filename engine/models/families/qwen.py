@@ -25,7 +25,7 @@ def qwen3(checkpoint: Checkpoint, context: int) -> Architecture:
 
 
 def _layers(checkpoint: Checkpoint, context: int, **differences: bool) -> list[LayerSpec]:
-    """Where ``use_sliding_window`` is set, layers from ``max_window_layers`` on slide."""
+    """Return the layers: with ``use_sliding_window``, those from ``max_window_layers`` on slide."""
     config = checkpoint.text_config
     rope = read_rope(checkpoint, context)
     window = window_of(checkpoint) if config.get("use_sliding_window") else None

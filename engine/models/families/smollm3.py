@@ -1,4 +1,4 @@
-"""SmolLM3: Llama in which every fourth layer knows no positions (Hugging Face 2025)."""
+"""SmolLM3: Llama in which every fourth layer has no positions (Hugging Face 2025)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.models.rope import read_rope
 
 
 def smollm3(checkpoint: Checkpoint, context: int) -> Architecture:
-    """``no_rope_layers`` holds 1 for a layer with positions, 0 for one without."""
+    """Return SmolLM3: ``no_rope_layers`` has 1 for a layer with positions, 0 for one without."""
     config = checkpoint.text_config
     every = int(config.get("no_rope_layer_interval", 4))
     with_rope = config.get("no_rope_layers") or [

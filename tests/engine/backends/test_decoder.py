@@ -37,7 +37,7 @@ DTYPES = ("fp32", "bf16", *QUANTISED)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def interpreted() -> Iterator[None]:
+def without_compiled_step() -> Iterator[None]:
     """Nothing here is about the compiled step; see test_native.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(build, "ready", lambda *_: None)

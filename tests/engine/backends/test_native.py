@@ -1,4 +1,4 @@
-"""The compiled decoder: the interpreted one's results, and the same bits however rows are split."""
+"""The compiled decoder: the eager one's results, and the same bits however rows are split."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import pytest
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import support as native
 from engine.backends.support import Support
-from engine.backends.torch import decoder as interpreted
+from engine.backends.torch import decoder as eager
 from engine.kernels.formats import FORMATS
 from engine.kernels.native.library import Library
 from engine.models.architecture import (
@@ -89,7 +89,7 @@ WhyNot = Callable[[Architecture, str], str | None]
 @pytest.fixture(params=["torch", "native", "cuda"])
 def why_not(request: pytest.FixtureRequest) -> WhyNot:
     if request.param == "torch":
-        return interpreted.SUPPORT.why_not
+        return eager.SUPPORT.why_not
     if request.param == "cuda":
         return cuda.why_not
     library: Library = request.getfixturevalue("library")
@@ -122,7 +122,7 @@ def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
     reason = native.why_not(PLAIN, "stored", library, {"q4_k", "q9_k"})
     assert reason == "The compiled step cannot take blocks of Q9_K."
     assert native.why_not(PLAIN, "int8", library, {"q9_k"}) is None  # they are widened before
-    for why_not in (interpreted.SUPPORT.why_not, cuda.why_not):
+    for why_not in (eager.SUPPORT.why_not, cuda.why_not):
         assert "cannot take weights in stored" in (why_not(PLAIN, "stored") or "")
 
 
