@@ -165,6 +165,12 @@ class Round:
     top_logprobs: tuple[tuple[tuple[int, float], ...], ...] = ()
 
     @property
+    def accepted(self) -> int:
+        """Return how many drafted tokens were accepted and reached the output: those behind an end
+        token, a stop string or the token limit do not count."""
+        return min(len(self.accepted_path), self.emitted)
+
+    @property
     def tokens(self) -> tuple[int, ...]:
         """Return the round's tokens: the accepted ones, then the target's own."""
         return (*(self.tree.tokens[node] for node in self.accepted_path), self.next_token)

@@ -2,7 +2,7 @@
 
 Definitions follow vLLM and llama.cpp, so that figures can be compared:
 
-    acceptance rate          accepted / drafted
+    acceptance rate          accepted / drafted (those behind the end of a reply are drafted only)
     mean acceptance length   1 + accepted / rounds          tokens per target pass
     per-position rate        rounds that accepted draft position i / all rounds
     tokens per second        emitted tokens / seconds in rounds, over the whole reply
@@ -171,8 +171,8 @@ class Tally:
         self._rounds += 1
         self._emitted += round.emitted
         self._drafted += len(round.tree)
-        self._accepted += len(round.accepted_path)
-        self._lengths[len(round.accepted_path)] += 1
+        self._accepted += round.accepted
+        self._lengths[round.accepted] += 1
         self._decode += round.timing.total_s
         self._draft += round.timing.draft_s
         self._verify += round.timing.verify_s

@@ -98,6 +98,12 @@ def test_a_reply_counted_by_hand() -> None:
     assert figures.time_to_first_token_s == pytest.approx(0.54)
 
 
+def test_accepted_tokens_behind_the_end_of_a_reply_do_not_count() -> None:
+    figures = folded(*REPLY[:3], emitted(2, 2), emitted(4, 4, cut=3))
+    assert (figures.drafted, figures.accepted, figures.completion_tokens) == (6, 4, 5)
+    assert figures.accepted_at == (2, 2)
+
+
 def test_without_rounds_there_are_no_rates() -> None:
     for figures in (folded(), folded(REPLY[1], REPLY[2]), folded(Failed("no"))):
         assert figures.acceptance_rate is None

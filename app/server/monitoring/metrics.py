@@ -122,7 +122,7 @@ def per_step(answer: Answer) -> dict[str, list[Any]]:
     rounds = answer.rounds
     return {
         "per_step_drafted": [len(round.tree) for round in rounds],
-        "per_step_accepted": [len(round.accepted_path) for round in rounds],
+        "per_step_accepted": [round.accepted for round in rounds],
         "per_step_proposer": [round.proposer for round in rounds],
         "per_step_draft_ms": [round.timing.draft_s * 1000 for round in rounds],
         "per_step_ms": [round.timing.total_s * 1000 for round in rounds],

@@ -105,7 +105,7 @@ class Meter:
 
 
 class _Watch:
-    """Counts the events of one generation."""
+    """Count the events of one generation."""
 
     def __init__(self, meter: Meter, labels: tuple[str, str]) -> None:
         self._meter, self._labels = meter, labels
@@ -150,11 +150,10 @@ class _Watch:
             self._drafted(event.round)
 
     def _drafted(self, round: Round) -> None:
-        accepted = len(round.accepted_path)
         self._meter.drafts.labels(*self._labels).inc()
         self._meter.drafted.labels(*self._labels).inc(len(round.tree))
-        self._meter.accepted.labels(*self._labels).inc(accepted)
-        for position in range(accepted):
+        self._meter.accepted.labels(*self._labels).inc(round.accepted)
+        for position in range(round.accepted):
             self._meter.accepted_at.labels(*self._labels, str(position)).inc()
 
     def _counted(self, counted: Counted) -> None:

@@ -170,7 +170,7 @@ class Predicted:
         match event:
             case Emitted(round=Round(proposer=who) as turn) if who == PREDICTED and len(turn.tree):
                 self._drafted += len(turn.tree)
-                self._accepted += len(turn.accepted_path[: turn.emitted])
+                self._accepted += turn.accepted
             case _:
                 pass
 

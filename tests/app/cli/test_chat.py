@@ -124,7 +124,7 @@ def test_the_trace_holds_every_round(foretoken: Foretoken, model: Path, tmp_path
     rounds = [event for event in events if isinstance(event, Emitted)]
     assert len(rounds) == reply["rounds"]
     assert sum(len(event.round.tree) for event in rounds) == reply["drafted"]
-    assert sum(len(event.round.accepted_path) for event in rounds) == reply["accepted"]
+    assert sum(event.round.accepted for event in rounds) == reply["accepted"]
     assert [token.id for event in rounds for token in event.tokens] == reply["token_ids"]
     assert isinstance(events[-1], Finished)
     assert events[-1].text == reply["text"]

@@ -67,9 +67,7 @@ def test_statistics_equal_the_trace(server, client: OpenAI) -> None:
     rounds = [event.round for event in trace if isinstance(event, Emitted)]
     drafting = reply.model_extra["metrics"]["speculative_decoding"]
     histogram = drafting["acceptance_histogram"]
-    assert histogram == [
-        sum(len(round.accepted_path) == length for round in rounds) for length in range(6)
-    ]
+    assert histogram == [sum(round.accepted == length for round in rounds) for length in range(6)]
     assert sum(histogram) == drafting["num_spec_steps"] == len(rounds)
     assert sum(i * n for i, n in enumerate(histogram)) == drafting["num_accepted_draft_tokens"]
     assert drafting["num_draft_tokens"] == expected.drafted
@@ -105,12 +103,12 @@ def test_a_prediction_is_drafted_from_and_counted(server, client: OpenAI) -> Non
         rounds = [e.round for e in server.recorder.traces[0] if isinstance(e, Emitted)]
         ours = [one for one in rounds if one.proposer == "predicted"]
         told = reply.usage.completion_tokens_details
-        accepted = sum(len(one.accepted_path) for one in ours)
+        accepted = sum(one.accepted for one in ours)
         assert told.accepted_prediction_tokens == accepted
         assert told.rejected_prediction_tokens == sum(len(one.tree) for one in ours) - accepted
         assert (accepted >= 20) is right
         steps = reply.model_extra["metrics"]["speculative_decoding"]
-        assert steps["per_step_accepted"] == [len(one.accepted_path) for one in rounds]
+        assert steps["per_step_accepted"] == [one.accepted for one in rounds]
         assert steps["per_step_drafted"] == [len(one.tree) for one in rounds]
         assert steps["per_step_proposer"] == [one.proposer for one in rounds]
     with pytest.raises(BadRequestError) as caught:

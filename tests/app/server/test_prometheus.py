@@ -40,7 +40,7 @@ def test_what_requests_did_adds_up(server, http: httpx.Client) -> None:
     assert grown("vllm:generation_tokens_total") == sum(one.emitted for one in rounds)
     assert grown("vllm:spec_decode_num_drafts_total") == len(drafted)
     assert grown("vllm:spec_decode_num_draft_tokens_total") == sum(len(one.tree) for one in drafted)
-    accepted = [len(one.accepted_path) for one in drafted]
+    accepted = [one.accepted for one in drafted]
     assert grown("vllm:spec_decode_num_accepted_tokens_total") == sum(accepted)
     for position in range(max(accepted, default=0)):
         at = grown("vllm:spec_decode_num_accepted_tokens_per_pos_total", str(position))

@@ -61,7 +61,7 @@ def test_each_round_is_a_row_and_a_click_shows_its_words(page, app):
     page.evaluate("document.querySelector('.lanes').scrollTop = 0")
     for turn in rounds[:8]:
         row = page.locator(f".lane[data-round='{turn.index}']")
-        accepted, drafted = len(turn.accepted_path), len(turn.tree)
+        accepted, drafted = turn.accepted, len(turn.tree)
         label = row.locator(".row-head").get_attribute("aria-label")
         assert label.startswith(f"Round {turn.index + 1}: {accepted} of {drafted} accepted")
         assert ("broke at" in label) == (accepted < drafted)

@@ -2,7 +2,7 @@
 // probe.js shows for a chip.
 
 import { h, showToken } from "../dom.js";
-import { acceptedOf } from "./timeline.js";
+import { agreedOf } from "./timeline.js";
 import { say } from "./words.js";
 
 const fates = { a: "accepted", r: "rejected", u: "unseen", x: "accepted cut" };
@@ -39,7 +39,7 @@ function columns(round, deep, drawn, last) {
     if (stands(round, i)) places[deep[i]].unshift(node);
     else places[deep[i]].push(node);
   });
-  const kept = acceptedOf(round);
+  const kept = agreedOf(round);
   if (kept < places.length) places[kept].unshift(last);
   else places.push([last]);
   return places.map((place) => h("span", { class: "place" }, ...place));
@@ -54,6 +54,6 @@ export function chips(round) {
   const [text, origin, p, emitted] = round.n;
   const kind = origin === "c" ? "correction" : "bonus";
   const rejected = round.d.find(([, fate]) => fate === "r")?.[0] ?? null;
-  const last = chip(emitted ? kind : `${kind} cut`, say[kind], text, { fate: origin, p, rejected, drafted: round.d.length, kept: acceptedOf(round), emitted, topTokens: round.l });
+  const last = chip(emitted ? kind : `${kind} cut`, say[kind], text, { fate: origin, p, rejected, drafted: round.d.length, kept: agreedOf(round), emitted, topTokens: round.l });
   return h("span", { class: round.b ? "chips tree" : "chips", role: "list" }, ...(round.b ? columns(round, deep, drawn, last) : [...drawn, last]));
 }

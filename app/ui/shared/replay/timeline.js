@@ -9,8 +9,10 @@ const SUMS = ["seconds", "draft", "verify", "tokens", "drafted", "accepted", "ma
 // Returns the index behind all values that are not above `value`.
 const after = (sorted, value) => firstIndex(sorted.length, (i) => sorted[i] > value);
 
-export const acceptedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a" || fate === "x"), 0);
-const emittedOf = (round) => round.d.reduce((sum, [, fate]) => sum + (fate === "a"), 0) + Number(round.n[3]);
+const countOf = (round, fates) => round.d.reduce((sum, [, fate]) => sum + fates.includes(fate), 0);
+// Return how many drafted tokens the target agreed with, and how many of those are in the reply: some may be behind its end.
+export const agreedOf = (round) => countOf(round, "ax");
+export const acceptedOf = (round) => countOf(round, "a");
 
 export class Timeline {
   // `lead`: seconds before the first round, such as the prefill.
@@ -34,7 +36,7 @@ export class Timeline {
   add(rounds) {
     for (const round of rounds) {
       const [draft, verify, total] = round.c;
-      const more = { seconds: total, draft, verify, tokens: emittedOf(round), drafted: round.d.length, accepted: acceptedOf(round), marks: round.k ? round.k.split(" ").length : 0 };
+      const more = { seconds: total, draft, verify, tokens: acceptedOf(round) + Number(round.n[3]), drafted: round.d.length, accepted: acceptedOf(round), marks: round.k ? round.k.split(" ").length : 0 };
       for (const name of SUMS) this[name].push(this[name].at(-1) + more[name]);
       this.decisions.push(round.w ?? this.decisions.at(-1) ?? null);
       this.rounds.push(round);

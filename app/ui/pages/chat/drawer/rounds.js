@@ -5,7 +5,7 @@ import { Follow, fixed, h, percent, saveFile } from "../../../shared/dom.js";
 import { chips } from "../../../shared/replay/chips.js";
 import { Probe } from "../../../shared/replay/probe.js";
 import { Replay } from "../../../shared/replay/replay.js";
-import { Timeline, acceptedOf } from "../../../shared/replay/timeline.js";
+import { Timeline, acceptedOf, agreedOf } from "../../../shared/replay/timeline.js";
 import { say } from "../../../shared/replay/words.js";
 import { VirtualList } from "../../../shared/virtual.js";
 import { words } from "../../../shared/words.js";
@@ -18,7 +18,7 @@ const signs = { accepted: "cell-kept", rejected: "cell-cap", unseen: "cell-left"
 
 // Draws a closed row: signs in place of the tokens.
 function cells(round) {
-  const accepted = acceptedOf(round);
+  const accepted = agreedOf(round);
   const judged = round.n[1] === "c";
   const left = Math.max(0, round.d.length - accepted - Number(judged));
   const run = (kind, count) => {
