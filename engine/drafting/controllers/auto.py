@@ -74,6 +74,7 @@ class Auto:
         self._steady = 0  # rounds since drafting began
         self._announced: Decision | None = None
         self._announced_at = 0  # by ``_rounds``
+        self._announced_measured = False  # whether acceptance was measured by then
         self._tried = False  # since the last budget, while paused
         self._round_s: list[float] = []  # seconds of a round by depth; []: outdated
         self._plain_s = 0.0  # seconds of a round with depth 0
@@ -284,7 +285,9 @@ class Auto:
         alike = announced is not None and bool(depth) == bool(announced.depth)
         if alike and depth and self._rounds - self._announced_at < _ANNOUNCE_AFTER:
             return None
+        measured = self.statistics.proposer.measured
         same = alike and announced is not None and abs(depth - announced.depth) < 2
+        same = same and measured == self._announced_measured
         if same and (depth or not self._tried):
             return None
         needed = self._acceptance_for(self._gain_needed * speeds[0])
@@ -293,7 +296,7 @@ class Auto:
         if announced and not announced.depth and not depth and _alike(announced, needed, expected):
             return None
         why = self._why(depth, best, gain / speeds[0], needed, expected)
-        self._announced_at = self._rounds
+        self._announced_at, self._announced_measured = self._rounds, measured
         self._announced = Decision(depth=depth, why=why, needed=needed, expected=expected)
         return self._announced
 
@@ -307,12 +310,15 @@ class Auto:
                 tokens = f"up to {tokens} while they are likely"
             elif best > depth:
                 tokens += f", up to {best} while they stand"
+            basis = "" if self.statistics.proposer.measured else ", assumed before the first draft"
             return (
                 f"drafting {tokens}: expected to be {gain:.2f} times as fast, at {share} acceptance"
+                f"{basis}"
             )
         if needed is None:
             return "drafting paused: not even a perfect draft would be faster here"
-        return f"drafting paused: needs {needed:.0%} acceptance, expects {share}"
+        expects = "expects" if self.statistics.proposer.measured else "assumes"
+        return f"drafting paused: needs {needed:.0%} acceptance, {expects} {share}"
 
     def _acceptance_for(self, speed: float) -> float | None:
         """Return the acceptance rate, equal at all positions, at which the best depth reaches ``speed``;

@@ -169,6 +169,11 @@ class ProposerStatistics:
         return self._nodes[depth]
 
     @property
+    def measured(self) -> bool:
+        """True once a draft was verified; until then rates are the prior's."""
+        return self._long_run.trials > 0
+
+    @property
     def long_run_rate(self) -> float:
         """Long-run acceptance of the first token; 0 before any round."""
         return self._long_run.estimate(0.0)

@@ -321,3 +321,11 @@ def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
     late = play(slower, Auto(15, statistics), 200)[100:]
     # What was measured at another pace is reckoned with this one, which is learnt as rounds go by.
     assert 1.5 < [r.budget.plain_s for r in late if r.budget.plain_s][-1] < 2.9
+
+
+def test_the_prior_is_named_as_an_assumption_until_a_draft_was_verified() -> None:
+    """A first chat said "1.68 times as fast, at 70% acceptance", which nobody had measured."""
+    machine = Machine(acceptance=0.9, noise=0.0)
+    first, *later = decisions(play(machine, Auto(15, warm(machine)), 100))
+    assert first.why.endswith("at 70% acceptance, assumed before the first draft")
+    assert later and "assumed" not in later[-1].why
