@@ -20,7 +20,8 @@ from engine.decoding.target import Target
 from engine.decoding.verifier import VerifierOutput
 from engine.decoding.work import WorkItem
 from engine.events import Budget, Origin, Timing, Tree
-from engine.models.rounds import PendingRound, RoundResult, RoundRunner
+from engine.models.rounds import PendingRound, RoundRunner
+from engine.values import RoundResult
 
 
 @dataclass(frozen=True, slots=True)

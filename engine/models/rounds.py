@@ -6,35 +6,14 @@ The host queues a round and reads its result later, perhaps while the next one r
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
 from engine.models.base import Model
 from engine.models.sequence_state import SequenceState
+from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
-
-
-@dataclass(frozen=True, slots=True)
-class RoundResult:
-    """The result of a round.
-
-    tokens           the accepted ones, then the target's own
-    chain            all drafted tokens
-    p, q             of each drafted token, accepted or not; p after the first rejected one means nothing
-    next_p           p of the last token
-    draft_s, total_s the device's seconds for drafting and for the round
-    """
-
-    accepted: int
-    tokens: tuple[int, ...]
-    chain: tuple[int, ...]
-    p: tuple[float, ...]
-    q: tuple[float, ...]
-    next_p: float
-    draft_s: float
-    total_s: float
 
 
 class PendingRound(Protocol):

@@ -17,8 +17,8 @@ from engine.decoding.verifier import Verifier
 from engine.drafting.proposers.drawing import Chain, Floors
 from engine.events import Tree
 from engine.models.base import Model
-from engine.models.rounds import RoundResult
 from engine.models.sequence_state import SequenceState
+from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import TableModel
 

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from engine.backends.cuda import GRAPH_DEPTHS
 from engine.backends.cuda.round import TIMES, DeviceRound, Mode
-from engine.kernels.cuda.sampling.acceptance import Outcome
+from engine.kernels.cuda.sampling.acceptance import read_result
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.models.rounds import RoundResult
+from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 
 log = logging.getLogger(__name__)
@@ -48,17 +48,7 @@ class Pending:
         if self.copied is not None:
             self.copied.synchronize()
         begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
-        found = Outcome.read(self.result, self.depth)
-        return RoundResult(
-            accepted=found.accepted,
-            tokens=found.tokens,
-            chain=found.chain,
-            p=found.p,
-            q=found.q,
-            next_p=found.next_p,
-            draft_s=(drafted - begin) / 1e9,
-            total_s=(end - begin) / 1e9,
-        )
+        return read_result(self.result, self.depth, (drafted - begin) / 1e9, (end - begin) / 1e9)
 
 
 class Runner:

@@ -23,8 +23,7 @@ from engine.drafting.proposers.draft import DraftModelProposer
 from engine.drafting.proposers.none import NoneProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget, Origin, Round
-from engine.models.rounds import RoundResult
-from engine.values import MAX_DEPTH
+from engine.values import MAX_DEPTH, RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 

@@ -6,8 +6,6 @@ the chain.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import triton
 from torch import Tensor
@@ -27,6 +25,7 @@ from engine.kernels.cuda.sampling.acceptance_kernel import (
 from engine.kernels.cuda.sampling.arithmetic import exponential_reference
 from engine.kernels.cuda.sampling.state import BLOCK, Distribution, Scratch, State
 from engine.noise import Stream
+from engine.values import RoundResult
 
 WARPS = 8
 REGISTERS = 160
@@ -51,7 +50,7 @@ def judge(
     """Judges the first ``depth`` drafted tokens by ``p``, which ``distribute`` has written last.
 
     ``q``: what each was drawn from, for ``rejection`` and ``block``; None: drafted without chance.
-    Writes ``out`` int32 (80,), for ``Outcome.read``, and moves ``state`` on by what was emitted.
+    Writes ``out`` int32 (80,), for ``read_result``, and moves ``state`` on by what was emitted.
     """
     _launch(p, q, state, scratch, out, rule, Stream.CHOICE, depth, 0, False)
 
@@ -86,40 +85,27 @@ def _launch(
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """One round as the host reads it.
-
-    ``tokens``: the accepted ones, then the target's own; ``chain``: all that were drafted. ``p`` and
-    ``q``: of each drafted token, accepted or not; ``p`` behind the first rejected one means nothing.
-    ``next_p`` is that of the last token.
-    """
-
-    accepted: int
-    tokens: tuple[int, ...]
-    chain: tuple[int, ...]
-    p: tuple[float, ...]
-    q: tuple[float, ...]
-    next_p: float
-
-    @classmethod
-    def read(cls, result: Tensor, depth: int) -> Outcome:
-        """From a copy of the device's result on the host. Raises ModelError for broken logits, and
-        InvalidRequest where a grammar allows no token."""
-        status, accepted = result[:2].tolist()
-        if status == NOT_FINITE:
-            raise ModelError(BROKEN_LOGITS)
-        if status == NOTHING_ALLOWED:
-            raise InvalidRequest("grammar", DEAD_END)
-        values = result.view(torch.float32)
-        return cls(
-            accepted,
-            tuple(result[TOKENS_AT : TOKENS_AT + accepted + 1].tolist()),
-            tuple(result[CHAIN_AT : CHAIN_AT + depth].tolist()),
-            tuple(values[P_AT : P_AT + depth].tolist()),
-            tuple(values[Q_AT : Q_AT + depth].tolist()),
-            float(values[2]),
-        )
+def read_result(
+    result: Tensor, depth: int, draft_s: float = 0.0, total_s: float = 0.0
+) -> RoundResult:
+    """Return a round from a copy of the device's result on the host. Raises ModelError for broken logits,
+    and InvalidRequest where a grammar allows no token."""
+    status, accepted = result[:2].tolist()
+    if status == NOT_FINITE:
+        raise ModelError(BROKEN_LOGITS)
+    if status == NOTHING_ALLOWED:
+        raise InvalidRequest("grammar", DEAD_END)
+    values = result.view(torch.float32)
+    return RoundResult(
+        accepted,
+        tuple(result[TOKENS_AT : TOKENS_AT + accepted + 1].tolist()),
+        tuple(result[CHAIN_AT : CHAIN_AT + depth].tolist()),
+        tuple(values[P_AT : P_AT + depth].tolist()),
+        tuple(values[Q_AT : Q_AT + depth].tolist()),
+        float(values[2]),
+        draft_s,
+        total_s,
+    )
 
 
 def draw_reference(weights: Tensor, seed: int, stream: Stream, position: int) -> int:

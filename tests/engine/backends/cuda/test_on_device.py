@@ -28,9 +28,9 @@ from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
-from engine.models.rounds import RoundResult
 from engine.models.weights import Names, tensor_shapes
 from engine.request import Speculation
+from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.backends.cuda.small import load, tokens, write_pair
 from tests.engine.backends.cuda.test_rounds import run, words

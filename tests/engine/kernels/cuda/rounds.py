@@ -12,13 +12,18 @@ from engine.decoding.acceptance import follow, reject, verify_block
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Tree
-from engine.kernels.cuda.sampling.acceptance import Outcome, draw_reference, empty_result, judge
+from engine.kernels.cuda.sampling.acceptance import (
+    draw_reference,
+    empty_result,
+    judge,
+    read_result,
+)
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.kernels.cuda.sampling.draw import distribute, weights_reference
 from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
 from engine.kernels.cuda.sampling.truncation import truncated_reference
 from engine.noise import Stream, uniform
-from engine.values import MAX_ROWS
+from engine.values import MAX_ROWS, RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
 
@@ -87,9 +92,9 @@ class Bench:
         context.tokens += self.output
         return Sampler(self.sampling, AcceptanceRule.COUPLED, self.seed, context, self.vocabulary)
 
-    def judge(self, p: Distribution, q: Distribution | None, rule: Rule, depth: int) -> Outcome:
+    def judge(self, p: Distribution, q: Distribution | None, rule: Rule, depth: int) -> RoundResult:
         judge(p, q, self.state, self.scratch, self.result, rule=rule, depth=depth)
-        return Outcome.read(self.result.cpu(), depth)
+        return read_result(self.result.cpu(), depth)
 
     def expected_tokens(
         self, p: Tensor, q: Tensor | None, drafted: list[int], rule: Rule
