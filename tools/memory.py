@@ -72,7 +72,7 @@ def measure(pair: str, context: int, proposer: str, quantization: str) -> dict[s
     expected = room.weights + room.kv
     return {
         "context": f"{loaded.context:,}",
-        "held": predicted.held,
+        "held": predicted.quantization,
         "before": before,
         "loaded": after,
         "filled": full,

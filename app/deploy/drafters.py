@@ -88,7 +88,7 @@ def _layer(target: ModelFacts, joined: int) -> int:
 
 
 def _cached(target: ModelFacts) -> int:
-    return target.hidden if target.latent else 2 * target.kv_heads * target.head_dim
+    return target.hidden if target.latent else target.cached_token
 
 
 def _table(target: ModelFacts) -> int:

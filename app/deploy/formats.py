@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from app.deploy.gpus import GpuKind
+from engine.values.memory import WIDTHS
 
 AUTO = "auto"
 """The checkpoint's own format."""
@@ -27,20 +28,14 @@ class WeightFormat:
 
 FORMATS = MappingProxyType(
     {
-        kind.name: kind
-        for kind in (
-            WeightFormat(BF16, 2.0),
-            WeightFormat(FP8, 1.0),
-            WeightFormat(AWQ, 0.5 + 2.5 / 128),  # a scale of 2 bytes and a zero of 4 bits for 128
-            WeightFormat(NVFP4, 0.5 + 1 / 16),  # a scale in fp8 for 16
-            WeightFormat(MXFP4, 0.5 + 1 / 32, experts_only=True),  # a scale in e8m0 for 32
-        )
+        name: WeightFormat(name, WIDTHS[name], experts_only=name == MXFP4)
+        for name in (BF16, FP8, AWQ, NVFP4, MXFP4)
     }
 )
 
-SIXTEEN_BITS = FORMATS[BF16].width
+SIXTEEN_BITS = WIDTHS[BF16]
 
-KV_WIDTHS = MappingProxyType({AUTO: 2.0, FP8: 1.0})
+KV_WIDTHS = MappingProxyType({AUTO: SIXTEEN_BITS, FP8: WIDTHS[FP8]})
 """Bytes of one number in the KV cache."""
 
 

@@ -16,6 +16,7 @@ from app.deploy.formats import AWQ, BF16, FP8, MXFP4, NVFP4
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import inspect, read_config
 from engine.models.checkpoints.gguf.description import is_gguf
+from engine.values.memory import kv_numbers
 
 STAND_IN = "/path/to"
 """Placeholder in the path of a folder that engines load in place of a GGUF file."""
@@ -64,7 +65,7 @@ class ModelFacts:
     @property
     def cached_token(self) -> int:
         """Numbers that a layer caches of a token: keys and values of all heads, or latent attention's."""
-        return self.latent or 2 * self.kv_heads * self.head_dim
+        return self.latent or kv_numbers(self.kv_heads, self.head_dim)
 
 
 def of_config(name: str, config: Config, id: str | None = None) -> ModelFacts:

@@ -24,6 +24,7 @@ from app.deploy.model import ModelFacts
 from app.deploy.plan import Plan
 from app.deploy.request import PlanRequest
 from engine.errors import ForetokenError, InvalidRequest, OutOfMemory
+from engine.values.memory import largest
 
 ALIKE = 1.05
 """Layouts whose speeds differ by less count as equal."""
@@ -181,13 +182,13 @@ def _does_not_fit(parts: _Parts) -> str:
     best = min((memory for _, memory in parts.layouts()), key=lambda memory: memory.needed)
     drafter = f", the drafter {_gb(best.drafter)}" if best.drafter else ""
     remedies = [text for text, other in _remedies(request) if fits(other)]
-    told = f" What would fit: {'; '.join(remedies)}." if remedies else " Nothing smaller would."
+    advice = f" What would fit: {'; '.join(remedies)}." if remedies else " Nothing smaller would."
     return (
         f"{parts.target.id} in {parts.target.format} for {request.users:,} users of "
         f"{request.context:,} tokens does not fit on {request.gpus}. At best a GPU would need "
         f"{_gb(best.needed)}, and an engine may use {_gb(best.available)} of it: weights "
         f"{_gb(best.weights)}{drafter}, everybody's tokens {_gb(best.cache)}, work {_gb(best.work)}."
-        f"{told}"
+        f"{advice}"
     )
 
 
@@ -205,10 +206,10 @@ def _remedies(request: PlanRequest) -> Iterator[tuple[str, PlanRequest]]:
             yield f"--quantization {weights}", replace(request, quantization=weights)
     if request.kv_cache_dtype == AUTO:
         yield "--kv-cache-dtype fp8", replace(request, kv_cache_dtype=FP8)
-    users = _most(request.users, lambda users: fits(replace(request, users=users)))
+    users = largest(request.users, lambda users: fits(replace(request, users=users)))
     if users:
         yield f"{users:,} user{'s' if users > 1 else ''}", replace(request, users=users)
-    context = _most(
+    context = largest(
         request.context // SHORTEST_CONTEXT,
         lambda parts: fits(replace(request, context=parts * SHORTEST_CONTEXT)),
     )
@@ -225,15 +226,6 @@ def _first(choices: Iterator[tuple[str, PlanRequest]]) -> Iterator[tuple[str, Pl
 
 def _with_gpus(request: PlanRequest, count: int) -> PlanRequest:
     return replace(request, gpus=Gpus(request.gpus.kind, count))
-
-
-def _most(top: int, good: Callable[[int], bool]) -> int:
-    """Return the largest ``good`` number up to ``top``, by bisection; 0 if 1 is not."""
-    least, most = 0, top
-    while least < most:
-        middle = (least + most + 1) // 2
-        least, most = (middle, most) if good(middle) else (least, middle - 1)
-    return least
 
 
 def _gb(size: float) -> str:

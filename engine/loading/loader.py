@@ -101,9 +101,9 @@ def _load_cuda(
     plan: ModelPlan, architecture: Architecture, names: Names, watch: LoadWatch
 ) -> Model:
     info = _info(plan, plan.context)
-    kept = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
+    cache_dtype = kv_cache.FP8 if plan.kv_cache_dtype == FP8 else torch.bfloat16
     source = _tensors(plan, watch)
-    return CudaDecoder(architecture, names, source, info, plan.quantization, kept)
+    return CudaDecoder(architecture, names, source, info, plan.quantization, cache_dtype)
 
 
 def _load_native(

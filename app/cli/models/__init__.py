@@ -93,15 +93,15 @@ def list_models(
         print("\n" + table(("server", "name", "address"), servers, frozenset()))
     found = list(inventory.scan())
     print_found(found)
-    kept = Defaults(paths.data_folder(data_dir)).all().values()
-    if kept:
+    stored = Defaults(paths.data_folder(data_dir)).all().values()
+    if stored:
         print()
-        print_defaults(kept)
+        print_defaults(stored)
     if as_json:
         named = [
             {"id": p[0], "target": p[1], "draft": p[2] if p[2] != "-" else None} for p in pairs
         ]
-        measured = [asdict(default) for default in kept]
+        measured = [asdict(default) for default in stored]
         listed = {
             "models": entries,
             "pairs": named,
@@ -124,22 +124,22 @@ def defaults(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Show what sweeps found fastest and made the default of pairs, or forget it."""
-    known = Defaults(paths.data_folder(data_dir))
+    stored = Defaults(paths.data_folder(data_dir))
     if clear:
-        count = known.clear(pair)
+        count = stored.clear(pair)
         print(f"Forgot {count} measured default{'' if count == 1 else 's'}.")
         return
-    kept = [one for one in known.all().values() if pair in (None, one.pair)]
-    if not kept:
+    chosen = [one for one in stored.all().values() if pair in (None, one.pair)]
+    if not chosen:
         print("No default was measured. `foretoken bench sweep --apply` measures one.")
-    print_defaults(kept, kinds=True)
+    print_defaults(chosen, kinds=True)
     if as_json:
-        print(json.dumps({"defaults": [asdict(default) for default in kept]}, ensure_ascii=False))
+        print(json.dumps({"defaults": [asdict(default) for default in chosen]}, ensure_ascii=False))
 
 
-def print_defaults(kept: Collection[Default], kinds: bool = False) -> None:
+def print_defaults(defaults: Collection[Default], kinds: bool = False) -> None:
     """Print one line per pair; with ``kinds``, the winner for each kind of prompt below it."""
-    for default in kept:
+    for default in defaults:
         print(f"Default of {default.pair} in {default.quantization}: {default}.")
         for kind, winner in default.kinds.items() if kinds else ():
             print(f"  {kind}: {winner}")
@@ -215,14 +215,14 @@ def why(
 ) -> None:
     """Say whether a draft fits a target, and if not, why."""
     inventory = _inventory(data_dir)
-    ours, theirs = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
-    found = inventory.judge_draft(ours, theirs)
-    if not found.fits:
-        print(f"{theirs.name} cannot draft for {ours.name}. {found.reason}")
+    big, small = (inventory.resolve(LoadRequest.parse(name)).target for name in (target, draft))
+    choice = inventory.judge_draft(big, small)
+    if not choice.fits:
+        print(f"{small.name} cannot draft for {big.name}. {choice.reason}")
         raise typer.Exit(1)
     shared = ": they share a vocabulary, and it is smaller."
-    how = f", {found.cross_vocabulary}." if found.cross_vocabulary else shared
-    print(f"{theirs.name} can draft for {ours.name}{how}")
+    how = f", {choice.cross_vocabulary}." if choice.cross_vocabulary else shared
+    print(f"{small.name} can draft for {big.name}{how}")
 
 
 def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
@@ -241,6 +241,6 @@ def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
         "gated": spec.gated,
         "on_disk": inventory.locate(spec) is not None,
         "fits": room and room.room.context > 0,
-        "held": room and room.held,
+        "held": room and room.quantization,
         "source": spec.repository or str(spec.path),
     }

@@ -39,8 +39,8 @@ def fit_command(
     rows.append(("app and work", "", format_bytes(room.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
     needed = format_bytes(room.needed)
-    print(f"With {found.context:,} tokens of context, in {found.held}: {needed} needed.")
+    print(f"With {found.context:,} tokens of context, in {found.quantization}: {needed} needed.")
     print(room.sentence)
     if as_json:
-        facts = {"context": found.context, "longest": found.longest, "held": found.held}
+        facts = {"context": found.context, "longest": found.longest, "held": found.quantization}
         print(json.dumps({**asdict(room), **facts, "roles": found.roles}, ensure_ascii=False))

@@ -1,7 +1,7 @@
-"""What one GPU of a layout has to hold, and whether it can.
+"""The memory that one GPU of a layout needs, and whether it has it.
 
-Everything is counted as if all users had their whole context at once, and the stage with most layers also
-had both tables: a plan that fits here has room in life.
+This is an upper bound: all users have their whole context at once, and the stage with most layers also
+has both the embedding and the output head.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LOGIT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes on the fullest GPU. ``sequence``: one user's cache there, of target and drafter.
+    """Bytes on the fullest GPU. ``sequence``: the KV cache of one of its ``users``.
 
-    ``users``: that this GPU serves. ``total`` is the GPU's own, of which ``available`` may be used.
+    ``total``: of the GPU, of which ``available`` may be used.
     """
 
     weights: int
@@ -34,27 +34,25 @@ class Memory:
 
     @property
     def cache(self) -> int:
-        """For everybody's tokens."""
+        """The KV cache of all users."""
         return self.sequence * self.users
 
     @property
     def needed(self) -> int:
-        """All of it."""
         return self.weights + self.drafter + self.cache + self.work
 
     @property
     def available(self) -> int:
-        """What an engine may use of the GPU."""
+        """What an engine may use."""
         return int(self.total * assumptions.MEMORY_SHARE)
 
     @property
     def fits(self) -> bool:
-        """Whether there is room for all users."""
         return self.needed <= self.available
 
     @property
     def most_users(self) -> int:
-        """Users whose whole context there is room for; 0 where not even the weights fit."""
+        """Users whose whole context fits; 0 if not even the weights do."""
         left = self.available - self.weights - self.drafter - self.work
         return max(0, left // self.sequence) if self.sequence else 0
 
@@ -71,18 +69,18 @@ def memory_of(
     kv_width: float,
     depth: int,
 ) -> Memory:
-    """What each GPU holds where ``users`` share a copy of ``network``, which is ``target``'s."""
+    """Return the memory on each GPU if ``users`` share a copy of ``network``, which is ``target``'s."""
     stage = -(-target.layers // layout.pipeline) / target.layers
     layers = (network.held - network.embeddings) * stage
     sequence = _cache(network, layout.tensor, context, kv_width) * stage
-    held = 0.0
+    drafter_bytes = 0.0
     if drafter.network is not None:
         parts = layout.tensor if drafter.split else 1
-        held = drafter.network.held / parts
+        drafter_bytes = drafter.network.held / parts
         sequence += _cache(drafter.network, parts, context, kv_width)
     return Memory(
         weights=int((layers + network.embeddings) / layout.tensor),
-        drafter=int(held),
+        drafter=int(drafter_bytes),
         sequence=int(sequence),
         users=users,
         work=_work(target, layout.tensor, users * (depth + 1)),
@@ -95,7 +93,7 @@ def _cache(network: Network, parts: int, context: int, kv_width: float) -> float
 
 
 def _work(target: ModelFacts, parts: int, rows: int) -> int:
-    """CUDA's own, the widest activations of a step, and logits for ``rows``."""
+    """Return the bytes of CUDA's own buffers, a step's widest activations, and the logits of ``rows``."""
     widest = 4 * target.hidden + 2 * target.intermediate // parts
     activations = assumptions.BATCHED_TOKENS * widest * 2
     return assumptions.WORKSPACE_BYTES + activations + rows * target.vocabulary * LOGIT_BYTES

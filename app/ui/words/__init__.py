@@ -297,8 +297,8 @@ class Words:
     @staticmethod
     def held(found: Forecast) -> str:
         """Return the size and format of a target's weights: \"4.9 GB in 4 bits\"."""
-        bits = Words.QUANTIZATIONS[found.held].split(" (")[0]
-        held = "as stored" if found.held == AS_STORED else f"in {bits}"
+        bits = Words.QUANTIZATIONS[found.quantization].split(" (")[0]
+        held = "as stored" if found.quantization == AS_STORED else f"in {bits}"
         return f"{format_bytes(found.room.models[0].weights)} {held}"
 
     @staticmethod

@@ -14,7 +14,6 @@ from engine.errors import InvalidRequest, ModelError
 from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED, int8
 from engine.kernels.formats.block_formats import DRAFTING
 from engine.kernels.torch import int8 as int8_product
-from engine.loading.planning.fit import QUANTISED_WIDTHS
 from engine.machine import compilers, processor
 from engine.machine.devices import Device
 from engine.models.architecture import Architecture
@@ -27,6 +26,7 @@ from engine.models.checkpoints.checkpoint import (
 )
 from engine.models.families import FAMILIES
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
+from engine.values.memory import WIDTHS
 
 PAIRS = "avx512_bf16"
 """The instruction for which the compiled step keeps bf16 weights in pairs."""
@@ -296,7 +296,7 @@ def quantizations(checkpoint: Checkpoint, place: Device) -> tuple[str, ...]:
         kinds = ("int8", Q4)
     if why_not_stored(checkpoint, place) is not None:
         return ("bf16", *kinds)
-    sizes = {kind: checkpoint.parameters * width for kind, width in QUANTISED_WIDTHS.items()}
+    sizes = {kind: checkpoint.parameters * WIDTHS[kind] for kind in QUANTISED}
     sizes[Q4] = bytes_in_four_bits(checkpoint)
     return ("bf16", AS_STORED, *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes))
 

@@ -13,22 +13,13 @@ from types import MappingProxyType
 from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
-from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.checkpoint import FP8, Checkpoint
 from engine.values import MAX_ROWS
+from engine.values.memory import WIDTHS, kv_numbers, largest
 from engine.values.units import format_bytes
 
-WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of one number in the dtypes that weights and caches are kept in."""
-
-DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
-"""The dtypes in ``WIDTHS`` by their short names."""
-
-FLOAT8 = "float8"
-"""A KV cache in fp8: one byte a number, and a scale for every position of a head."""
-FLOAT8_SCALE = 4
-
-QUANTISED_WIDTHS = {"int8": 1.01, "nf4": 0.5 + 2 / 64}
-"""Bytes of one quantised weight: int8 with a scale a row, NF4 with a bf16 scale for each 64."""
+FP8_SCALE = 4
+"""Bytes of the scale that each position of a head has in a KV cache in fp8."""
 
 BLOCKS_WIDTH = 1.05
 """Bytes of rearranged blocks for each byte of a GGUF file's."""
@@ -63,10 +54,9 @@ class ModelSize:
 
     ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
     in rows for lookup, and packed for the product. 0 where that is not known. ``aux_width`` are the
-    numbers kept of each token's hidden states, for heads to read. ``weights`` (a key of ``WIDTHS`` or
-    ``QUANTISED_WIDTHS``) and ``cache`` (of ``WIDTHS``, or ``FLOAT8``) say how it will be held; None is
-    what ``fit`` is given. ``block_bytes``: of all weights in a GGUF file, where they are kept in the
-    blocks that it has or would have, else 0. ``heads`` count on a GPU only; they and
+    numbers kept of each token's hidden states, for heads to read. ``weights`` and ``cache`` are the
+    formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights in a GGUF file, where they are
+    kept in the blocks that it has or would have, else 0. ``heads`` count on a GPU only; they and
     ``vocabulary`` are 0 where they are not known.
     """
 
@@ -78,15 +68,15 @@ class ModelSize:
     context: int
     repeated: int = 0
     aux_width: int = 0
-    weights: str | None = None
-    cache: str | None = None
+    weights: str = "bf16"
+    cache: str = "bf16"
     heads: int = 0
     vocabulary: int = 0
     block_bytes: int = 0
 
     @classmethod
     def of(
-        cls, source: ModelSpec | Checkpoint, weights: str | None = None, cache: str | None = None
+        cls, source: ModelSpec | Checkpoint, weights: str = "bf16", cache: str = "bf16"
     ) -> ModelSize:
         """From a catalog entry or from a folder's headers."""
         tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
@@ -106,25 +96,28 @@ class ModelSize:
             vocabulary=source.vocabulary,
         )
 
-    def weight_bytes(self, dtype: str) -> int:
-        """Return the bytes of all weights, in ``dtype`` unless the model has its own."""
+    def weight_bytes(self) -> int:
+        """Return the bytes of all weights."""
         if self.block_bytes:
             return int(self.block_bytes * BLOCKS_WIDTH)
-        kind = self.weights or dtype
-        width = QUANTISED_WIDTHS[kind] if kind in QUANTISED_WIDTHS else WIDTHS[kind]
-        return int((self.parameters + self.repeated) * width)
+        return int((self.parameters + self.repeated) * WIDTHS[self.weights])
 
-    def kv_bytes_per_token(self, dtype: str) -> int:
+    def kv_bytes_per_token(self) -> int:
         """Return the bytes of keys, values and aux hidden states of a token, in all layers.
 
         Aux hidden states are in bf16 beside a cache in fp8.
         """
-        if self.cache == FLOAT8:
-            position, feature = self.head_dim + FLOAT8_SCALE, WIDTHS["bfloat16"]
-        else:
-            feature = WIDTHS[self.cache or dtype]
-            position = self.head_dim * feature
-        return 2 * self.layers * self.kv_heads * position + self.aux_width * feature
+        width = aux_width = WIDTHS[self.cache]
+        numbers = self.layers * kv_numbers(self.kv_heads, self.head_dim)
+        scales = 0
+        if self.cache == FP8:
+            aux_width = WIDTHS["bf16"]
+            scales = self.layers * kv_numbers(self.kv_heads, 1) * FP8_SCALE
+        return int(numbers * width + scales + self.aux_width * aux_width)
+
+    def kv_bytes(self, context: int) -> int:
+        """Return the bytes of the cache of ``context`` tokens; it ends at the model's own context."""
+        return min(context, self.context) * self.kv_bytes_per_token()
 
     def attention_bytes(self, context: int) -> int:
         """Return the bytes between the two launches of a GPU's attention, which all layers share."""
@@ -169,7 +162,6 @@ def fit(
     target: ModelSize,
     *drafting: ModelSize,
     context: int | None = None,
-    dtype: str = "bfloat16",
     free: int | None = None,
     overhead: int | None = None,
     instead: Mapping[str, Sequence[ModelSize]] = MappingProxyType({}),
@@ -179,28 +171,27 @@ def fit(
 
     ``instead``: the same models in other quantisations; if nothing fits, the sentence says what these
     would need. ``context`` None is the target's own, up to ``LONGEST_CONTEXT``. ``free`` None is the
-    machine's free memory. ``dtype``, a key of ``WIDTHS``, is for models without their own. ``gpu``: they
-    will be on a GPU, whose memory ``free`` is. ``overhead`` None is the default of the device.
+    machine's free memory. ``gpu``: they will be on a GPU, whose memory ``free`` is. ``overhead`` None is
+    the default of the device.
     """
     models = [target, *drafting]
     limit = min(target.context, LONGEST_CONTEXT)
     asked = min(context or limit, limit)
     room = memory.free_bytes() if free is None else free
     parts = tuple(
-        ModelMemory(model.name, model.weight_bytes(dtype), _kv_bytes(model, asked, dtype))
-        for model in models
+        ModelMemory(model.name, model.weight_bytes(), model.kv_bytes(asked)) for model in models
     )
     weights, kv = sum(part.weights for part in parts), sum(part.kv for part in parts)
     fixed = _fixed(models, gpu) if overhead is None else overhead
     work = fixed + _attention(models, asked, gpu)
     needed = weights + kv + work
-    largest = _largest_context(models, limit, dtype, room - weights - fixed, gpu)
+    longest = _largest_context(models, limit, room - weights - fixed, gpu)
     others = {
-        kind: fit(*held, context=context, dtype=dtype, free=room, overhead=overhead, gpu=gpu)
-        for kind, held in instead.items()
-        if sum(model.weight_bytes(dtype) for model in held) < weights
+        kind: fit(*models_of, context=context, free=room, overhead=overhead, gpu=gpu)
+        for kind, models_of in instead.items()
+        if sum(model.weight_bytes() for model in models_of) < weights
     }
-    alone = target.weight_bytes(dtype) + (_fixed([target], gpu) if overhead is None else overhead)
+    alone = target.weight_bytes() + (_fixed([target], gpu) if overhead is None else overhead)
     draftless = bool(drafting) and alone < room
     return MemoryFit(
         needed=needed,
@@ -209,8 +200,8 @@ def fit(
         weights=weights,
         kv=kv,
         work=work,
-        context=largest,
-        sentence=_sentence(models, asked, needed, room, largest, others, gpu, draftless),
+        context=longest,
+        sentence=_sentence(models, asked, needed, room, longest, others, gpu, draftless),
         models=parts,
     )
 
@@ -219,11 +210,6 @@ def widest(kinds: Sequence[str], context: Callable[[str], int], least: int) -> s
     """Return the first of ``kinds``, from wide to narrow, in which ``least`` tokens of context fit,
     else the first. This is what auto chooses."""
     return next((kind for kind in kinds if context(kind) >= least), kinds[0])
-
-
-def _kv_bytes(model: ModelSize, context: int, dtype: str) -> int:
-    """Return the bytes of a model's cache, which ends at its own context."""
-    return min(context, model.context) * model.kv_bytes_per_token(dtype)
 
 
 def _fixed(models: Sequence[ModelSize], gpu: bool) -> int:
@@ -238,27 +224,22 @@ def _attention(models: Sequence[ModelSize], context: int, gpu: bool) -> int:
     return sum(model.attention_bytes(context) for model in models) if gpu else 0
 
 
-def _largest_context(
-    models: Sequence[ModelSize], limit: int, dtype: str, room: int, gpu: bool
-) -> int:
+def _largest_context(models: Sequence[ModelSize], limit: int, room: int, gpu: bool) -> int:
     """Return the most tokens, up to ``limit``, whose caches and attention take at most ``room`` bytes."""
-    low, high = 0, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        caches = sum(_kv_bytes(model, middle, dtype) for model in models)
-        if caches + _attention(models, middle, gpu) <= room:
-            low = middle
-        else:
-            high = middle - 1
-    return low if room >= 0 else 0
+
+    def fits(context: int) -> bool:
+        caches = sum(model.kv_bytes(context) for model in models)
+        return caches + _attention(models, context, gpu) <= room
+
+    return largest(limit, fits) if room >= 0 else 0
 
 
 def _sentence(
     models: list[ModelSize],
-    asked: int,
+    context: int,
     needed: int,
     free: int,
-    largest: int,
+    longest: int,
     others: Mapping[str, MemoryFit],
     gpu: bool,
     draftless: bool,
@@ -271,19 +252,19 @@ def _sentence(
     verb = "needs" if len(models) == 1 else "need"
     place, programs = (" on the GPU", " that use the GPU") if gpu else ("", "")
     need = (
-        f"{names} {verb} {format_bytes(needed)} with a context of {asked:,} tokens; "
+        f"{names} {verb} {format_bytes(needed)} with a context of {context:,} tokens; "
         f"{format_bytes(free)} are free{place}."
     )
     if needed <= free:
         return need
     smaller = "a smaller model, or n-gram without a draft" if draftless else "a smaller model"
     narrower = _alternatives(others)
-    helps = any(other.context >= min(asked, SHORTEST_CONTEXT) for other in others.values())
+    helps = any(other.context >= min(context, SHORTEST_CONTEXT) for other in others.values())
     quantised = "that quantization, " if helps else ""
     remedy = f"choose {quantised}{smaller}, or close other programs{programs}."
-    if largest:
+    if longest:
         return (
-            f"{need} Only a context of up to {largest:,} tokens fits.{narrower} For more, {remedy}"
+            f"{need} Only a context of up to {longest:,} tokens fits.{narrower} For more, {remedy}"
         )
     return f"{need} Not even the weights fit.{narrower} To load it, {remedy}"
 

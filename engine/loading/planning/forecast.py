@@ -18,6 +18,7 @@ from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
 from engine.machine import memory, processor
+from engine.values.memory import WIDTHS
 
 TARGET, DRAFT = "target", "draft"
 SMALL = 100_000_000
@@ -27,15 +28,15 @@ SMALL = 100_000_000
 @dataclass(frozen=True, slots=True)
 class Forecast:
     """``room`` is the memory with ``context`` tokens; ``roles`` name each of its models: target,
-    draft, or the kind of a head. ``longest``: the default limit of the context. ``held``: the target's
-    quantization.
+    draft, or the kind of a head. ``longest``: the default limit of the context.
+    ``quantization``: the target's.
     """
 
     room: MemoryFit
     roles: tuple[str, ...]
     context: int
     longest: int
-    held: str
+    quantization: str
 
 
 def forecast(
@@ -57,11 +58,11 @@ def forecast(
         return estimate(specs, context, quantization=request.quantization)
     from engine.loading.planning.plan import survey  # brings torch
 
-    found = survey(PairFiles(pairing, target, draft), request)
-    asked = min(context or found.wanted, found.wanted)
-    heads = (head.kind for head in found.sizes.heads)
+    pair = survey(PairFiles(pairing, target, draft), request)
+    tokens = min(context or pair.wanted, pair.wanted)
+    heads = (head.kind for head in pair.sizes.heads)
     roles = (TARGET, *(() if draft is None else (DRAFT,)), *heads)
-    return Forecast(found.room(asked), roles, asked, found.wanted, found.planned.quantization)
+    return Forecast(pair.room(tokens), roles, tokens, pair.wanted, pair.planned.quantization)
 
 
 def estimate(
@@ -84,25 +85,25 @@ def estimate(
         )
     target = specs[0]
     longest = min(target.context, fit.LONGEST_CONTEXT)
-    asked = min(context or longest, longest)
+    tokens = min(context or longest, longest)
     chosen = quantization if quantization != AUTO else target.quantization
     kinds: tuple[str, ...] = (chosen,)
     if chosen == AUTO:  # see ``choices.quantizations``
         kinds = (AS_STORED,) if target.is_gguf else (_computed_in(target), "int8", Q4)
     sizes = {
         kind: [
-            _held(target, kind),
-            *(_held(draft, AS_STORED if draft.is_gguf else kind) for draft in specs[1:]),
+            _size_in(target, kind),
+            *(_size_in(draft, AS_STORED if draft.is_gguf else kind) for draft in specs[1:]),
         ]
         for kind in kinds
     }
     least = min(longest, fit.SHORTEST_CONTEXT)
     free = memory.free_bytes() if free is None else free
-    rooms = {kind: fit.fit(*held, context=longest, free=free) for kind, held in sizes.items()}
-    held = fit.widest(kinds, lambda kind: rooms[kind].context, least)
-    held = held if rooms[held].context else kinds[-1]
-    room = fit.fit(*sizes[held], context=asked, free=free, instead=sizes)
-    return Forecast(room, (TARGET, DRAFT)[: len(specs)], asked, longest, held)
+    rooms = {kind: fit.fit(*models, context=longest, free=free) for kind, models in sizes.items()}
+    widest = fit.widest(kinds, lambda kind: rooms[kind].context, least)
+    widest = widest if rooms[widest].context else kinds[-1]
+    room = fit.fit(*sizes[widest], context=tokens, free=free, instead=sizes)
+    return Forecast(room, (TARGET, DRAFT)[: len(specs)], tokens, longest, widest)
 
 
 def _computed_in(spec: ModelSpec) -> str:
@@ -112,9 +113,9 @@ def _computed_in(spec: ModelSpec) -> str:
     return "bf16" if quick & has else "fp32"
 
 
-def _held(spec: ModelSpec, kind: str) -> ModelSize:
+def _size_in(spec: ModelSpec, kind: str) -> ModelSize:
     """Return the size of a model in ``kind``."""
-    size = ModelSize.of(spec, fit.DTYPES.get(kind, kind), fit.DTYPES[_computed_in(spec)])
+    size = ModelSize.of(spec, kind if kind in WIDTHS else "bf16", _computed_in(spec))
     if kind not in (Q4, AS_STORED):
         return size
     blocks = spec.bytes if spec.is_gguf and kind == AS_STORED else _bytes_in_four_bits(spec)

@@ -74,13 +74,13 @@ class LoadPlan:
         target = self.target
         gpu = device_memory.gpu_free_bytes(self.place.device)
         free = memory.free_bytes() if gpu is None else gpu
-        held = self.room.weights + self._kv() if loaded else 0
-        found = self.sizes.fit(
-            target.quantization, target.kv_cache_dtype, target.context, free + held
+        own = self.room.weights + self._kv() if loaded else 0
+        room = self.sizes.fit(
+            target.quantization, target.kv_cache_dtype, target.context, free + own
         )
         where = "Memory" if gpu is None else "The GPU's memory"
-        message = f"{where} ran out while {doing}. {found.sentence}"
-        if not found.fits:
+        message = f"{where} ran out while {doing}. {room.sentence}"
+        if not room.fits:
             return message
         return (
             f"{message} By that it fits: another program may have taken memory meanwhile, or the work "
@@ -90,11 +90,11 @@ class LoadPlan:
 
     def _smaller(self) -> str:
         """Return what follows "Load the pair again": how the target would take less, or ""."""
-        held = self.target.quantization
+        quantization = self.target.quantization
         narrowest = quantizations(self.target.checkpoint, self.target.place)[-1]
-        if held != narrowest:
+        if quantization != narrowest:
             return f", in {narrowest} if it comes back"
-        return ", from a file in fewer bits if it comes back" if held == AS_STORED else ""
+        return ", from a file in fewer bits if it comes back" if quantization == AS_STORED else ""
 
     def _kv(self) -> int:
         """Return the bytes of the caches as they were allocated."""
@@ -177,13 +177,13 @@ def plan_loading(
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
         request = replace(request, quantization=earlier.target.quantization)
-    found = survey(files, request)
-    place, sizes, planned, suited = found.place, found.sizes, found.planned, found.suited
+    pair = survey(files, request)
+    place, sizes, planned, suited = pair.place, pair.sizes, pair.planned, pair.suited
     target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
-    asked, wanted, free = found.asked, found.wanted, found.free
+    asked, wanted, free = pair.asked, pair.wanted, pair.free
     most, least = wanted, min(wanted, fit.SHORTEST_CONTEXT)
     quantization, cached = planned.quantization, planned.kv_cache_dtype
-    room = found.room()
+    room = pair.room()
     if earlier is not None:
         most = least = earlier.target.context
     context = min(most, room.context)
@@ -196,7 +196,7 @@ def plan_loading(
             f"In {suited.quantization} it would not fit in memory, so it is in {quantization}."
         )
     notes.append(None if draft is None else caution(target, draft))
-    way = found.compatible.cross_vocabulary
+    way = pair.compatible.cross_vocabulary
     notes.append(way and f"The draft works {way}.")
     notes += [head.note for head in heads]
     waits = planned.backend is Backend.TORCH and could_be_compiled(
@@ -212,7 +212,7 @@ def plan_loading(
     if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
         longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
         notes.append(f"With the KV cache in fp8 it would be {longer:,}.")
-    parallel, why_fewer = _parallel(planned, request.parallel, found.room(context), waits=waits)
+    parallel, why_fewer = _parallel(planned, request.parallel, pair.room(context), waits=waits)
     notes.append(why_fewer)
     return LoadPlan(
         files=files,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
-from engine.kernels.formats import AS_STORED, Q4
+from engine.kernels.formats import AS_STORED, Q4, QUANTISED
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
@@ -56,9 +56,7 @@ class PairSizes:
         kinds of heads."""
         names = ("target", *(("draft",) if self.draft else ()), *(head.kind for head in self.heads))
         return {
-            # Sizes tell how they are held, so the dtype named here is none that counts.
-            name: size.weight_bytes("float32")
-            + min(size.context, context) * size.kv_bytes_per_token("float32")
+            name: size.weight_bytes() + size.kv_bytes(context)
             for name, size in zip(names, self.models(quantization, cached), strict=True)
         }
 
@@ -67,16 +65,16 @@ class PairSizes:
         draft = self.draft
         drafting = []
         if draft is not None:
-            held = draft_quantization(draft, quantization, self.place)
-            size = self._size(draft, held)
-            rounded = draft_rounding(draft, held, self.place)
+            drafting_in = draft_quantization(draft, quantization, self.place)
+            size = self._size(draft, drafting_in)
+            rounded = draft_rounding(draft, drafting_in, self.place)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = joined(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
             self._size(self.target, quantization), aux_width=len(aux_layers) * self.target.hidden
         )
         if cached == FP8:
-            target = replace(target, cache=fit.FLOAT8)
+            target = replace(target, cache=FP8)
         return [target, *drafting, *map(self._head_size, self.heads)]
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
@@ -88,13 +86,13 @@ class PairSizes:
             head.kv_heads,
             head.head_dim,
             self.target.context,
-            weights=fit.DTYPES.get(self.products.kind, self.products.kind),
-            cache=fit.DTYPES["fp32"],
+            weights=self.products.kind,
+            cache="fp32",
         )
 
     def _size(self, checkpoint: Checkpoint, quantization: str) -> ModelSize:
-        cache = fit.DTYPES[compute_dtype(checkpoint, quantization, self.place)]
-        weights = quantization if quantization in fit.QUANTISED_WIDTHS else cache
+        cache = compute_dtype(checkpoint, quantization, self.place)
+        weights = quantization if quantization in QUANTISED else cache
         size = ModelSize.of(checkpoint, weights, cache)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
             return replace(size, block_bytes=checkpoint.bytes, repeated=0)
@@ -107,7 +105,7 @@ def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:
     """Return ``size`` with all weights but the embedding's rounded to ``format`` if they are wider."""
     layout = LAYOUTS[format]
     others = checkpoint.parameters - checkpoint.vocabulary * checkpoint.hidden
-    held = size.block_bytes or size.weight_bytes("float32")
-    wide = held * others / checkpoint.parameters
+    weights = size.block_bytes or size.weight_bytes()
+    wide = weights * others / checkpoint.parameters
     narrow = others * layout.size / layout.inputs
-    return replace(size, block_bytes=int(held - max(0, wide - narrow)))
+    return replace(size, block_bytes=int(weights - max(0, wide - narrow)))

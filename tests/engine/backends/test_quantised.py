@@ -314,7 +314,7 @@ def test_loading_never_holds_the_float_model(kind: str, sharded: Path, tmp_path:
     )
     before, peak, taken = map(int, done.stdout.split())
     sizes = PairSizes(found, None, (), LinearFactory.choose("fp32", CPU), CPU)
-    quantised = sizes.models(kind, "auto")[0].weight_bytes("bfloat16")
+    quantised = sizes.models(kind, "auto")[0].weight_bytes()
     print(f"{kind}: {quantised / 1e6:.0f} MB quantised; {before / 1e6:.0f} -> {peak / 1e6:.0f} MB")
     if kind == Q4:  # of the others the head is reckoned twice, which torch's products keep so
         buffers = 20e6  # of a step, and what the allocator keeps: no matter of the model's size

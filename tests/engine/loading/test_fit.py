@@ -51,13 +51,15 @@ def test_a_draft_caches_no_more_than_its_own_context() -> None:
 
 
 def test_wider_numbers_take_more() -> None:
-    narrow, wide = (fit(BIG, dtype=dtype, free=0, overhead=0) for dtype in ("bfloat16", "float32"))
+    narrow, wide = (
+        fit(replace(BIG, weights=kind, cache=kind), free=0, overhead=0) for kind in ("bf16", "fp32")
+    )
     assert wide.needed == 2 * narrow.needed
 
 
 def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
     held = {
-        kind: fit(replace(BIG, weights=kind, cache="float32"), context=10, free=0, overhead=0)
+        kind: fit(replace(BIG, weights=kind, cache="fp32"), context=10, free=0, overhead=0)
         for kind in ("int8", "nf4")
     }
     assert held["int8"].weights == 1_010_000
@@ -68,10 +70,10 @@ def test_quantised_weights_take_less_and_caches_what_they_compute_in() -> None:
 def test_an_embedding_that_is_the_head_too_is_kept_twice(tmp_path: Path) -> None:
     """In bf16 as well, where it was forgotten: 1.2 GB beside the 5.2 GB of Gemma 2 2B."""
     found = inspect(write_model(tmp_path, vocabulary=32, hidden=8))
-    plain, quantised = ModelSize.of(found), ModelSize.of(found, "int8", "float32")
+    plain, quantised = ModelSize.of(found, "fp32"), ModelSize.of(found, "int8")
     assert plain.repeated == 32 * 8
-    assert plain.weight_bytes("float32") == 4 * (found.parameters + 32 * 8)
-    assert quantised.weight_bytes("float32") == int(1.01 * (found.parameters + 32 * 8))
+    assert plain.weight_bytes() == 4 * (found.parameters + 32 * 8)
+    assert quantised.weight_bytes() == int(1.01 * (found.parameters + 32 * 8))
     apart = write_model(tmp_path, vocabulary=32, config={"tie_word_embeddings": False})
     assert ModelSize.of(inspect(apart)).repeated == 0
 
@@ -104,8 +106,7 @@ def test_weights_that_do_not_fit_name_a_remedy() -> None:
 
 def held(*models: ModelSize) -> dict[str, list[ModelSize]]:
     return {
-        kind: [replace(model, weights=kind) for model in models]
-        for kind in ("bfloat16", "int8", "nf4")
+        kind: [replace(model, weights=kind) for model in models] for kind in ("bf16", "int8", "nf4")
     }
 
 
@@ -122,7 +123,7 @@ def test_weights_that_do_not_fit_are_told_with_what_would(free: int, told: str) 
     """Issue: "int8 would need 1.3 GB". Only what is narrower than what was asked for is named."""
     found = fit(BIG, free=free, overhead=0, instead=held(BIG))
     assert told in found.sentence, found.sentence
-    assert "bfloat16 would" not in found.sentence
+    assert "bf16 would" not in found.sentence
 
 
 def test_a_pair_that_fits_is_not_told_of_other_quantisations() -> None:
@@ -147,12 +148,12 @@ def test_the_largest_context_fits_and_one_more_does_not(free: int, with_draft: b
 
 def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
     found = inspect(write_model(tmp_path / "model", vocabulary=32, hidden=8))
-    size = ModelSize.of(found)
+    size = ModelSize.of(found, cache="fp32")
     assert (size.name, size.parameters) == ("model", found.parameters)
-    assert size.kv_bytes_per_token("float32") == 2 * 1 * 1 * 4 * 4
+    assert size.kv_bytes_per_token() == 2 * 1 * 1 * 4 * 4
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     llama = ModelSize.of(catalog.model("llama-3.1-8b"))
-    assert llama.kv_bytes_per_token("bfloat16") == 131_072
+    assert llama.kv_bytes_per_token() == 131_072
 
 
 def test_the_machine_is_asked_when_nothing_is_given() -> None:
@@ -170,8 +171,8 @@ def test_bytes_for_people(count: int, text: str) -> None:
 
 
 def test_features_count_for_every_token_in_the_caches_type() -> None:
-    plain, aux_states = replace(BIG, cache="float32"), replace(BIG, cache="float32", aux_width=300)
-    more = aux_states.kv_bytes_per_token("bfloat16") - plain.kv_bytes_per_token("bfloat16")
+    plain, aux_states = replace(BIG, cache="fp32"), replace(BIG, cache="fp32", aux_width=300)
+    more = aux_states.kv_bytes_per_token() - plain.kv_bytes_per_token()
     assert more == 4 * 300
     found = [fit(size, context=10, free=10**9, overhead=0).needed for size in (plain, aux_states)]
     assert found[1] - found[0] == 10 * 4 * 300
@@ -197,7 +198,7 @@ def test_on_a_gpu_graphs_attention_and_sampling_count() -> None:
 
 
 def test_a_cache_in_fp8_takes_half_and_its_scales() -> None:
-    narrow = fit(replace(BIG, cache="float8"), context=100, free=0, overhead=0)
+    narrow = fit(replace(BIG, cache="fp8"), context=100, free=0, overhead=0)
     assert narrow.kv == 100 * 2 * 10 * 4 * (64 + 4)
 
 

@@ -29,7 +29,7 @@ def test_a_pair_that_is_here_is_reckoned_as_loading_reckons_it() -> None:
     plan = plan_loading(fetch_pair(request, catalog, None), request)
     found = forecast(catalog.pair("pip"), request, nowhere)
     assert found.roles == ("target", "draft", "medusa", "eagle3", "mlp", "lstm", "block")
-    assert (found.held, found.context) == (plan.target.quantization, plan.wanted)
+    assert (found.quantization, found.context) == (plan.target.quantization, plan.wanted)
     assert (found.room.weights, found.room.kv) == (plan.room.weights, plan.room.kv)
     parts = sum(model.weights + model.kv for model in found.room.models)
     assert parts + found.room.work == found.room.needed
@@ -47,7 +47,7 @@ def test_what_is_not_here_is_reckoned_by_the_catalog_or_not_at_all() -> None:
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     request = LoadRequest(target="qwen3-8b", quantization="bf16")
     found = forecast(catalog.pair("qwen3-8b"), request, nowhere)
-    assert (found.roles, found.held, found.longest) == (
+    assert (found.roles, found.quantization, found.longest) == (
         ("target", "draft"),
         "bf16",
         LONGEST_CONTEXT,
@@ -72,7 +72,7 @@ def test_a_model_fits_in_what_auto_would_hold_it_in(
     monkeypatch.setattr(forecasts.processor, "instructions", lambda: ("avx512bw",))
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     found = estimate([catalog.model("qwen3-8b")], free=int(free * GB))
-    assert (found.held, found.room.context > 0) == (held, fits)
+    assert (found.quantization, found.room.context > 0) == (held, fits)
     assert ("Not even the weights fit" in found.room.sentence) is not fits
 
 
@@ -99,7 +99,7 @@ def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
         room = done.room()
         if not told.room.context or not room.context:
             continue  # nothing is loaded, whatever it would be held in
-        assert told.held == done.planned.quantization.replace("nf4", "q4")
+        assert told.quantization == done.planned.quantization.replace("nf4", "q4")
         assert told.room.weights == pytest.approx(room.weights, rel=0.05, abs=300_000)
-        held.add(told.held)
+        held.add(told.quantization)
     assert len(held) >= 2

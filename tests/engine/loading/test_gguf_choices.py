@@ -93,7 +93,7 @@ def test_memory_is_reckoned_by_the_files_bits(folder: Path, tmp_path: Path) -> N
     narrow = inspect(write_gguf(folder, tmp_path / "m.gguf", all_in("Q4_0")))
     sizes = PairSizes(narrow, None, (), LinearFactory.choose("fp32", PLACE), PLACE)
     (stored,), (int8,) = (sizes.models(kind, "auto") for kind in ("stored", "int8"))
-    assert narrow.bytes <= stored.weight_bytes("float32") < int8.weight_bytes("float32")
+    assert narrow.bytes <= stored.weight_bytes() < int8.weight_bytes()
 
 
 def test_nobody_is_told_to_round_again_what_would_hardly_be_smaller(

@@ -88,7 +88,7 @@ def test_the_embedding_keeps_eight_bits_and_rows_get_the_blocks_that_they_are(
     (size,) = sizes_of(found).models("q4", "auto")
     # Both by 4 bytes a number where it is in no blocks.
     taken = sum(each.nbytes for each in held.values())
-    assert size.weight_bytes("float32") == int(taken * BLOCKS_WIDTH)
+    assert size.weight_bytes() == int(taken * BLOCKS_WIDTH)
     assert "Q4_1 AND Q4_K" in (quantization_note("q4", found, PLACE) or "").upper()
 
 
@@ -151,9 +151,9 @@ def test_auto_takes_fewer_bits_where_more_do_not_fit_and_says_so(
 ) -> None:
     """The most that fit; what is asked for by name is refused as before."""
     (size,) = sizes_of(found).models(held, "auto")
-    cache = size.kv_bytes_per_token("float32") * found.context
+    cache = size.kv_bytes_per_token() * found.context
     work = OVERHEAD + TOKEN_BYTES * found.vocabulary
-    free = work + size.weight_bytes("float32") + cache
+    free = work + size.weight_bytes() + cache
     monkeypatch.setattr("engine.machine.memory.free_bytes", lambda: free)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder))

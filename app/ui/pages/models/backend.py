@@ -175,7 +175,7 @@ class ModelsBackend:
             "context": found.context,
             "longest": found.longest,
             "largest": room.context,
-            "held": found.held,
+            "held": found.quantization,
             "fits": "yes" if room.fits else "part" if room.context else "no",
             "sentence": room.sentence,
         }
