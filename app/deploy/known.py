@@ -1,5 +1,8 @@
-"""Published models, from ``known_models.yaml``. A model is found by its id, its repository, or another of
-its checkpoints, which is the same model in that checkpoint's format."""
+"""Published models that launch plans know, from the shipped catalog.
+
+A model is found by its id, its repository, or another of its checkpoints, which is the same model in that
+checkpoint's format.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,12 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
-
-import yaml
 
 from app.deploy.formats import AUTO
 from app.deploy.model import ModelFacts, of_config
+from app.paths import catalog_file
 from engine.errors import InvalidRequest
-from engine.yaml_text import YAML_LOADER
-
-FILE = Path(__file__).with_name("known_models.yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +37,17 @@ class KnownModel:
 @cache
 def known_models() -> Mapping[str, KnownModel]:
     """Return the table by id."""
-    read: dict[str, Any] = yaml.load(FILE.read_text(encoding="utf-8"), Loader=YAML_LOADER)
+    from engine.loading.inventory import read_catalog_file  # brings NumPy
+
     return MappingProxyType(
         {
-            entry["id"]: KnownModel(
-                of_config(entry["repository"], entry["config"], entry["id"]),
-                MappingProxyType(entry.get("checkpoints", {})),
-                MappingProxyType(entry.get("drafters", {})),
+            values["id"]: KnownModel(
+                of_config(values["repository"], values["config"], values["id"]),
+                MappingProxyType(values.get("checkpoints", {})),
+                MappingProxyType(values.get("drafters", {})),
             )
-            for entry in read["models"]
+            for entry in read_catalog_file(catalog_file()).models
+            if "config" in (values := entry.values)
         }
     )
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, InvalidRequest, ModelError
-from engine.loading.catalog_file import Entry, read_catalog_file
+from engine.loading.catalog_file import PLAN_KEYS, Entry, read_catalog_file
 from engine.loading.drafts import (
     DraftChoice,
     judge_draft,
@@ -103,13 +103,13 @@ class Catalog:
             return base  # spelt out: one pair has one name
         heads = tuple(Path(folder).expanduser() for folder in request.heads)
         kinds = {check_head(folder) for folder in heads}
-        kept = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
+        others = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
         return Pairing(
             name=" + ".join(names),
             target=target,
             draft=draft,
-            heads=(*kept, *heads),
+            heads=(*others, *heads),
         )
 
     def resolve(self, request: LoadRequest, locate: Locate = folder_of) -> Pairing:
@@ -158,7 +158,8 @@ def load_catalog(path: Path, extra: Path | None = None) -> Catalog:
             continue
         entries = read_catalog_file(file)
         for entry in entries.models:
-            models[entry.values["id"]] = _model(entry, shipped=file is path)
+            if not entry.values.get("plan_only"):
+                models[entry.values["id"]] = _model(entry, shipped=file is path)
         pairs.update((entry.values["id"], entry) for entry in entries.pairs)
         for entry in entries.pairs:
             _pairing(entry, models)  # so that a mistake is reported in the file that holds it
@@ -223,7 +224,7 @@ def _refuse_drafters(target: ModelSpec, request: LoadRequest) -> None:
 
 def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
     """``shipped``: whether the entry stands in the app's own catalog."""
-    values = dict(entry.values)
+    values = {key: value for key, value in entry.values.items() if key not in PLAN_KEYS}
     for key, known in (("quantization", QUANTIZATIONS), ("kv_cache_dtype", KV_CACHE_DTYPES)):
         if values.get(key, AUTO) not in known:
             raise entry.error(key, f"it is {values[key]!r}; choose one of {', '.join(known)}")

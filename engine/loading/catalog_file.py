@@ -17,24 +17,46 @@ from engine.yaml_text import YAML_LOADER, check_yaml
 
 TEXT, COUNT, FLAG = "a text", "a whole number above 0", "true or false"
 TEXTS = "a list of texts"
+NAMES = "a mapping of names to texts"
+CONFIG = "a mapping with keys of a config.json"
 
 MODEL_KEYS = {
     "id": TEXT, "name": TEXT, "repository": TEXT, "revision": TEXT, "path": TEXT,
     "tokenizer": TEXT, "licence": TEXT, "gated": FLAG, "parameters": COUNT, "bytes": COUNT,
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
     "hidden": COUNT, "tied": FLAG, "quantization": TEXT, "kv_cache_dtype": TEXT, "note": TEXT,
+    "config": CONFIG, "checkpoints": NAMES, "drafters": NAMES, "plan_only": FLAG,
+}  # fmt: skip
+PLAN_KEYS = ("config", "checkpoints", "drafters", "plan_only")
+"""Keys of a model that only launch plans read; its sizes are taken from ``config`` too."""
+CONFIG_KEYS = {
+    "model_type": TEXT, "hidden_size": COUNT, "intermediate_size": COUNT, "num_hidden_layers": COUNT,
+    "num_attention_heads": COUNT, "num_key_value_heads": COUNT, "head_dim": COUNT, "vocab_size": COUNT,
+    "max_position_embeddings": COUNT, "tie_word_embeddings": FLAG, "sliding_window": COUNT,
+    "moe_intermediate_size": COUNT, "num_experts": COUNT, "num_local_experts": COUNT,
+    "n_routed_experts": COUNT, "n_shared_experts": COUNT, "num_experts_per_tok": COUNT,
+    "first_k_dense_replace": COUNT, "num_nextn_predict_layers": COUNT, "q_lora_rank": COUNT,
+    "kv_lora_rank": COUNT, "qk_nope_head_dim": COUNT, "qk_rope_head_dim": COUNT, "v_head_dim": COUNT,
+    "quantization_config": NAMES,
 }  # fmt: skip
 PAIR_KEYS = {
     "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,
 }  # fmt: skip
 SERVER_KEYS = {"id": TEXT, "name": TEXT, "address": TEXT, "model": TEXT, "note": TEXT}
 
-_MODEL_NEEDS = ("id", "name", "licence")
+_MODEL_NEEDS = ("name", "licence")
+_PLAN_NEEDS = ("repository", "config")
 _REPOSITORY_NEEDS = (
     "tokenizer", "parameters", "bytes", "context", "vocabulary", "layers", "kv_heads", "head_dim",
 )  # fmt: skip
 _PAIR_NEEDS = ("id", "name", "target")
 _SERVER_NEEDS = ("id", "name", "address")
+_SIZES = {
+    "context": "max_position_embeddings", "vocabulary": "vocab_size", "layers": "num_hidden_layers",
+    "hidden": "hidden_size", "tied": "tie_word_embeddings", "kv_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+}  # fmt: skip
+"""The keys of ``config`` that are a model's sizes."""
 _SECTIONS = ("models", "pairs", "servers")
 LARGEST = 16 << 20
 """Bytes of a catalog."""
@@ -83,8 +105,11 @@ def read_catalog_file(file: Path) -> Entries:
         _check_unique(found)
         return tuple(found)
 
-    models = entries("models", MODEL_KEYS, _MODEL_NEEDS)
+    models = entries("models", MODEL_KEYS, ("id",))
     for model in models:
+        config = model.values.get("config", {})
+        sizes = {key: config[name] for key, name in _SIZES.items() if name in config}
+        model.values.update(sizes | model.values)
         _check_source(model)
     return Entries(
         models,
@@ -168,13 +193,19 @@ def _value(file: Path, node: Node, where: str, kind: str) -> Any:
         return tuple(
             _value(file, item, f"{where}[{number}]", TEXT) for number, item in enumerate(node.value)
         )
+    if kind == NAMES and isinstance(node, MappingNode):
+        return {
+            str(key.value): _value(file, value, f"{where}.{key.value}", TEXT)
+            for key, value in node.value
+        }
+    if kind == CONFIG:
+        return _entry(file, node, where, CONFIG_KEYS, ("model_type",)).values
     value = yaml.SafeLoader("").construct_object(node, deep=True) if _is_scalar(node) else None
     good = {
         TEXT: isinstance(value, str) and bool(value.strip()),
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,
         FLAG: isinstance(value, bool),
-        TEXTS: False,
-    }[kind]
+    }.get(kind, False)
     if not good:
         shown = repr(node.value) if _is_scalar(node) else "a list or a mapping"
         raise _error(file, _line(node), where, f"is {shown}; it must be {kind}")
@@ -195,8 +226,10 @@ def _check_source(model: Entry) -> None:
     has_repository, has_path = "repository" in model.values, "path" in model.values
     if has_repository == has_path:
         raise model.error("repository", "give either 'repository' or 'path', one of the two")
+    plan_only = model.values.get("plan_only", False)
+    _check_present(model, _PLAN_NEEDS if plan_only else _MODEL_NEEDS)
     if has_repository:
-        _check_present(model, _REPOSITORY_NEEDS)
+        _check_present(model, () if plan_only else _REPOSITORY_NEEDS)
         owner, slash, name = model.values["repository"].partition("/")
         if not (owner and slash and name) or "/" in name:
             raise model.error("repository", "must have the form 'owner/name'")

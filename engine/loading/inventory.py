@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.errors import ModelError, OutOfMemory
 from engine.loading import hub
 from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
+from engine.loading.catalog_file import read_catalog_file
 from engine.loading.discovery.found import FoundModel
 from engine.loading.discovery.listing import is_pseudo
 from engine.loading.discovery.scan import BackgroundScan, scan
@@ -49,7 +50,7 @@ __all__ = [
     "DraftChoice", "Forecast", "FoundModel", "HeadChoice", "Inventory", "ModelSpec", "PairFiles",
     "Pairing", "Repository", "System", "break_even", "estimate", "hub_page", "is_pseudo",
     "load_catalog", "local_spec", "models_folder", "names_repository", "open_catalog", "ranked",
-    "template_of",
+    "read_catalog_file", "template_of",
 ]  # fmt: skip
 
 ENOUGH_CONTEXT = 4096
@@ -244,4 +245,4 @@ def has_room(target: ModelSpec, draft: ModelSpec, quantization: str = AUTO) -> b
     except ModelError:  # the sizes of one are not known
         return False
     enough = min(ENOUGH_CONTEXT, alone.room.context)
-    return both.held == alone.held and both.room.context >= enough
+    return both.quantization == alone.quantization and both.room.context >= enough

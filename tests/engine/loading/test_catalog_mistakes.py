@@ -122,3 +122,42 @@ def test_no_file(tmp_path: Path) -> None:
 def test_code_in_the_catalog_is_not_run(tmp_path: Path) -> None:
     evil = GOOD.replace("name: big", "name: !!python/object/apply:os.getcwd []", 1)
     assert "models[0].name" in mistake(tmp_path, evil)
+
+
+PLAN = """\
+models:
+  - id: planned
+    repository: owner/planned
+    plan_only: true
+    config: {model_type: llama, hidden_size: 64, num_hidden_layers: 2}
+    checkpoints: {fp8: owner/planned-fp8}
+"""
+
+
+def test_a_model_for_plans_alone_needs_no_more_and_is_not_offered(tmp_path: Path) -> None:
+    file = tmp_path / "catalog.yaml"
+    file.write_text(PLAN)
+    assert load_catalog(file).models == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("hidden_size", "hiden_size", "models[0].config.hiden_size': unknown key; did you mean"),
+        ("64", "wide", "models[0].config.hidden_size': is 'wide'; it must be a whole number"),
+        ("model_type: llama, ", "", "models[0].config.model_type': is missing"),
+        (
+            "fp8: owner/planned-fp8",
+            "fp8: 1",
+            "models[0].checkpoints.fp8': is '1'; it must be a text",
+        ),
+        (
+            "{fp8: owner/planned-fp8}",
+            "[a]",
+            "checkpoints': is a list or a mapping; it must be a mapping",
+        ),
+        ("config: {model_type", "# {model_type", "models[0].config': is missing"),
+    ],
+)
+def test_keys_for_plans_are_checked(tmp_path: Path, old: str, new: str, message: str) -> None:
+    assert message in mistake(tmp_path, PLAN.replace(old, new, 1))
