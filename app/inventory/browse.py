@@ -33,13 +33,13 @@ def listing(text: str, home: Path) -> dict[str, Any]:
         folder = folder.parent
     try:
         with os.scandir(folder) as entries:
-            found = sorted(entries, key=lambda each: each.name.lower())
+            listed = sorted(entries, key=lambda each: each.name.lower())
     except OSError as error:
         raise InvalidRequest(
             "folder",
             f"{folder} cannot be looked into: {error.strerror or error}. Choose another one.",
         ) from error
-    shown = [entry for each in found if (entry := _entry(each)) is not None]
+    shown = [entry for each in listed if (entry := _entry(each)) is not None]
     shown.sort(key=lambda entry: entry["kind"] != "model")
     parent = None if folder.parent == folder else str(folder.parent)
     return {

@@ -6,22 +6,20 @@ are in the models folder, where a resumed download continues.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
+from app.settings.settings_file import SettingsFile, Values
 from engine.api import DownloadProgress
-from engine.errors import DiskError, DownloadCancelled, ForetokenError, TokenNeeded
-from engine.files import read_json, write_private
+from engine.errors import DownloadCancelled, ForetokenError, TokenNeeded
 from engine.loading.inventory import Inventory, ModelSpec
 
 FILE = "downloads.json"
-_KEPT = (
+_STORED = (
     "id", "name", "repository", "revision", "file", "licence", "gated", "parameters", "bytes",
 )  # fmt: skip
 """The stored fields of a model, which need not be in the catalog."""
@@ -60,7 +58,8 @@ class Downloads:
 
     def __init__(self, data_dir: Path, inventory: Inventory, on_done: Callable[[], None]) -> None:
         """``on_done`` is called when a download is complete."""
-        self._file, self._inventory, self._on_done = data_dir / FILE, inventory, on_done
+        self._file = SettingsFile(data_dir / FILE, _specs)
+        self._inventory, self._on_done = inventory, on_done
         self._lock = threading.Lock()
         self._list = {key_of(spec): Download(spec, DownloadState.PAUSED) for spec in self._read()}
         self._worker: threading.Thread | None = None
@@ -82,13 +81,13 @@ class Downloads:
         """Queue a download, new or paused, and return its key."""
         key = key_of(spec)
         with self._lock:
-            known = self._list.get(key)
-            if known is None or known.state in (DownloadState.PAUSED, DownloadState.FAILED):
-                kept = known.progress if known else None
-                self._list[key] = Download(spec, DownloadState.WAITING, kept)
+            earlier = self._list.get(key)
+            if earlier is None or earlier.state in (DownloadState.PAUSED, DownloadState.FAILED):
+                progress = earlier.progress if earlier else None
+                self._list[key] = Download(spec, DownloadState.WAITING, progress)
             if self._stop == key:
                 self._stop = None
-            self._keep()
+            self._write()
             if self._worker is None and not self._closed:
                 self._worker = threading.Thread(target=self._work, name="download", daemon=True)
                 self._worker.start()
@@ -96,30 +95,30 @@ class Downloads:
 
     def resume(self, key: str) -> None:
         """Resume a paused or failed download, if it is still in the list."""
-        found = self.all().get(key)
-        if found is not None:
-            self.start(found.spec)
+        download = self.all().get(key)
+        if download is not None:
+            self.start(download.spec)
 
     def pause(self, key: str) -> None:
         """Stop a download at its next bytes; what arrived stays for ``resume``."""
         with self._lock:
-            found = self._list.get(key)
-            if found is None:
+            download = self._list.get(key)
+            if download is None:
                 return
-            if found.state is DownloadState.WAITING:
-                self._list[key] = replace(found, state=DownloadState.PAUSED)
-            elif found.state is DownloadState.RUNNING:
+            if download.state is DownloadState.WAITING:
+                self._list[key] = replace(download, state=DownloadState.PAUSED)
+            elif download.state is DownloadState.RUNNING:
                 self._stop = key
 
     def discard(self, key: str) -> None:
         """Remove a download that does not run, and delete what arrived. Raises OSError."""
         with self._lock:
-            found = self._list.get(key)
-            if found is None or found.state is DownloadState.RUNNING:
+            download = self._list.get(key)
+            if download is None or download.state is DownloadState.RUNNING:
                 return
             del self._list[key]
-            self._keep()
-        self._inventory.discard(found.spec)
+            self._write()
+        self._inventory.discard(download.spec)
 
     def close(self) -> None:
         """Stop the running download at its next bytes; it stays in the list for the next start."""
@@ -148,7 +147,7 @@ class Downloads:
                 self._list[key] = running
             if self._run(key, running.spec):
                 self._on_done()
-                self.finished += 1  # now that who is told of it finds it
+                self.finished += 1  # after ``on_done``: who sees the count finds the model
 
     def _run(self, key: str, spec: ModelSpec) -> bool:
         """Download ``spec`` and return whether it is complete."""
@@ -165,9 +164,8 @@ class Downloads:
             needs_token = isinstance(error, TokenNeeded)
             end = Download(spec, DownloadState.FAILED, None, str(error), needs_token)
             log.error("%s", error)
-        except (
-            Exception
-        ) as error:  # a thread's error would otherwise vanish, and its bar stand still
+        # The error of a thread would otherwise vanish, and its bar stand still.
+        except Exception as error:
             message = (
                 f"{spec.name} could not be downloaded: {error!r}. The terminal has the details."
             )
@@ -178,7 +176,7 @@ class Downloads:
                 self._stop = None
             if end is None:
                 self._list.pop(key, None)
-                self._keep()
+                self._write()
             else:
                 self._list[key] = replace(end, progress=self._list[key].progress)
         return end is None
@@ -187,25 +185,23 @@ class Downloads:
         with self._lock:
             self._list[key] = replace(self._list[key], progress=progress)
 
-    # ---- kept
+    # ---- stored
 
-    def _keep(self) -> None:
+    def _write(self) -> None:
         """Write the list; if that fails, log it and go on downloading."""
-        entries = [{name: getattr(one.spec, name) for name in _KEPT} for one in self._list.values()]
+        entries = [
+            {name: getattr(one.spec, name) for name in _STORED} for one in self._list.values()
+        ]
         try:
-            write_private(self._file, json.dumps(entries, indent=1))
-        except DiskError as error:
+            with self._file.change() as values:
+                values["downloads"] = entries
+        except ForetokenError as error:
             log.warning("%s", error)
 
     def _read(self) -> list[ModelSpec]:
-        try:
-            kept: list[dict[str, Any]] = read_json(self._file)
-            specs = [ModelSpec(**{name: one[name] for name in _KEPT}) for one in kept]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            log.warning(
-                "%s cannot be read (%r): unfinished downloads are left out.", self._file, error
-            )
-            return []
+        specs = _specs(values) if (values := self._file.read()) else []
         return [spec for spec in specs if spec.repository and not self._inventory.locate(spec)]
+
+
+def _specs(values: Values) -> list[ModelSpec]:
+    return [ModelSpec(**{name: one[name] for name in _STORED}) for one in values["downloads"]]

@@ -52,7 +52,7 @@ class FoundModels:
         self._judge: threading.Thread | None = None
         self.version = 0
 
-    # ---- looking
+    # ---- scanning
 
     def scan(self) -> None:
         """Scan again; until that is done, earlier results are shown."""
@@ -70,7 +70,7 @@ class FoundModels:
 
     @property
     def found(self) -> tuple[FoundModel, ...]:
-        """The result of the last scan, or of a first one what it found so far."""
+        """The result of the last scan; of a first one, what it has found so far."""
         scan = self._scan
         return self._found or (() if scan is None else scan.found)
 
@@ -162,16 +162,16 @@ class FoundModels:
         """
         pairs = [(target, spec) for spec in drafts if spec.id != target.id]
         with self._lock:
-            known = [self._judged[pair] for pair in pairs if pair in self._judged]
+            choices = [self._judged[pair] for pair in pairs if pair in self._judged]
             missing = [pair for pair in pairs if pair not in self._judged]
-            # The newest question is answered first: the one before may be of no interest any more.
+            # The newest comparison comes first: earlier ones may no longer be of interest.
             self._queue = [*missing, *(pair for pair in self._queue if pair not in missing)]
             if missing and self._judge is None:
                 self._judge = threading.Thread(
                     target=self._compare, name="compare drafts", daemon=True
                 )
                 self._judge.start()
-        return Drafts(ranked(known), bool(missing))
+        return Drafts(ranked(choices), bool(missing))
 
     def _compare(self) -> None:
         while True:

@@ -1,28 +1,26 @@
-"""Two lists in the data folder: folders that the user added, and models opened by path."""
+"""Two lists of a settings file: folders that the user added, and models opened by path."""
 
 from __future__ import annotations
 
-import json
-import logging
 import os
 from pathlib import Path
 
+from app.settings.settings_file import SettingsFile, Values
 from engine.errors import InvalidRequest
-from engine.files import read_json, write_private
 
-_FOLDERS, _RECENT = "model_folders.json", "recent_models.json"
+FILE = "model_folders.json"
+_FOLDERS, _RECENT = "folders", "recent"
 _MOST_RECENT = 20
-log = logging.getLogger(__name__)
 
 
 def model_folders(data_dir: Path) -> tuple[Path, ...]:
-    """Return the added folders, oldest first, existing or not; none if the list cannot be read."""
-    return _read(data_dir / _FOLDERS)
+    """Return the added folders, oldest first, existing or not; none if the file cannot be read."""
+    return _read(data_dir, _FOLDERS)
 
 
 def add_folder(data_dir: Path, folder: Path) -> Path:
     """Add a folder and return its absolute path. Raises InvalidRequest for a missing folder or a file
-    system of processes and devices, DiskError if the list cannot be written."""
+    system of processes and devices, DiskError if it cannot be written."""
     from engine.loading.inventory import is_pseudo  # brings NumPy
 
     named = os.path.abspath(folder.expanduser())
@@ -36,7 +34,7 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
         raise InvalidRequest("folder", f"There is no folder {whole}. Check the path.")
     known = model_folders(data_dir)
     if whole not in known:
-        _write(data_dir / _FOLDERS, (*known, whole))
+        _write(data_dir, _FOLDERS, (*known, whole))
     return whole
 
 
@@ -47,12 +45,12 @@ def remove_folder(data_dir: Path, folder: Path) -> None:
     if whole not in known:
         listed = ", ".join(map(str, known)) or "none"
         raise InvalidRequest("folder", f"{whole} was not added. Folders that were: {listed}.")
-    _write(data_dir / _FOLDERS, tuple(one for one in known if one != whole))
+    _write(data_dir, _FOLDERS, tuple(one for one in known if one != whole))
 
 
 def recent_models(data_dir: Path) -> tuple[Path, ...]:
     """Return the opened folders and files that still exist, the last one first."""
-    return tuple(path for path in _read(data_dir / _RECENT) if path.exists())
+    return tuple(path for path in _read(data_dir, _RECENT) if path.exists())
 
 
 def searched(data_dir: Path) -> tuple[Path, ...]:
@@ -61,29 +59,33 @@ def searched(data_dir: Path) -> tuple[Path, ...]:
 
 
 def remember_models(data_dir: Path, opened: tuple[Path, ...]) -> bool:
-    """Move opened models to the front; return whether any is new. Raises DiskError."""
+    """Move opened models to the front; return whether any is new. Raises ForetokenError."""
     known = recent_models(data_dir)
     if opened and known[: len(opened)] != opened:
         rest = (path for path in known if path not in opened)
-        _write(data_dir / _RECENT, (*opened, *rest)[:_MOST_RECENT])
+        _write(data_dir, _RECENT, (*opened, *rest)[:_MOST_RECENT])
     return any(path not in known for path in opened)
 
 
 def forget_model(data_dir: Path, path: Path) -> None:
-    """Remove a model from the list. Raises DiskError."""
-    _write(data_dir / _RECENT, tuple(one for one in recent_models(data_dir) if one != path))
+    """Remove a model from the list. Raises ForetokenError."""
+    _write(data_dir, _RECENT, tuple(one for one in recent_models(data_dir) if one != path))
 
 
-def _read(file: Path) -> tuple[Path, ...]:
-    if not file.is_file():
-        return ()
-    try:
-        listed = read_json(file)
-        return tuple(Path(one) for one in listed if isinstance(one, str))
-    except (OSError, ValueError, TypeError) as error:
-        log.warning("%s cannot be read (%s): what is in it is left out.", file, error)
-        return ()
+def _file(data_dir: Path) -> SettingsFile:
+    return SettingsFile(data_dir / FILE, _check)
 
 
-def _write(file: Path, paths: tuple[Path, ...]) -> None:
-    write_private(file, json.dumps([str(one) for one in paths], indent=1))
+def _check(values: Values) -> None:
+    for listed in (values.get(_FOLDERS, []), values.get(_RECENT, [])):
+        if not (isinstance(listed, list) and all(isinstance(one, str) for one in listed)):
+            raise TypeError("its folders and recent models are no lists of texts")
+
+
+def _read(data_dir: Path, which: str) -> tuple[Path, ...]:
+    return tuple(map(Path, _file(data_dir).read().get(which, ())))
+
+
+def _write(data_dir: Path, which: str, paths: tuple[Path, ...]) -> None:
+    with _file(data_dir).change() as values:
+        values[which] = [str(one) for one in paths]

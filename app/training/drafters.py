@@ -1,11 +1,10 @@
-"""Trains a drafter for a model of the catalog, and adds it to the user's own catalog.
+"""Train a drafter for a model of the catalog, and add it to the user's own catalog.
 
 What training needs is imported where it is used: the pages import this module when the app starts.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from app import paths
 from app.inventory import open_inventory, own_catalog
 from app.storage.history import history
 from app.storage.store import Store
-from engine.api import LoadRequest
+from engine.api import LoadRequest, slug
 from engine.drafting import heads
 from engine.errors import DiskError, ForetokenError
 from engine.loading.inventory import Inventory, Pairing
@@ -39,7 +38,7 @@ Entry = tuple[str, dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A recipe, what to take instead of its own ``target`` and ``prompts``, and where things are."""
+    """A recipe, replacements for its ``target`` and ``prompts`` (None: its own), and the run's folder."""
 
     recipe: Recipe
     target: str | None
@@ -49,9 +48,9 @@ class Wanted:
 
 
 def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
-    """Trains, then adds the drafter to the catalog; returns its folder.
+    """Train a drafter, add it to the catalog and return its folder.
 
-    How it ends stands in the run's progress file too. Raises CatalogError, PromptsError, ModelError,
+    The run's progress file records how it ended. Raises CatalogError, PromptsError, ModelError,
     RecordingError, DiskError.
     """
     from engine.train.run import distil
@@ -63,7 +62,7 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
         stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
         target = inventory.download(pair.target)
-        # Nothing is downloaded for it: it only makes the recording quicker.
+        # A draft only makes recording faster, so none is downloaded.
         draft = None if pair.draft is None else inventory.locate(pair.draft)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
         folder = distil(
@@ -76,9 +75,9 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
 
 @contextmanager
 def _end_written(progress: ProgressFile, out: Path) -> Iterator[None]:
-    """Writes, for programs that watch the run, why it ended before its time.
+    """Write why the run ended early, for programs that watch it.
 
-    What ended before it told anything says nothing of a run that was in the folder before.
+    Write nothing if this run ended before it wrote any progress: the file is an earlier run's.
     """
     before = progress.read()
 
@@ -119,21 +118,21 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
 
 def from_chats(data_dir: Path) -> list[Prompt]:
     """Return every question of the user's own chats, with the conversation before it."""
-    found: list[Prompt] = []
+    prompts: list[Prompt] = []
     with closing(Store(data_dir, alone=False)) as store:
         for chat in store.chats():
-            said: list[Message] = []
+            messages: list[Message] = []
             for message in store.messages(chat.id):
-                said.append(message.turn)
+                messages.append(message.turn)
                 if message.role == "user":
-                    found.append(history(said))
-    return found
+                    prompts.append(history(messages))
+    return prompts
 
 
 def _enter(
     pair: Pairing, recipe: Recipe, folder: Path, inventory: Inventory, data_dir: Path
 ) -> str:
-    """Adds what was trained to the user's catalog, as a pair of its own; returns the pair's id.
+    """Add the drafter to the user's catalog, as a pair of its own, and return the pair's id.
 
     Where another drafter has that id, as of a run in another folder, the id is numbered.
     """
@@ -181,8 +180,3 @@ def _entries(
 
 def _model(identity: str, name: str, path: str, licence: str) -> dict[str, object]:
     return {"id": identity, "name": name, "path": path, "licence": licence}
-
-
-def slug(text: str) -> str:
-    """Return the name used in ids and folders."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

@@ -1,4 +1,4 @@
-"""What somebody wants trained, and the recipe for it: the shipped one of its kind, adapted."""
+"""An order for a training, and its recipe: the shipped one of its kind, adapted."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from engine.train.schema import load
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What somebody wants trained.
+    """The options of a training.
 
     ``target``: a model or pair of the catalog, a folder or a GGUF file; ``prompts``: general, pip, chats
-    or a file; ``minutes`` of learning, before which the target's replies are recorded, for as long at
-    most. ``device``, ``native`` and ``threads`` as of a ``LoadRequest``. ``draft``: a model that drafts
-    while it is recorded, "" for the one that the catalog pairs with the target.
+    or a file; ``minutes`` of learning, before which the target's replies are recorded for at most as
+    long. ``device``, ``native`` and ``threads`` as in ``LoadRequest``. ``draft``: a model that drafts
+    while replies are recorded, "" for the one that the catalog pairs with the target.
     """
 
     target: str

@@ -20,10 +20,10 @@ import yaml
 
 from app.inventory import open_inventory
 from app.training import process as training_process
-from app.training.drafters import SHIPPED, from_chats, prompts_of, slug
+from app.training.drafters import SHIPPED, from_chats, prompts_of
 from app.training.order import Order, derived
 from app.training.process import Process
-from engine.api import LoadRequest
+from engine.api import LoadRequest, slug
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
 from engine.files import read_json, write_private
 from engine.train.output.run_directory import RunDirectory
@@ -98,10 +98,10 @@ class Trainings:
         self._own: subprocess.Popen[bytes] | None = None
         self._stopping = False
 
-    # ---- what people do
+    # ---- actions
 
     def start(self, order: Order) -> None:
-        """Begins a run. Raises ForetokenError for what is known at once; ``status`` tells the rest."""
+        """Start a run. Raises ForetokenError for errors known at once; later ones are in ``status``."""
         with self._lock:
             self._need_no_run()
             if not 0 < order.minutes <= MOST_MINUTES:
@@ -162,7 +162,7 @@ class Trainings:
             self._current.unlink(missing_ok=True)
 
     def put_away(self) -> None:
-        """Makes room for another run: keeps the drafter, deletes what it was learned from."""
+        """Make room for another run: keep the drafter, delete what it was learned from."""
         with self._lock:
             run = self._ended("put away")
             for name in ("recording", "state"):

@@ -211,7 +211,7 @@ def test_what_the_app_keeps_is_its_owners_alone_in_a_folder_that_others_may_read
     ReplyFiles(tmp_path / "remembered").add([1, 2])
     ProgressFile(tmp_path / "progress.json").write(Phase.RECORDING)
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert len(kept) == 6
+    assert len(kept) == 5
     assert {stat.S_IMODE(path.stat().st_mode) for path in kept} == {0o600}
 
 
