@@ -1,1 +1,1 @@
-"""What people touch: the pages, the OpenAI-compatible server, the command line."""
+"""The app on top of the engine: pages, OpenAI-compatible server and command line."""

@@ -37,8 +37,7 @@ def report(
     chosen: Iterable[tuple[str, str]] = (),
     secrets: Iterable[str | None] = (),
 ) -> str:
-    """All of it as lines of text. ``chosen``: further facts of the pair; ``secrets`` are written
-    ``HIDDEN`` wherever they occur."""
+    """Return the report as text. ``chosen``: more facts of the pair; ``HIDDEN`` replaces ``secrets``."""
     sections: list[Section] = [
         ("Foretoken", _versions()),
         ("Machine", _machine()),
@@ -121,10 +120,10 @@ def _compiled() -> list[tuple[str, str]]:
     rows = [("compilers", ", ".join(map(str, found)) or "none found")]
     if found:
         try:
-            said = found[0].version().decode(errors="replace").splitlines()
+            lines = found[0].version().decode(errors="replace").splitlines()
         except ForetokenError as error:
-            said = [str(error)]
-        rows.append(("first one", said[0] if said else "?"))
+            lines = [str(error)]
+        rows.append(("first one", lines[0] if lines else "?"))
     path = build.built()
     return [*rows, ("built", "not yet" if path is None else path.name)]
 
@@ -132,7 +131,7 @@ def _compiled() -> list[tuple[str, str]]:
 def _pair(loaded: Loaded | None, chosen: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     if loaded is None:
         return [("loaded", "nothing"), *chosen]
-    asked = loaded.request
+    request = loaded.request
     rows = [
         ("loaded", loaded.name),
         ("target", f"{loaded.target}, {loaded.quantization}, KV cache {loaded.kv_cache_dtype}"),
@@ -141,8 +140,8 @@ def _pair(loaded: Loaded | None, chosen: Iterable[tuple[str, str]]) -> list[tupl
         ("computed", f"on {loaded.device}{', compiled' if loaded.compiled else ', not compiled'}"),
         ("context", f"{loaded.context} tokens"),
         ("parameters", f"{loaded.parameters:,}"),
-        ("asked for", f"device {asked.device}, threads {asked.threads or 'default'}, "
-         f"weights {asked.quantization}, compiled step {'on' if asked.native else 'off'}"),
+        ("asked for", f"device {request.device}, threads {request.threads or 'default'}, "
+         f"weights {request.quantization}, compiled step {'on' if request.native else 'off'}"),
         ("drafts by", f"{loaded.capabilities.preferred}; has {', '.join(loaded.capabilities.names)}"),
     ]  # fmt: skip
     return [*rows, *(("note", note) for note in loaded.notes), *chosen]

@@ -40,11 +40,11 @@ class LoadState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LoadStatus:
-    """What to tell people about the pair that is loaded, or was last.
+    """The state of the last load.
 
-    ``name`` is what people call it; ``target_id`` and ``draft_id`` as in ``Loaded``. ``progress`` is a
-    download's, or that of reading what is on the disk. ``cancelling``: it was asked to end. ``note``: why
-    it was loaded in the place of another.
+    ``name`` is the pair's name for people; ``target_id`` and ``draft_id`` as in ``Loaded``. ``progress``
+    is of the download, or of reading the files. ``cancelling``: it was cancelled and has not ended yet.
+    ``note``: why the pair was loaded in place of another.
     """
 
     state: LoadState = LoadState.IDLE
@@ -66,10 +66,10 @@ class PairLoader:
         inventory: Callable[[], Inventory],
         loaded: Callable[[LoadRequest], None],
     ) -> None:
-        """``loaded`` is called with each request of people that was loaded."""
+        """``loaded`` is called with each request of a user that was loaded."""
         self._engine, self._inventory, self._when_loaded = engine, inventory, loaded
         self.chosen: Loaded | None = None
-        """What was loaded last because people chose it, not because a request of the API named it."""
+        """The last pair that the user chose, unlike those that requests of the API named."""
         self._lock = threading.Lock()
         self._status = LoadStatus()
         self._watcher = _Watcher(self, self._status)
@@ -86,7 +86,7 @@ class PairLoader:
 
     @property
     def shown(self) -> tuple[str | None, str]:
-        """Target and draft for pickers to show: of the pair being loaded, else of the one that is.
+        """Target and draft for pickers to show: of the pair that is being loaded, else of the loaded one.
 
         A target None: there is nothing; a draft "": the pair has none.
         """
@@ -105,10 +105,10 @@ class PairLoader:
         *,
         chosen: bool = True,
     ) -> threading.Thread:
-        """Loads what is asked for; ``status`` tells how it goes. ``undo`` is called where it comes to
-        nothing, ``then`` where it is loaded, before that is told; ``note`` stays beside it. ``chosen``:
-        whether people chose it for the app. Raises ForetokenError for what is known at once: a name that
-        is not in the catalog, a folder that is broken, a load under way."""
+        """Load a pair on a thread; ``status`` shows the progress. ``undo`` is called if that fails,
+        ``then`` once the pair is loaded, before the status shows it; ``note`` stays in the status.
+        ``chosen``: whether the user chose it. Raises ForetokenError for errors that are known at once: an
+        unknown name, a broken folder, another load in progress."""
         status = replace(self._named(request), note=note)
         with self._lock:
             if self._status.state is LoadState.WORKING:
@@ -139,7 +139,7 @@ class PairLoader:
             if status.state is not LoadState.WORKING:
                 return
             if isinstance(status.progress, LoadProgress) and status.progress.stage is Stage.WAITING:
-                # Its end, behind the reply, is no news.
+                # It ends after the reply; nobody waits for that any more.
                 self._watcher = _Watcher(self, LoadStatus())
                 self._status = replace(status, state=LoadState.IDLE, message="", progress=None)
             else:
@@ -191,7 +191,7 @@ class PairLoader:
 
 
 class _Watcher:
-    """Reports one load to its loader."""
+    """Report one load to its loader."""
 
     def __init__(self, loader: PairLoader, status: LoadStatus) -> None:
         self.cancelled = False

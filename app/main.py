@@ -43,9 +43,9 @@ the engine waited for the pages longer than it computed; with less than 1 ms not
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How the app is started. ``load`` is the pair it begins with, ``note`` why it is not the kept one;
-    ``instead`` is loaded where a kept pair fails. ``fixed`` are the options that the command line stated,
-    by their names there: the others are as settings have them. ``pages`` False serves the API alone."""
+    """How the app is started. ``load`` is the first pair, ``note`` the reason if it is not the stored
+    one; ``instead`` is loaded if a stored pair fails. ``fixed``: names of the command line's options that
+    were given; the others follow stored settings. ``pages`` False serves the API alone."""
 
     host: str = DEFAULT_HOST
     port: int = DEFAULT_PORT
@@ -65,10 +65,10 @@ class Settings:
 def serve(settings: Settings) -> NoReturn:
     """Run until Ctrl-C, then end the process. Raises ``ForetokenError`` for what cannot start.
 
-    The order is made for a quick page: take the port, import, serve, and load the models while
-    people already see the page.
+    The page shall be there quickly: take the port, import, serve, and load the models while the page is
+    already shown.
     """
-    # Before Gradio and the hub are imported: nothing is reported to anybody.
+    # Before Gradio and the hub are imported: switch off telemetry.
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     sys.setswitchinterval(SWITCH_S)
@@ -130,7 +130,7 @@ def prepare(
     runtime.alone, runtime.serving = alone, settings.serving
     runtime.fixed = settings.fixed
     try:
-        runtime.catalog.named(settings.load)  # told now, not in the page
+        runtime.catalog.named(settings.load)  # raises here, not in the page
         return runtime, create_app(runtime, switch, settings)
     except BaseException:
         runtime.close()
@@ -138,16 +138,15 @@ def prepare(
 
 
 def first_load(data_dir: Path, settings: Settings) -> Settings:
-    """Return ``settings`` with the pair to begin with, and how it is computed: what the command line
-    states, else what is kept. A kept pair that is gone is said, and the one that comes with the app takes
-    its place."""
+    """Return ``settings`` with the first pair and how to load it: by the command line, else by stored
+    preferences. If the stored pair is gone, print that and take the shipped one."""
     from app.inventory import open_inventory
 
-    kept = PreferencesFile(data_dir).read()
-    load = kept.over(settings.load, settings.fixed)
+    preferences = PreferencesFile(data_dir).read()
+    load = preferences.over(settings.load, settings.fixed)
     if load.text == settings.load.text:
         return replace(settings, load=load)
-    instead = replace(kept, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
+    instead = replace(preferences, start_with=StartWith.SHIPPED).over(settings.load, settings.fixed)
     try:
         open_inventory(data_dir).named(load)
     except ForetokenError as error:
@@ -157,8 +156,8 @@ def first_load(data_dir: Path, settings: Settings) -> Settings:
     return replace(settings, load=load, instead=instead)
 
 
-def _in_its_place(kept: LoadRequest, instead: LoadRequest, reason: str) -> str:
-    name = Path(kept.target).name
+def _in_its_place(stored: LoadRequest, instead: LoadRequest, reason: str) -> str:
+    name = Path(stored.target).name
     return f"{name} could not be loaded, so {instead.target} answers instead. {reason}"
 
 
@@ -177,14 +176,14 @@ def when_up(
         if settings.instead is not None and status.state is LoadState.FAILED:
             note = _in_its_place(settings.load, settings.instead, status.message)
             say(note)
-            with contextlib.suppress(ForetokenError):  # people were faster
+            with contextlib.suppress(ForetokenError):  # the user has loaded another
                 runtime.loader.start(settings.instead, note=note).join()
         if settings.pages or settings.serving.on_demand:
-            runtime.found.scan_once()  # behind the load: both want the interpreter
+            runtime.found.scan_once()  # after the load: both need the interpreter
 
     threading.Thread(target=follow, name="look for models", daemon=True).start()
     if settings.browser and settings.pages:
-        # Some browsers are only started, others are waited for: not here.
+        # On a thread: ``open`` waits for some browsers.
         opening = threading.Thread(
             target=webbrowser.open, args=(listener.url,), name="browser", daemon=True
         )
@@ -247,7 +246,7 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
             ready()
 
         async def shutdown(self, sockets: Any = None) -> None:
-            # What is cut off after the grace is no fault to report.
+            # Requests cut off after the grace period are no errors to report.
             logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
             app.state.counter.end()
             await super().shutdown(sockets)
@@ -261,8 +260,8 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
         timeout_graceful_shutdown=2,
         server_header=False,
     )
-    # uvicorn shuts down in good order and then reports the signal once more: SIGTERM too is to be an
-    # exception then, or it would end the process before what was started is ended.
+    # uvicorn shuts down and then raises the signal again. Make SIGTERM an exception too, or it would end
+    # the process before everything else is closed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with contextlib.suppress(KeyboardInterrupt):
         Server(config).run(sockets=[listener.socket])
@@ -270,10 +269,10 @@ def run_server(app: FastAPI, listener: Listener, ready: Callable[[], None]) -> N
 
 
 def leave(status: int = 0) -> NoReturn:
-    """End the process at once, after everything has been shut down that holds anything.
+    """End the process at once, after everything that must be closed is closed.
 
-    What people keep is on the disk by now. The interpreter's own end would wait for a model that is
-    still being loaded, and then take every object of torch and Gradio apart: up to seconds.
+    All user data is on disk by now. The interpreter's own exit would wait for a model that is still being
+    loaded, and take seconds to free the objects of torch and Gradio.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):  # a pipe whose reader left
@@ -283,7 +282,7 @@ def leave(status: int = 0) -> NoReturn:
 
 @contextlib.contextmanager
 def using(data_dir: Path) -> Iterator[bool]:
-    """Lock the data folder. Yields False, after printing why, if another app shows its chats."""
+    """Lock the data folder and yield True; print why and yield False if another app has locked it."""
     from filelock import FileLock, Timeout
 
     lock = FileLock(data_dir / ".lock")  # the system frees it, however the process ends

@@ -1,4 +1,4 @@
-"""What races and sweeps of pages and command line share: prompts by name, and what is kept of a sweep."""
+"""Prompts by name, and the stored result of a sweep, for races and sweeps of pages and command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from app.settings.defaults import Default, Defaults, Winner
 from app.storage.history import history
 from app.storage.store import Store
 from engine.api import Loaded
-from engine.bench import prompts as held
+from engine.bench import prompts as prompt_sets
 from engine.bench.prompts import ALL, Prompt
 from engine.bench.sweep import Result, Row, winners
 from engine.errors import InvalidRequest
@@ -30,7 +30,7 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
     Raises InvalidRequest.
     """
     if name != CHATS:
-        return held.named(name, folder, vocabulary)
+        return prompt_sets.named(name, folder, vocabulary)
     with closing(Store(folder, alone=False)) as store:
         return last_prompts(store)
 
@@ -41,28 +41,29 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
 
     Raises InvalidRequest where there is none.
     """
-    found: list[Prompt] = []
+    prompts: list[Prompt] = []
     for chat in store.chats():
-        if len(found) >= count:
+        if len(prompts) >= count:
             break
-        found += (prompt for prompt in reversed(_questions(store, chat.id)) if prompt not in found)
-    if not found:
+        newest = reversed(_questions(store, chat.id))
+        prompts += (prompt for prompt in newest if prompt not in prompts)
+    if not prompts:
         raise InvalidRequest(
             "prompts", "There is no prompt in your chats yet. Ask something there first."
         )
-    return found[:count]
+    return prompts[:count]
 
 
 def _questions(store: Store, chat: int) -> list[Prompt]:
-    """Yield each question of a chat, with its own conversation before it."""
-    said: list[Message] = []
-    found: list[Prompt] = []
+    """Return each question of a chat, with its own conversation before it."""
+    messages: list[Message] = []
+    prompts: list[Prompt] = []
     for message in store.messages(chat):
-        said.append(message.turn)
+        messages.append(message.turn)
         if message.role == "user" and message.text.strip():
-            *before, question = history(said)
-            found.append(Prompt(CHATS, (question.content,), before=tuple(before)))
-    return found
+            *before, question = history(messages)
+            prompts.append(Prompt(CHATS, (question.content,), before=tuple(before)))
+    return prompts
 
 
 def behind(system: str, prompt: Prompt) -> Prompt:
@@ -74,7 +75,7 @@ def behind(system: str, prompt: Prompt) -> Prompt:
 
 
 def check_tunable(loaded: Loaded) -> None:
-    """Raises InvalidRequest for a server that takes no depth of a request."""
+    """Raise InvalidRequest for a server that ignores a request's depth."""
     if Control.FIXED not in loaded.capabilities.controllers:
         raise InvalidRequest(
             "controller",
@@ -86,10 +87,10 @@ def check_tunable(loaded: Loaded) -> None:
 def keep_winners(
     folder: Path, loaded: Loaded, result: Result, confirmed: float | None = None
 ) -> Default:
-    """Makes what a sweep found fastest the pair's default on this machine. ``confirmed``: its speed-up
+    """Make the fastest method of a sweep the pair's default on this machine. ``confirmed``: its speed-up
     in a race that followed.
 
-    Raises InvalidRequest where nothing was measured, ForetokenError where it cannot be kept.
+    Raises InvalidRequest if nothing was measured, ForetokenError if it cannot be stored.
     """
     best = {kind: winner(row) for kind, row in winners(result).items()}
     if ALL not in best:

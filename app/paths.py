@@ -24,7 +24,7 @@ def assets() -> Path:
 
 
 def pip_prompts() -> Path:
-    """The shipped prompts of the kinds that Pip knows: JSON lines, some marked ``held_out``."""
+    """Return the file of shipped prompts of Pip's kinds: JSON lines, some marked ``held_out``."""
     return assets() / "prompts" / "pip.jsonl"
 
 

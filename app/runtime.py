@@ -27,13 +27,13 @@ from engine.switching import SwitchingEngine
 
 @dataclass(slots=True)
 class Runtime:
-    """One running app. ``loader`` loads its pairs; ``found`` are models that lie on this machine already,
-    in places of ``system``; ``downloads`` are under way; ``ending`` holds what else is closed with it.
+    """One running app. ``loader`` loads its pairs; ``found`` are models that other programs left in the
+    folders of ``system``; ``ending`` closes everything else that ends with the app.
 
-    ``models`` is the folder that downloads go to; ``first`` is the pair that it was started with.
-    ``alone``: whether no other app uses the data folder. ``serving``: of the API, and ``requests`` what
-    asks it. ``fixed``: what the command line stated, by its names there, which no setting changes.
-    ``complaints`` are the last ones. ``instance``: its name in ``Via`` headers.
+    ``models`` is the folder of downloads; ``first`` is the pair that the app was started with. ``alone``:
+    whether no other app uses the data folder. ``serving`` and ``requests`` are settings and log of the
+    API. ``fixed``: names of the command line's options that were given, which no setting overrides.
+    ``complaints``: the last warnings and errors. ``instance``: the app's name in ``Via`` headers.
     """
 
     engine: Engine
@@ -125,7 +125,7 @@ class Runtime:
 def create_runtime(data_dir: Path, first: LoadRequest, *, for_programs: bool = False) -> Runtime:
     """Start an engine without a model. ``data_dir`` must exist; ``first`` as in ``Runtime``.
 
-    ``for_programs``: it serves the API alone, so that what grammars need is read behind each load.
+    ``for_programs``: it serves the API alone, so each load also prepares grammars.
     """
 
     def catalog() -> Catalog:

@@ -23,9 +23,9 @@ SECTION = "servers"
 
 
 def look(address: Address, key: str = "") -> Server:
-    """Who answers there, asked with ``key``, else with the one that is kept. Blocks.
+    """Ask a server what it is and which models it has, with ``key`` or else the stored key. Blocks.
 
-    Raises ServerError where nobody does, or who does is no such server.
+    Raises ServerError if nothing answers, or something that is no such server.
     """
     from engine.remote.engine import look_at
 
@@ -33,8 +33,8 @@ def look(address: Address, key: str = "") -> Server:
 
 
 def try_out(address: Address, key: str = "", watcher: Watcher | None = None) -> None:
-    """Connects to a model with ``key``, else with the one that is kept, as a load does, and lets it go.
-    Blocks. Raises ServerError, ModelError."""
+    """Connect to a model as a load does, with ``key`` or else the stored key, and disconnect. Blocks.
+    Raises ServerError, ModelError."""
     from engine.remote.engine import RemoteEngine
 
     engine = RemoteEngine(key_of=lambda place: key.strip() or server_key(place).get()[0])
@@ -43,12 +43,12 @@ def try_out(address: Address, key: str = "", watcher: Watcher | None = None) -> 
 
 
 def puts_out(address: Address) -> str | None:
-    """What a server puts out of its memory for the address's model, which nobody can connect to before:
-    "" where that is nothing, None where the model is there. Raises as ``look``, and ModelError."""
-    found = look(address)
-    if not found.loads(found.model(address.model)):
+    """Return the model that a server would unload to load the address's model: "" if it has none loaded,
+    None if the address's model is loaded already. Raises as ``look``, and ModelError."""
+    server = look(address)
+    if not server.loads(server.model(address.model)):
         return None
-    return next((each.id for each in found.models if each.loaded), "")
+    return next((each.id for each in server.models if each.loaded), "")
 
 
 def keep(data_dir: Path, address: Address, model: str) -> str:
@@ -61,7 +61,7 @@ def keep(data_dir: Path, address: Address, model: str) -> str:
     entry = {"id": slug(name), "name": name, "address": address.root, "model": model}
     file, shipped = paths.own_catalog(data_dir), paths.catalog_file()
     while not own_catalog.is_free(file, shipped, SECTION, entry):
-        if _address_of(data_dir, entry["id"]) == named:  # by another name of people's
+        if _address_of(data_dir, entry["id"]) == named:  # which the user renamed
             return entry["id"]
         entry["id"] += "-2"
     try:

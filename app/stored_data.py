@@ -1,4 +1,4 @@
-"""What the app stores on this machine, where and how much, and the deletion of what people asked."""
+"""Measure what the app stores on this machine, and delete what the user wrote."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from engine.files import size_on_disk
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What people asked, as it is kept: chats, and the bytes of their file, of replies that drafting
-    remembers, and of what trainings recorded."""
+class UserData:
+    """The user's chats, and the bytes of their file, of replies that drafting remembers, and of what
+    trainings recorded."""
 
     chats: int
     chat_bytes: int
@@ -40,7 +40,7 @@ def folders(data_dir: Path, models: Path) -> dict[str, Path]:
 
 
 class StoredData:
-    """Of one running app."""
+    """The stored data of one running app."""
 
     def __init__(self, runtime: Runtime, store: Store, trainings: Trainings) -> None:
         self._runtime, self._store, self._trainings = runtime, store, trainings
@@ -51,16 +51,16 @@ class StoredData:
         return folders(self._runtime.data_dir, self._runtime.models)
 
     def bytes_in(self, name: str) -> int:
-        """What a folder of ``folders`` takes; of the data folder without models that lie within it. Links
-        count nothing."""
+        """Return the bytes of a folder of ``folders``; models within the data folder do not count, nor do
+        links."""
         folder, models = self.folders[name], self._runtime.models
         size = size_on_disk(folder)
         within = name == "data" and folder in models.parents
         return size - size_on_disk(models) if within else size
 
-    def asked(self) -> Asked:
+    def user_data(self) -> UserData:
         """Return what ``forget`` would delete."""
-        return Asked(
+        return UserData(
             len(self._store.chats()),
             sum(map(size_on_disk, self._chat_files())),
             size_on_disk(paths.remembered(self._runtime.data_dir)),
@@ -68,23 +68,23 @@ class StoredData:
         )
 
     def forget(self) -> None:
-        """Deletes all of it for good: chats with their folders, files of chats that were set aside, what
-        drafting remembers, what trainings recorded. Settings, models and drafters stay.
+        """Delete the user's data for good: chats with their folders, damaged chat files, what drafting
+        remembers, what trainings recorded. Settings, models and drafters stay.
 
         No reply may be written meanwhile. Raises InvalidRequest while a training runs, StoreError and
-        DiskError where something could not be deleted; what was is gone then.
+        DiskError if something could not be deleted; the rest is gone then.
         """
         self._trainings.forget_recordings()
         self._store.forget_all()
         _delete([paths.remembered(self._runtime.data_dir), *self._chat_files("-damaged-*")])
 
-    def _chat_files(self, which: str = "*") -> list[Path]:
+    def _chat_files(self, suffix: str = "*") -> list[Path]:
         """Return the file of chats with its logs, and damaged ones that were set aside."""
-        return sorted(self._runtime.data_dir.glob(f"{Path(FILE).stem}{which}"))
+        return sorted(self._runtime.data_dir.glob(f"{Path(FILE).stem}{suffix}"))
 
 
-def _delete(doomed: Iterable[Path]) -> None:
-    for path in doomed:
+def _delete(files: Iterable[Path]) -> None:
+    for path in files:
         try:
             if path.is_dir():
                 shutil.rmtree(path)

@@ -34,7 +34,7 @@ class Watchers:
     async def until(
         self, look: Callable[[], T], enough: Callable[[T], bool], patience: float = PATIENCE
     ) -> T:
-        """What ``look`` returns, as soon as that is enough; after ``patience`` seconds whatever it is."""
+        """Return the value of ``look`` as soon as it is ``enough``, or after ``patience`` seconds."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:

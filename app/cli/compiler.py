@@ -24,7 +24,7 @@ def compiler(
     from engine.machine import compilers
 
     if fetch:
-        _make_sure()
+        _ensure_compiler()
     candidates = compilers.found()
     if not candidates:
         raise compilers.NoCompiler()
@@ -33,7 +33,7 @@ def compiler(
     print("The step is not compiled yet." if path is None else f"The step is in {path}.")
 
 
-def _make_sure() -> None:
+def _ensure_compiler() -> None:
     """Compile the step, with a downloaded compiler if there is no other. Raises BuildError."""
     from engine.machine import compilers
 

@@ -35,9 +35,9 @@ class Status:
     cancelled = False
 
     def __init__(self, *, log: bool = False) -> None:
-        """``log``: print a line for each step, and each ``LINE_S`` of one, where there is no terminal."""
+        """``log``: where there is no terminal, print a line for each step, and again each ``LINE_S``."""
         self._width, self._log = 0, log
-        self._step, self._told = "", 0.0
+        self._step, self._printed_at = "", 0.0
 
     def __enter__(self) -> Self:
         return self
@@ -46,15 +46,15 @@ class Status:
         self.say("")
 
     def say(self, text: str, step: str = "") -> None:
-        """Replace the line. ``step``: what is done, where the text says how far too."""
+        """Replace the line. ``step`` names what is done, if ``text`` also says how far it is."""
         if sys.stderr.isatty():
             end = "\r" if not text else ""
             print(f"\r{text.ljust(self._width)}", end=end, file=sys.stderr, flush=True)
             self._width = len(text)
         elif self._log and text:
             step, now = step or text, time.monotonic()
-            if step != self._step or now - self._told >= LINE_S:
-                self._step, self._told = step, now
+            if step != self._step or now - self._printed_at >= LINE_S:
+                self._step, self._printed_at = step, now
                 print(text, file=sys.stderr, flush=True)
 
     def on_progress(self, progress: DownloadProgress) -> None:
@@ -102,17 +102,17 @@ def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> Loa
     if request.draft is not None or not use_drafts(proposers):
         return request
     inventory = open_inventory(data_dir)
-    found = inventory.with_best_draft(request)
-    if found.draft:
+    chosen = inventory.with_best_draft(request)
+    if chosen.draft:
         print(
-            f"Note: {inventory.spec(found.draft).name} is loaded as the draft, as the best that fits "
+            f"Note: {inventory.spec(chosen.draft).name} is loaded as the draft, as the best that fits "
             f"here. To load none: --pair {request.target}::",
             file=sys.stderr,
         )
-    return found
+    return chosen
 
 
-def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bool = False) -> None:
+def check_loads(data_dir: Path, *loads: tuple[LoadRequest, str | None], here: bool = False) -> None:
     """Check loads and their proposers, as far as possible before anything is downloaded or loaded.
     ``here``: refuse servers.
 
@@ -121,7 +121,7 @@ def check_loads(data_dir: Path, *asked: tuple[LoadRequest, str | None], here: bo
     from app.inventory import open_inventory
 
     inventory = open_inventory(data_dir)
-    for request, proposer in asked:
+    for request, proposer in loads:
         if here:
             _check_here(request, inventory)
         check_needs((proposer,), inventory.named(settled(request, data_dir, proposer)))
@@ -157,8 +157,8 @@ def open_for_command(
 def open_here(
     request: LoadRequest, data_dir: Path, *proposers: str | None, log: bool = False
 ) -> Iterator[LocalEngine]:
-    """Do the same on this machine, for measurements below ``Engine``. Raises InvalidRequest for a
-    server too. ``log``: see ``Status``."""
+    """Do the same on this machine, for what the interface of ``Engine`` does not measure. Raises
+    InvalidRequest for a server too. ``log``: see ``Status``."""
     from app.inventory import open_inventory
     from engine.local.engine import LocalEngine
 
@@ -181,13 +181,13 @@ def _opened(
 
     request = settled(request, data_dir, *proposers)
     check_needs(proposers, inventory.named(request))
-    made = kind(
+    engine = kind(
         lambda: inventory.catalog,
         models=inventory.models,
         remembered=paths.remembered(data_dir),
         measured=paths.measured(data_dir),
     )
-    with contextlib.closing(made) as engine:
+    with contextlib.closing(engine):
         _load(engine, request, inventory, Status(log=log))
         yield engine
 
@@ -210,7 +210,7 @@ def compile_before(request: LoadRequest, status: Status) -> None:
 
     if not request.native:
         return
-    said = "Compiling the decoder for this processor, once; it may take minutes ..."
-    why = compile_first(lambda: devices.choose(request.device), lambda: status.say(said))
-    if why is not None:
-        print(f"Note: {why}", file=sys.stderr)
+    text = "Compiling the decoder for this processor, once; it may take minutes ..."
+    problem = compile_first(lambda: devices.choose(request.device), lambda: status.say(text))
+    if problem is not None:
+        print(f"Note: {problem}", file=sys.stderr)

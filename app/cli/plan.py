@@ -61,11 +61,11 @@ def plan(
 ) -> None:
     """Plan a launch on vLLM, SGLang, TensorRT-LLM or Dynamo. Starts nothing; speeds are estimates."""
     from app.cli.text.plan import loads_text, plan_text
-    from app.deploy.launch_plan import Asked, plan_for, write_folder
+    from app.deploy.launch_plan import PlanOptions, plan_for, write_folder
     from app.deploy.render import render
     from app.deploy.report import facts
 
-    asked = Asked(
+    plan_options = PlanOptions(
         target,
         gpus,
         engine,
@@ -79,15 +79,15 @@ def plan(
         acceptance,
         backend,
     )
-    made = plan_for(asked, paths.data_folder(data_dir))
+    made = plan_for(plan_options, paths.data_folder(data_dir))
     rendered = render(made)
-    known = facts(made, rendered)
-    text = plan_text(made, rendered, known["notes"])
+    plan_facts = facts(made, rendered)
+    text = plan_text(made, rendered, plan_facts["notes"])
     print(text)
     if loads:
         print("\n" + loads_text(made))
     if out is not None:
-        write_folder(out, rendered, text, known)
+        write_folder(out, rendered, text, plan_facts)
         print(f"\nWritten to {out}: {', '.join(rendered.folder)}, README.md and plan.json.")
     if as_json:
-        print(json.dumps(known, ensure_ascii=False))
+        print(json.dumps(plan_facts, ensure_ascii=False))

@@ -75,7 +75,7 @@ def train(
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM stops as Ctrl-C does: what was learned is kept."""
+    """Make SIGTERM stop as Ctrl-C does, so that what was learned is kept."""
     before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
@@ -84,12 +84,12 @@ def stoppable() -> Iterator[None]:
 
 
 def find_recipe(text: str) -> Path:
-    """The recipe at that path, or the shipped one of that name: ``pip-mlp``, ``recipes/pip-mlp.yaml``."""
-    given = Path(text).expanduser()
-    if given.is_file():
-        return given
+    """Return the recipe at that path, or the shipped one of that name: ``pip-mlp``."""
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path
     folder = paths.project_root() / "engine" / "train" / "recipes"
-    shipped = (folder / given.name).with_suffix(".yaml")
+    shipped = (folder / path.name).with_suffix(".yaml")
     if shipped.is_file():
         return shipped
     known = ", ".join(sorted(path.stem for path in folder.glob("*.yaml"))) or "none"

@@ -45,7 +45,7 @@ def worker(
         int | None, typer.Option(help="Tokens drafted a round, as in `foretoken chat`.")
     ] = None,
     controller: options.ControllerOption = None,
-    theirs: Annotated[
+    dynamo_options: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="OPTION",
@@ -61,8 +61,8 @@ def worker(
     drafting = Drafting(proposer=proposer, depth=depth, control=options.control(controller))
     folder = paths.data_folder(data_dir)
     check_loads(folder, (load, proposer), here=True)
-    with_dynamo = _dynamo()
-    config = with_dynamo.read_options(theirs or ())
+    dynamo_worker = _dynamo()
+    config = dynamo_worker.read_options(dynamo_options or ())
     with Status(log=True) as status:
         files = fetched(load, folder, status)
     with open_here(load, folder, proposer, log=True) as engine:
@@ -71,17 +71,21 @@ def worker(
         from app.worker.model_card import write_model_card
         from engine.api import slug
 
-        called = name or loaded.id
+        served_name = name or loaded.id
         speculation = drafting.speculation(loaded, Defaults(folder))
-        card = write_model_card(files.target, folder / CARDS / slug(called))
-        print(f"Serving {loaded.name} as {called} to Dynamo - press Ctrl-C to stop.", flush=True)
-        with_dynamo.serve(engine, with_dynamo.ServedModel(card, called, speculation), config)
+        card = write_model_card(files.target, folder / CARDS / slug(served_name))
+        print(
+            f"Serving {loaded.name} as {served_name} to Dynamo - press Ctrl-C to stop.", flush=True
+        )
+        dynamo_worker.serve(
+            engine, dynamo_worker.ServedModel(card, served_name, speculation), config
+        )
     print("Stopped.", flush=True)
 
 
 def _dynamo() -> ModuleType:
     """Import the module that needs Dynamo's packages. Raises NotInstalled without them."""
-    os.environ.setdefault("DYN_LOG", "warn")  # else it tells every step of its own
+    os.environ.setdefault("DYN_LOG", "warn")  # else it logs each of its steps
     try:
         from app.worker import dynamo
     except ImportError as error:

@@ -21,13 +21,13 @@ from app.inventory import open_inventory
 from engine.errors import DiskError
 from engine.files import read_json
 
-USUAL_CONTEXT = 8192
+DEFAULT_CONTEXT = 8192
 """Default context, if the model has as many tokens."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A plan's options in words and numbers; see ``PlanRequest``."""
+class PlanOptions:
+    """A plan's options as text and numbers; see ``PlanRequest``."""
 
     target: str
     gpus: str
@@ -43,26 +43,26 @@ class Asked:
     backend: str = VLLM
 
 
-def plan_for(asked: Asked, data: Path) -> Plan:
+def plan_for(options: PlanOptions, data: Path) -> Plan:
     """Return the plan. Raises InvalidRequest, ModelError or OutOfMemory, each with a remedy."""
-    whole = method_named(asked.method).needs is Needs.MODEL
-    target = find_model(asked.target, data)
-    draft = find_model(asked.draft, data) if asked.draft and whole else None
+    needs_model = method_named(options.method).needs is Needs.MODEL
+    target = find_model(options.target, data)
+    draft = find_model(options.draft, data) if options.draft and needs_model else None
     return make_plan(
         PlanRequest(
-            engine=asked.engine,
+            engine=options.engine,
             target=target,
-            gpus=parse_gpus(asked.gpus),
-            method=asked.method,
-            draft=draft.name if draft else asked.draft and placed(asked.draft),
+            gpus=parse_gpus(options.gpus),
+            method=options.method,
+            draft=draft.name if draft else options.draft and absolute(options.draft),
             draft_model=draft,
-            depth=asked.depth,
-            users=asked.users,
-            context=context_for(asked.context, target),
-            quantization=asked.quantization,
-            kv_cache_dtype=asked.kv_cache_dtype,
-            acceptance=asked.acceptance,
-            backend=asked.backend,
+            depth=options.depth,
+            users=options.users,
+            context=_context(options.context, target),
+            quantization=options.quantization,
+            kv_cache_dtype=options.kv_cache_dtype,
+            acceptance=options.acceptance,
+            backend=options.backend,
         )
     )
 
@@ -75,9 +75,9 @@ def find_model(name: str, data: Path) -> ModelFacts:
     path = Path(name).expanduser()
     if path.exists():
         return of_path(path.resolve())
-    found = find(name)
-    if found is not None:
-        return found
+    model = find(name)
+    if model is not None:
+        return model
     inventory = open_inventory(data)
     for spec in inventory.catalog.models:
         if name in (spec.id, spec.repository) and (folder := inventory.locate(spec)):
@@ -87,16 +87,16 @@ def find_model(name: str, data: Path) -> ModelFacts:
     raise unknown(name)
 
 
-def placed(name: str) -> str:
+def absolute(name: str) -> str:
     """Return what an engine loads for a draft: a folder on this machine by its absolute path."""
     path = Path(name).expanduser()
     return str(path.resolve()) if path.exists() else name
 
 
-def write_folder(folder: Path, rendered: Rendered, text: str, known: Mapping[str, Any]) -> None:
+def write_folder(folder: Path, rendered: Rendered, text: str, facts: Mapping[str, Any]) -> None:
     """Write scripts, files, and the plan as text and JSON. Delete files of an earlier plan, unless they
     were edited. Raises DiskError."""
-    files = {**rendered.folder, "README.md": text + "\n", "plan.json": json.dumps(known, indent=2)}
+    files = {**rendered.folder, "README.md": text + "\n", "plan.json": json.dumps(facts, indent=2)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in _written_before(folder).items():
@@ -121,5 +121,5 @@ def _written_before(folder: Path) -> dict[str, str]:
         return {}
 
 
-def context_for(asked: int | None, target: ModelFacts) -> int:
-    return min(USUAL_CONTEXT, target.context) if asked is None else asked
+def _context(context: int | None, target: ModelFacts) -> int:
+    return min(DEFAULT_CONTEXT, target.context) if context is None else context

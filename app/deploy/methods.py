@@ -131,10 +131,10 @@ CAN = MappingProxyType(
         TRTLLM: frozenset({NONE, "ngram", "suffix", "draft_model", "eagle3", "mtp", "dflash"}),
     }
 )
-"""The methods of each engine that computes; where that was read stands in ``support``."""
+"""The methods of each engine that computes; ``support`` names the sources."""
 
 ARCTIC = frozenset({"arctic", "arctic_suffix"})
-"""Arctic Inference's, which patches a vLLM of its own: Dynamo's worker does not have that."""
+"""Methods of Arctic Inference, which patches a version of vLLM that Dynamo's worker does not have."""
 
 
 def drafts_by(engine: str, method: str) -> bool:

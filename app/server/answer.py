@@ -9,7 +9,7 @@ from app.server.fields.tools import CallsInReply, WrittenCall
 from engine.events import Emitted, Event, Failed, Finished, FinishReason, Round
 from engine.reply import ReplyState
 from engine.request import PREDICTED, Request
-from engine.tool_calls.reading import Part, Said, Thought
+from engine.tool_calls.reading import Content, Part, Thought
 from engine.tool_calls.styles import CallStyle
 
 
@@ -61,7 +61,7 @@ class Answer:
         if self.calls is not None:
             yield from self.calls.add(answer, last=isinstance(event, Finished))
         elif answer:
-            yield Said(answer)
+            yield Content(answer)
 
     @property
     def thought(self) -> str:
@@ -83,6 +83,5 @@ class Answer:
         if self.keeps_rounds:
             self.rounds.append(round)
         if round.proposer == PREDICTED:
-            accepted = len(round.accepted_path)
-            self.predicted_accepted += accepted
-            self.predicted_rejected += len(round.tree) - accepted
+            self.predicted_accepted += round.accepted
+            self.predicted_rejected += len(round.tree) - round.accepted

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from app.server.answer import Answer
 from engine.events import FinishReason, Token
-from engine.tool_calls.reading import Arguments, Called, Part, Said, Thought
+from engine.tool_calls.reading import Arguments, CallStart, Content, Part, Thought
 
 NEVER = -9999.0
 """OpenAI's log probability for a probability of zero."""
@@ -92,7 +92,7 @@ class TextDialect:
         return None
 
     def added(self, answer: Answer, tokens: Sequence[Token] | None) -> Iterator[dict[str, Any]]:
-        text = "".join(part.text for part in answer.parts if isinstance(part, Said))
+        text = "".join(part.text for part in answer.parts if isinstance(part, Content))
         if text or (tokens and self._wanted):
             yield self._choice(text, self._logprobs(tokens), None)
 
@@ -130,9 +130,9 @@ def _delta(answer: Answer, part: Part) -> dict[str, Any]:
     match part:
         case Thought(text):
             return {"reasoning_content": text}
-        case Said(text):
+        case Content(text):
             return {"content": text}
-        case Called(index, name):
+        case CallStart(index, name):
             opened = {"index": index, "id": answer.called[index].id, **_call(name, "")}
             return {"tool_calls": [opened]}
         case Arguments(index, text):

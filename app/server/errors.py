@@ -37,7 +37,7 @@ def _cut(text: str, most: int) -> str:
 
 
 class ApiError(Exception):
-    """An answer other than the one asked for."""
+    """An error that is sent as the answer to a request."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from engine.errors import InvalidRequest
 from engine.loading.inventory import ModelSpec, Pairing
 
 _POLL_S = 0.1
-"""Between two looks at a load that somebody else began."""
+"""Seconds between two checks of a load that another request or a page started."""
 
 
 @dataclass(frozen=True, slots=True)

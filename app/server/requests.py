@@ -235,8 +235,8 @@ def _choices(request: Request, n: int) -> tuple[Request, ...]:
     )
 
 
-Asked = TypeVar("Asked", bound=GenerationBody)
-Convert = Callable[[Asked, Drafting], tuple[Request, ...]]
+BodyT = TypeVar("BodyT", bound=GenerationBody)
+Convert = Callable[[BodyT, Drafting], tuple[Request, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +247,7 @@ class Service:
     defaults: Defaults
     counter: Counter
 
-    async def admit(self, body: Asked, convert: Convert[Asked]) -> tuple[Loaded, Ticket]:
+    async def admit(self, body: BodyT, convert: Convert[BodyT]) -> tuple[Loaded, Ticket]:
         """Queue the requests that ``convert`` makes of ``body``, for the model that it names.
 
         Raises ApiError, and the engine's errors, which name fields as the client does.

@@ -92,7 +92,7 @@ class _Part(BaseModel):
 
 
 class _Text(_Part):
-    """A file of a message, or a system prompt."""
+    """A message of a file, or a system prompt."""
 
     name: str
     text: str

@@ -180,7 +180,7 @@ def _prepared(connection: sqlite3.Connection, path: Path, check: bool) -> Databa
         _check_damage(connection)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = normal")
-    # Pages of 4 KB. What is in the log alone is lost to whoever copies only the file.
+    # In pages of 4 KB. Small, as a copy of the database file alone lacks what is only in the log.
     connection.execute("pragma wal_autocheckpoint = 64")
     # One transaction: another process may be opening the same file.
     connection.execute("begin immediate")

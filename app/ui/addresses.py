@@ -30,7 +30,7 @@ body:not(:has(a[data-page]))::after {
 }
 body:not(:has(a[data-page])) [data-testid="status-tracker"] { display: none; }
 </style>"""
-"""Where relative addresses begin, and what is seen until the pages are built: scripts need a second."""
+"""The base of relative addresses, and a notice until scripts have built the pages, after a second."""
 
 
 def is_page(path: str) -> bool:
@@ -73,7 +73,7 @@ class Addresses:
 
 
 class _Rooted:
-    """Sends a document with ``_ROOT`` in it."""
+    """Send a document with ``_ROOT`` in it."""
 
     def __init__(self, send: Send) -> None:
         self._send = send

@@ -48,7 +48,7 @@ def endpoint(method: F) -> F:
 
 
 def local_endpoint(refusal: str) -> Callable[[F], F]:
-    """Mark a method that only a browser on this machine may call; others are told ``refusal``."""
+    """Mark a method that only a browser on this machine may call; others get the text ``refusal``."""
 
     def mark(method: F) -> F:
         setattr(method, _REFUSAL, refusal)
@@ -69,7 +69,7 @@ def endpoints_of(backend: object) -> Iterator[Callable[[Any], Any]]:
 
 
 def refusal_elsewhere(method: Callable[..., Any]) -> str | None:
-    """Return what a browser on another machine is told; None if it may call ``method``."""
+    """Return the refusal for a browser on another machine; None if it may call ``method``."""
     return getattr(method, _REFUSAL, None)
 
 

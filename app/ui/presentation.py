@@ -63,7 +63,7 @@ def _head() -> str:
 
 
 class _Fresh(StaticFiles):
-    """Files that the browser asks about each time, so that an update is seen at once."""
+    """Files that the browser revalidates each time, so that an update is seen at once."""
 
     def file_response(self, *arguments: Any, **options: Any) -> Response:
         response = super().file_response(*arguments, **options)
@@ -72,7 +72,7 @@ class _Fresh(StaticFiles):
 
 
 class _Own(_Fresh):
-    """Scripts and styles, and not the Python that stands beside them."""
+    """Serve scripts and styles, but not the Python files in the same folders."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         if PurePosixPath(path).suffix not in SUFFIXES:

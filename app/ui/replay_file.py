@@ -36,7 +36,7 @@ SCRIPTS = (
         )
     ),
 )
-"""Each behind what it imports."""
+"""In the order of their imports."""
 STYLES = ("base.css", "replay/replay.css")
 
 _IMPORT = re.compile(r'^import \{[^}]*\} from "[^"]+";\n', re.MULTILINE)
@@ -140,5 +140,5 @@ def _bare(script: str) -> str:
 
 
 def _embedded(value: View) -> str:
-    """Return JSON that cannot close the element it stands in."""
+    """Return JSON that cannot close the HTML element that holds it."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")

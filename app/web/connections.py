@@ -13,11 +13,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEAD_S = 20.0
-"""For a request's line and headers, from when the connection is idle."""
+"""Seconds for a request's line and headers, counted from when the connection is idle."""
 BODY_S = 120.0
-"""For a whole body, which has 16 MiB at most where it is limited."""
+"""Seconds for a whole body; most routes limit bodies to 16 MiB."""
 UNREAD_S = 60.0
-"""For the client to read what was sent, while more waits."""
+"""Seconds for the client to read what was sent, while more waits to be sent."""
 LARGEST_CHUNK = 2**31
 """Bytes of a chunk of a body. h11 accepts sizes of 20 hexadecimal digits."""
 

@@ -106,8 +106,8 @@ def answer(
 
     if prompt.token_ids:
         request = asked(ignore_eos=True)
-        said = follow(engine.generate(request))
-        return Answer((said.token_ids or (),), said.statistics, (said,), (request,))
+        reply = follow(engine.generate(request))
+        return Answer((reply.token_ids or (),), reply.statistics, (reply,), (request,))
     history = list(prompt.before)
     replies: list[ReplyState] = []
     requests: list[Request] = []

@@ -50,15 +50,15 @@ class Divergence:
 
     def __str__(self) -> str:
         """Describe the divergence in sentences."""
-        (first, second), said = self.candidates, [_shown(self.base), _shown(self.rival)]
+        (first, second), texts = self.candidates, [_shown(self.base), _shown(self.rival)]
         turn = f" of turn {self.turn + 1}" if self.turn else ""
-        found = (
-            f"First at token {self.position + 1}{turn}: {said[0]} against {said[1]}. The target's two "
+        place = (
+            f"First at token {self.position + 1}{turn}: {texts[0]} against {texts[1]}. The target's two "
             f"likeliest there are {first.text!r} ({first.p:.1%}) and {second.text!r} ({second.p:.1%})"
         )
         if self.cause is Cause.TIE:
-            return f"{found}: a numerical tie, which rounding decides."
-        return f"{found}: no tie, so this is a bug. Please report it."
+            return f"{place}: a numerical tie, which rounding decides."
+        return f"{place}: no tie, so this is a bug. Please report it."
 
 
 def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:

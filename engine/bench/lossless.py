@@ -96,7 +96,7 @@ def cases(
     InvalidRequest where there are not as many.
     """
     rng = random.Random(seed)
-    fitting = [said for said in _without_system(prompts) if _characters(said) <= longest]
+    fitting = [turns for turns in _without_system(prompts) if _characters(turns) <= longest]
     if count > len(fitting):
         raise InvalidRequest(
             "prompts",
@@ -191,9 +191,9 @@ def _ask(
         max_tokens=max_tokens,
         ignore_eos=True,
     )
-    said = ReplyState.of(engine.generate(request))
-    total = said.statistics
-    return _Answer(said.prompt, said.token_ids or (), total.drafted, total.accepted)
+    reply = ReplyState.of(engine.generate(request))
+    total = reply.statistics
+    return _Answer(reply.prompt, reply.token_ids or (), total.drafted, total.accepted)
 
 
 def _counted(row: Row, reply: _Answer, plain: _Answer) -> Row:

@@ -100,7 +100,7 @@ class Pair:
         return self.base if side is Side.BASE else self.rival
 
 
-def _nothing(*told: object) -> None:
+def _nothing(*arguments: object) -> None:
     """Ignore an event."""
 
 

@@ -11,7 +11,7 @@ from engine.tool_calls.styles import CallStyle
 from engine.values.messages import Message
 from engine.values.tools import ToolCall
 
-_TOLD = """\
+_TOOLS_PROMPT = """\
 You can call functions. Each line describes one, its parameters as a JSON schema:
 {tools}
 
@@ -30,7 +30,7 @@ def in_words(
         return turns
     lines = "\n".join(json.dumps(each["function"], ensure_ascii=False) for each in definitions)
     example = style.written([ToolCall("", "NAME", "ARGUMENTS")])
-    instructions = _TOLD.format(tools=lines, call=example)
+    instructions = _TOOLS_PROMPT.format(tools=lines, call=example)
     if turns and turns[0].role == "system":
         return [Message("system", f"{turns[0].content}\n\n{instructions}"), *turns[1:]]
     return [Message("system", instructions), *turns]

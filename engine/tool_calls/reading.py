@@ -10,7 +10,7 @@ from engine.tool_calls.unmarked import JsonObject, Unmarked
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Content:
     """Text for people."""
 
     text: str
@@ -24,7 +24,7 @@ class Thought:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallStart:
     """The start of the ``index``-th call of the reply, to the tool ``name``."""
 
     index: int
@@ -39,7 +39,7 @@ class Arguments:
     text: str
 
 
-Part = Said | Thought | Called | Arguments
+Part = Content | Thought | CallStart | Arguments
 
 
 class CallReader:
@@ -87,7 +87,7 @@ class CallReader:
         truncated call."""
         rest, self._text = self._text, ""
         if rest and not self._begun and not self._opens(rest):
-            yield Said(rest)
+            yield Content(rest)
 
     def _opens(self, rest: str) -> bool:
         """Return True if ``rest`` can only begin a call. In a ``whole`` style JSON may."""
@@ -123,7 +123,7 @@ class CallReader:
             return None
         said, self._text = self._text[:safe], self._text[safe:]
         self._plain, self._begins_line = True, said.endswith("\n")
-        return [Said(said)]
+        return [Content(said)]
 
     def _marked_call(self, before: str) -> Sequence[Part] | None:
         """Begin the next call once the text around its name is complete."""
@@ -150,7 +150,7 @@ class CallReader:
         if self._maybe_repeated:
             return []
         self.calls += 1
-        return [Called(self.calls - 1, name)]
+        return [CallStart(self.calls - 1, name)]
 
     def _more_arguments(self, json: JsonObject) -> Sequence[Part] | None:
         length = json.read(self._text)
@@ -171,7 +171,7 @@ class CallReader:
             self._maybe_repeated = False
             self.calls += 1
             name, arguments = self._call.split("\n", 1)
-            parts = [Called(self.calls - 1, name), Arguments(self.calls - 1, arguments)]
+            parts = [CallStart(self.calls - 1, name), Arguments(self.calls - 1, arguments)]
         if json.ended:
             self._made.append(self._call)
         return parts

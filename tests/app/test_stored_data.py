@@ -52,14 +52,14 @@ def test_nothing_that_was_asked_is_left_and_everything_else_is(
     (run / "medusa").mkdir()
     (run / "medusa" / "model.safetensors").write_text("weights")
     assert len(holding(tmp_path)) >= 4
-    before = data.asked()
+    before = data.user_data()
     assert (before.chats, before.remembered_bytes, before.recorded_bytes) == (
         1, len(SECRET), len(SECRET),
     )  # fmt: skip
     assert before.chat_bytes > len(SECRET)
     data.forget()
     assert holding(tmp_path) == []
-    after = data.asked()
+    after = data.user_data()
     assert (after.chats, after.remembered_bytes, after.recorded_bytes) == (0, 0, 0)
     assert (run / "medusa" / "model.safetensors").exists()
     with contextlib.closing(Store(tmp_path, alone=False)) as store:
@@ -74,7 +74,7 @@ def test_while_a_training_reads_chats_nothing_is_forgotten(
     write_run(tmp_path, running=True)
     with pytest.raises(InvalidRequest, match="Train page"):
         data.forget()
-    assert data.asked().chats == 1
+    assert data.user_data().chats == 1
 
 
 def test_what_cannot_be_deleted_is_named(
@@ -88,7 +88,7 @@ def test_what_cannot_be_deleted_is_named(
     monkeypatch.setattr("shutil.rmtree", refuse)
     with pytest.raises(DiskError, match=r"remembered could not be deleted: Permission denied"):
         data.forget()
-    assert data.asked().chats == 0
+    assert data.user_data().chats == 0
 
 
 def test_models_within_the_data_folder_are_counted_once(data: StoredData, tmp_path: Path) -> None:

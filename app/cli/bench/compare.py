@@ -54,9 +54,9 @@ def compare(
     from engine.bench import compare as bench
     from engine.bench import prompts, sweep, verify_cost
 
-    held = prompts.read(prompts_file or prompts.SHIPPED)
+    questions = prompts.read(prompts_file or prompts.SHIPPED)
     rule = rule_named(acceptance)
-    Sampling(temperature=temperature, seed=seed)  # told before anything is loaded, as are depths
+    Sampling(temperature=temperature, seed=seed)  # refused before anything is loaded, as are depths
     controls = [controller_named(name) for name in controller or ("fixed",)]
     for value in depth or ():
         Speculation(depth=value)
@@ -80,7 +80,7 @@ def compare(
             seed=seed,
         )
         with progress("Comparing") as on_progress:
-            rows = sweep.run(engine, held, plan, on_progress=on_progress).rows
+            rows = sweep.run(engine, questions, plan, on_progress=on_progress).rows
         cost = engine.measure(verify_cost.measure)
     _print(rows, cost)
     if as_json:
@@ -88,11 +88,11 @@ def compare(
 
 
 def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
-    """The depth where none is given; a proposer that is not there is refused by the engine, in words."""
+    """Return the default depth. The engine refuses a proposer that the pair lacks, with a message."""
     if control is Control.AUTO:
         return MAX_DEPTH
-    offered = capabilities.proposer(proposer)
-    return FIXED_DEPTH if offered is None else offered.depth
+    available = capabilities.proposer(proposer)
+    return FIXED_DEPTH if available is None else available.depth
 
 
 def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:

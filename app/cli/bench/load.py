@@ -68,7 +68,7 @@ def load(
         at_once = engine.loaded.capabilities.parallel
         print(f"{engine.loaded.name} in {engine.loaded.quantization}, {at_once} requests at once.")
         speculation = Speculation(proposer=proposer or engine.loaded.capabilities.preferred)
-        asked = [
+        token_prompts = [
             engine.tokens(Request(messages=(Message("user", question),), speculation=speculation))
             for question in questions
         ]
@@ -78,13 +78,13 @@ def load(
                 slots = max(plan.clients)
                 peer = bench.llama_server(engine.loaded, llama_cpp, CONTEXT, slots)
                 contenders.append(stack.enter_context(peer))
-            rows = bench.run(contenders, asked, plan, _say)
+            rows = bench.run(contenders, token_prompts, plan, _print_row)
     _print(rows)
     if as_json:
         print(json.dumps(bench.as_json(rows)))
 
 
-def _say(row: Row) -> None:
+def _print_row(row: Row) -> None:
     print(f"{row.engine}, {row.clients}: {row.tokens_per_s:.1f} tok/s", flush=True)
 
 

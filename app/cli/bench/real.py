@@ -122,12 +122,12 @@ def real(
         check_writable(out)
     if each is None:
         each = 0 if prompts_file else 1
-    held = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
+    questions = prompts.first_of_each(prompts.read(prompts_file or cases.SHIPPED), each)
     with Status() as status:
         compile_before(load, status)
         load = _by_files(load, paths.data_folder(data_dir), status)
         status.say(f"Reading {pair} ...")
-        case, asked = cases.make(load, held, max_tokens)
+        case, token_prompts = cases.make(load, questions, max_tokens)
     line_up = [
         Own(load, depths),
         *llama.programs(llama_cpp, case, everything=all_settings),
@@ -141,12 +141,12 @@ def real(
     ):
         limit = 60 * minutes or math.inf
         result = contest.run(
-            line_up, asked, case, repeats, Path(logs), on_progress, _print_turn, limit
+            line_up, token_prompts, case, repeats, Path(logs), on_progress, _print_turn, limit
         )
     report = Report(result, NAME, case.eos)
     _print(report)
     done = max((row.repeats for row in report.rows), default=0)
-    facts = facts_of(case, done, len(asked))
+    facts = facts_of(case, done, len(token_prompts))
     if out is not None:
         _write(out, report, facts, f"{case.target.stem} beside other engines")
     if as_json:
@@ -154,17 +154,17 @@ def real(
 
 
 def _by_files(load: LoadRequest, data_dir: Path, status: Status) -> LoadRequest:
-    """The same by what lies on disk, downloaded if it does not yet: what other engines can read too."""
+    """Return the request with paths in place of names, for other engines; download missing files."""
     from engine.api import AUTO
 
-    found = fetched(load, data_dir, status)
-    suits = found.pairing.target.quantization
+    files = fetched(load, data_dir, status)
+    default = files.pairing.target.quantization
     return replace(
         load,
-        target=str(found.target.resolve()),
-        draft="" if found.draft is None else str(found.draft.resolve()),
-        heads=tuple(map(str, found.pairing.heads)),
-        quantization=suits if load.quantization == AUTO else load.quantization,
+        target=str(files.target.resolve()),
+        draft="" if files.draft is None else str(files.draft.resolve()),
+        heads=tuple(map(str, files.pairing.heads)),
+        quantization=default if load.quantization == AUTO else load.quantization,
     )
 
 

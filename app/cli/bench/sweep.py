@@ -67,14 +67,14 @@ def sweep(
 ) -> None:
     """Speed-up of every method and depth, for each kind of prompt; status 1 if a word differs."""
     from app import measuring
-    from engine.bench import prompts as held
+    from engine.bench import prompts as prompt_files
     from engine.bench import sweep as bench
 
     folder, rule = paths.data_folder(data_dir), rule_named(acceptance)
     wanted, deep = _methods(methods), _depths(depths)
     temperatures = tuple(dict.fromkeys(temperature or (0.0,)))
     for one in temperatures:
-        Sampling(temperature=one, seed=seed)  # told before anything is loaded
+        Sampling(temperature=one, seed=seed)  # refused before anything is loaded
     names = prompts or ["pip"]
     for name in names:
         measuring.named(name, folder, vocabulary=1)
@@ -93,11 +93,13 @@ def sweep(
             repeats,
             seed,
         )
-        asked = [one for name in names for one in measuring.named(name, folder, loaded.vocabulary)]
+        questions = [
+            one for name in names for one in measuring.named(name, folder, loaded.vocabulary)
+        ]
         with progress("Sweeping") as on_progress:
             result = bench.run(
                 engine,
-                held.first_of_each(asked, per_kind),
+                prompt_files.first_of_each(questions, per_kind),
                 plan,
                 None if loaded.server else _memory(engine.local.footprint),
                 on_progress,
@@ -134,14 +136,14 @@ def _depths(text: str) -> tuple[int, ...]:
     numbers = [part.strip() for part in text.split(",") if part.strip()]
     if not numbers or not all(number.isdecimal() for number in numbers):
         raise InvalidRequest("depths", f"depths is {text!r}; give numbers, as 1,2,3,4,8.")
-    found = tuple(sorted({int(number) for number in numbers}))
-    for depth in found:
+    depths = tuple(sorted({int(number) for number in numbers}))
+    for depth in depths:
         Speculation(depth=depth)
-    return found
+    return depths
 
 
 def _memory(footprint: Mapping[str, int]) -> Callable[[str], int]:
-    """Bytes of weights and caches that a method needs: the target's, and what it drafts with."""
+    """Return a function from a method to the bytes of its weights and caches, the target's included."""
     from engine.drafting import proposers
 
     drafting = footprint.keys() - {"target"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -13,9 +13,6 @@ from app.cli import options
 from app.cli.models.hub import read_secret, store_secret
 from app.cli.text.output import table
 from engine.errors import InvalidRequest, ModelError
-
-if TYPE_CHECKING:
-    pass
 
 
 def connect(
@@ -44,10 +41,10 @@ def connect(
     from engine.values.address import Address
 
     place = Address.parse(address)
-    given = read_secret("Key") if key else ""
-    found = servers.look(place, given)
-    print(f"{found.name} answers at {place.root}")
-    if not found.models:
+    secret = read_secret("Key") if key else ""
+    server = servers.look(place, secret)
+    print(f"{server.name} answers at {place.root}")
+    if not server.models:
         raise ModelError("It lists no models. Load one there first, then ask again.")
     rows = [
         (
@@ -55,16 +52,16 @@ def connect(
             f"{each.context:,}" if each.context else "?",
             {True: "yes", False: "no", None: "?"}[each.loaded],
         )
-        for each in found.models
+        for each in server.models
     ]
     print(table(("model", "context", "in memory"), rows, frozenset({1})))
-    one = place.model or len(found.models) == 1
-    model = found.model(place.model) if one else None
+    one = place.model or len(server.models) == 1
+    model = server.model(place.model) if one else None
     if keep and model is not None:
         with Status() as status:
-            servers.try_out(replace(place, model=model.id), given, status)
-    if given:
-        store_secret("key", server_key(place), given)
+            servers.try_out(replace(place, model=model.id), secret, status)
+    if secret:
+        store_secret("key", server_key(place), secret)
     kept = None
     if keep and model is not None:
         kept = servers.keep(paths.data_folder(data_dir), place, model.id)
@@ -72,8 +69,8 @@ def connect(
     elif keep:
         print(f"Name one to keep it: foretoken models connect '{place.root}#MODEL'")
     if as_json:
-        models = [{"id": each.id, "context": each.context or None} for each in found.models]
-        facts = {"kind": found.kind, "version": found.version, "models": models, "kept": kept}
+        models = [{"id": each.id, "context": each.context or None} for each in server.models]
+        facts = {"kind": server.kind, "version": server.version, "models": models, "kept": kept}
         print(json.dumps(facts, ensure_ascii=False))
 
 

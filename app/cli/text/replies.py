@@ -48,11 +48,11 @@ class ReplyOptions:
 
     def request(self, history: list[Message]) -> Request:
         """Return the request that answers ``history``, or, with ``raw``, continues its last message."""
-        said: dict[str, Any] = (
+        text: dict[str, Any] = (
             {"prompt": history[-1].content} if self.raw else {"messages": tuple(history)}
         )
         return Request(
-            **said,
+            **text,
             sampling=self.sampling,
             speculation=self.speculation,
             max_tokens=self.max_tokens,
@@ -84,7 +84,7 @@ def hold(
     options: ReplyOptions,
     on_event: Callable[[Event], None],
 ) -> Iterator[ReplyState]:
-    """Say each turn in order, with the replies so far as context; yields a reply a turn."""
+    """Send each turn in order, with the replies so far as context; yield one reply for each."""
     history = options.opening()
     for turn in conversation:
         yield say(engine, history, turn, options, on_event)
@@ -97,16 +97,16 @@ def say(
     options: ReplyOptions,
     on_event: Callable[[Event], None],
 ) -> ReplyState:
-    """Say one turn. Once it is answered, it and the reply join ``history``."""
-    said = [*history, Message("user", turn)]
-    reply = answer(engine, options.request(said), on_event)
+    """Send one turn and return the reply. Once it is complete, both join ``history``."""
+    messages = [*history, Message("user", turn)]
+    reply = answer(engine, options.request(messages), on_event)
     parts = reply.thoughts
-    history[:] = [*said, Message("assistant", parts.answer, reasoning=parts.thought)]
+    history[:] = [*messages, Message("assistant", parts.answer, reasoning=parts.thought)]
     return reply
 
 
 def answer(engine: Engine, request: Request, on_event: Callable[[Event], None]) -> ReplyState:
-    """Generate one reply. Ctrl-C cancels it before it goes on up."""
+    """Generate one reply. Ctrl-C cancels it and is raised again."""
     generation = engine.generate(request)
     reply = ReplyState()
     try:

@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Discriminator, Tag
 from app.server.fields.structured import Body, check_closed
 from engine.errors import InvalidRequest
 from engine.request import Request
-from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
+from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content, Part
 from engine.tool_calls.styles import CallStyle
 from engine.values.tools import NO_PARAMETERS, Calling, Tool, ToolCall, ToolChoice, json_object
 
@@ -210,9 +210,9 @@ class CallsInReply:
         parts = [*self._reader.read(text), *(self._reader.end() if last else ())]
         for part in parts:
             match part:
-                case Said(text):
+                case Content(text):
                     self.content += text
-                case Called(_, name):
+                case CallStart(_, name):
                     self.calls.append(WrittenCall(name))
                 case Arguments(index, text):
                     self.calls[index].arguments += text

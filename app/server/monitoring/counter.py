@@ -58,7 +58,7 @@ class Ticket:
         loop = asyncio.get_running_loop()
         inbox: asyncio.Queue[Event] = asyncio.Queue()
 
-        def hear(event: Event) -> None:
+        def receive(event: Event) -> None:
             # The loop may be closed before the last events come.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(inbox.put_nowait, event)
@@ -66,7 +66,7 @@ class Ticket:
         self._inboxes.append(inbox)
         if self._counter.ended:
             self.end()
-        generation.listen(hear)
+        generation.listen(receive)
         while True:
             event = await inbox.get()
             yield event
@@ -96,7 +96,7 @@ class Ticket:
 
 
 class Pace:
-    """How often replies end while any run: from it follows when a refused client should try again."""
+    """The rate at which replies end while any run, from which a refused client's waiting time follows."""
 
     _DECAY = 0.9
     """Weight of an interval at the next one: about the last ten matter."""

@@ -38,7 +38,7 @@ from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply, Stream, encode, send_whole
 from engine.events import Emitted, Token
 from engine.loading.inventory import template_of
-from engine.tool_calls.reading import Said, Thought
+from engine.tool_calls.reading import Content, Thought
 from engine.values.sampling import Sampling
 
 Json = dict[str, Any]
@@ -221,7 +221,7 @@ async def _lines(
         async for event in events:
             answer.add(event)
             more = _logprobs(logprobs, event.tokens if isinstance(event, Emitted) else None)
-            text = "".join(part.text for part in answer.parts if isinstance(part, Said))
+            text = "".join(part.text for part in answer.parts if isinstance(part, Content))
             thought = "".join(part.text for part in answer.parts if isinstance(part, Thought))
             if text or thought or more:
                 yield _line(job.line(model, text, thought=thought, **more))

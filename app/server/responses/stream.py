@@ -15,7 +15,7 @@ from app.server.responses.job import Job
 from app.server.responses.response_store import Json
 from app.server.transport.sending import comment, named
 from engine.events import Emitted, Queued, Token
-from engine.tool_calls.reading import Arguments, Called, Part, Said
+from engine.tool_calls.reading import Arguments, CallStart, Content, Part
 
 Event = tuple[str, Json]
 """Its type and its fields."""
@@ -90,11 +90,11 @@ class _Output:
 
     def _add(self, part: Part) -> Iterator[Event]:
         match part:
-            case Said(text):
+            case Content(text):
                 if not self._has_message:
                     yield from self._begin_message()
                 yield self._delta(text, self._due())
-            case Called(index):
+            case CallStart(index):
                 if self._index >= 0:
                     yield from self._close(self._finished(index))
                 self._index += 1

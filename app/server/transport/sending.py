@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 Result = TypeVar("Result")
 CLIENT_LEFT = 499
-"""nginx's status for it; nobody reads the answer."""
+"""nginx's status for a client that disconnected; it only appears in logs."""
 # Legal inside JSON, but some clients' line readers take these for line ends.
 _LINE_ENDS = {ord(mark): f"\\u{ord(mark):04x}" for mark in "\x85\u2028\u2029"}
 
@@ -118,5 +118,5 @@ def named(event: str, value: Any) -> bytes:
 
 
 def comment(text: str) -> bytes:
-    """Return a line that parsers skip; it tells people, and keeps the connection awake."""
+    """Return a line that parsers skip: it informs people and keeps the connection alive."""
     return f": {text}\n\n".encode()

@@ -39,7 +39,7 @@ SLIDERS: Mapping[str, View] = {
 """The fields of ``Sampling`` that are numbers on a scale, in their order."""
 SAMPLING = (*SLIDERS, "seed")
 NAMES = ("proposer", "controller", "depth", "acceptance", *SAMPLING, "max_tokens", "stop", "system")
-"""What a page sends, beside ``options``."""
+"""The fields that a page sends, without ``options``."""
 
 
 def _field(name: str, kind: str, **spec: Any) -> View:
@@ -79,12 +79,12 @@ FIELDS: Mapping[str, tuple[View, ...]] = {
         },
     ),
 }
-"""What stands under Advanced, by headings."""
+"""The controls under Advanced, by headings."""
 SYSTEM = {**_field("system", "text", label=Words.SYSTEM, lines=3), "id": "system-prompt"}
 
 
 class PanelBackend:
-    """What the settings and the chip above the chat show, and what is chosen in them."""
+    """The backend of the settings and of the chip above the chat."""
 
     def __init__(self, kept: StoredSettings, speeds: Speeds) -> None:
         self.kept, self._speeds = kept, speeds

@@ -1,7 +1,7 @@
-"""The one place where what was chosen and what is loaded become what is asked for. Pure, without Gradio.
+"""Resolve chosen settings against the loaded pair. Pure functions, without Gradio.
 
-A choice of who drafts, and how far, counts for the pair that it was made with: on another one it may be
-slower than what suits that, or not be there at all. So each pair has its own, and falls to its default.
+A choice of proposer and depth is stored for the pair that it was made with: for another pair it may be
+slow or unavailable. Every other pair keeps its own choice or its default.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from engine.request import PLAIN, Speculation
 from engine.values.sampling import AcceptanceRule, Sampling
 
 OWN, LAST, SAID = "drafting", "last", "said"
-"""In kept settings: how each pair drafts by its key, with which pair was chosen last, and whether people
-were told since that this choice is not taken over."""
+"""Keys of stored settings: drafting by a pair's key, the pair of the last choice, and whether the user
+was told since then that this choice is not used for other pairs."""
 
 _NEUTRAL, _USUAL = Sampling(), Settings()
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Of a loaded pair what choices depend on. ``default``: how it drafts where nobody chose;
-    ``measured``: what a sweep on this machine found, if one was made."""
+    """What choices depend on in a loaded pair. ``default``: its drafting without a choice; ``measured``:
+    the result of a sweep on this machine, if there is one."""
 
     key: str
     name: str
@@ -38,8 +38,8 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """Settings that the pair can serve, and in sentences what was changed for that, and why. ``news``:
-    those of them that are worth a notice where another pair was loaded."""
+    """Settings that the pair can serve, and sentences that say what was changed for that and why.
+    ``news``: those sentences that are shown as a notice after another pair was loaded."""
 
     settings: Settings
     changes: tuple[str, ...] = ()

@@ -24,7 +24,7 @@ from engine.errors import ForetokenError
 
 FILE = "chat.json"
 SETTINGS = "settings"
-"""Their name in the file, where the user's system prompts stand beside them."""
+"""Their key in the file, which also holds the user's system prompts."""
 
 
 class StoredSettings:
@@ -54,7 +54,7 @@ class StoredSettings:
         )
 
     def now(self) -> Resolved:
-        """Return the settings for the loaded pair, with what is said of choices for another pair."""
+        """Return the settings for the loaded pair, with notices about choices for another pair."""
         return resolve_stored(self.pair(), _settings_in(self._file.read()))
 
     def asked(self, settings: Settings, pair: str | None) -> Resolved:

@@ -1,1 +1,1 @@
-"""Rounds and their statistics as the pages are told of them."""
+"""Rounds and their statistics in the form that the pages read."""

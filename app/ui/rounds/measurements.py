@@ -25,7 +25,7 @@ class Measurement(Protocol):
     feed: Feed
 
     def run(self) -> None:
-        """Measure, in a thread of its own; the feed reports what it raises."""
+        """Measure on a separate thread; the feed reports what it raises."""
 
     def stop(self) -> None:
         """Stop soon and keep what was measured. Any thread may call this."""
@@ -96,7 +96,7 @@ class Measurements:
 
 
 class MeasuringBackend:
-    """What the backends of the pages that measure have in common."""
+    """Base class of the backends of pages that measure."""
 
     PAGE: ClassVar[str]
 

@@ -1,4 +1,4 @@
-"""What the pages say of the loaded pair: what it is, how it drafts, and what of a choice it cannot do."""
+"""Texts about the loaded pair: what it is, how it drafts, and which choices it cannot serve."""
 
 from __future__ import annotations
 

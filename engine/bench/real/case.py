@@ -37,19 +37,19 @@ def make(
     checkpoint = inspect(target)
     pair = [checkpoint] if draft is None else [checkpoint, inspect(draft)]
     codec = TextCodec(target)
-    asked = [EncodedPrompt(prompt.kind, encode(codec, prompt.turns[0])) for prompt in prompts]
+    encoded = [EncodedPrompt(prompt.kind, encode(codec, prompt.turns[0])) for prompt in prompts]
     case = Case(
         target=target,
         draft=draft,
         eos=frozenset(checkpoint.eos_ids),
         hello=encode(codec, _HELLO),
-        context=context(checkpoint, [one.tokens for one in asked], limit, _ROOM),
+        context=context(checkpoint, [one.tokens for one in encoded], limit, _ROOM),
         limit=limit,
         threads=threads.default() if load.threads is None else load.threads,
     )
     for one in pair:
         _read_once(one)
-    return case, asked
+    return case, encoded
 
 
 def encode(codec: TextCodec, text: str) -> tuple[int, ...]:

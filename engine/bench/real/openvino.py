@@ -91,7 +91,7 @@ class OpenVino:
 
     def start(self, case: Case, log: Path) -> Running:
         drafts = self.setting.method is Method.DRAFT
-        asked = {
+        options = {
             "target": str(self.target),
             "draft": str(self.draft) if drafts else "",
             "lookup": self.setting.method is Method.LOOKUP,
@@ -102,5 +102,5 @@ class OpenVino:
             "eos": sorted(case.eos),
             "threads": case.threads,
         }
-        command = [str(self.python), "-m", "engine.bench.real.openvino_child", json.dumps(asked)]
+        command = [str(self.python), "-m", "engine.bench.real.openvino_child", json.dumps(options)]
         return Worker(self.name, command, log)

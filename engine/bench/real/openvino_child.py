@@ -12,16 +12,16 @@ from engine.bench.real.child import Answer, serve
 class Pipeline:
     """One pipeline: plain, with a draft, or with prompt lookup, as the command line states."""
 
-    def __init__(self, asked: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
         import openvino_genai as genai
 
-        self.asked, self.genai = asked, genai
-        extra: dict[str, Any] = {"INFERENCE_NUM_THREADS": asked["threads"]}
-        if asked["draft"]:
-            extra["draft_model"] = genai.draft_model(asked["draft"], "CPU")
-        if asked["lookup"]:
+        self.options, self.genai = options, genai
+        extra: dict[str, Any] = {"INFERENCE_NUM_THREADS": options["threads"]}
+        if options["draft"]:
+            extra["draft_model"] = genai.draft_model(options["draft"], "CPU")
+        if options["lookup"]:
             extra["prompt_lookup"] = True
-        self.pipeline = genai.LLMPipeline(asked["target"], "CPU", **extra)
+        self.pipeline = genai.LLMPipeline(options["target"], "CPU", **extra)
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("steps"):
@@ -49,22 +49,22 @@ class Pipeline:
         settings.max_new_tokens = limit
         settings.do_sample = False
         settings.apply_chat_template = False
-        if self.asked["eos"]:
-            settings.stop_token_ids = set(self.asked["eos"])
-            settings.eos_token_id = self.asked["eos"][0]
+        if self.options["eos"]:
+            settings.stop_token_ids = set(self.options["eos"])
+            settings.eos_token_id = self.options["eos"][0]
         else:
             settings.ignore_eos = True
-        if self.asked["draft"] or self.asked["lookup"]:
-            settings.num_assistant_tokens = self.asked["count"]
-        if self.asked["lookup"]:
-            settings.max_ngram_size = self.asked["ngram"]
+        if self.options["draft"] or self.options["lookup"]:
+            settings.num_assistant_tokens = self.options["count"]
+        if self.options["lookup"]:
+            settings.max_ngram_size = self.options["ngram"]
         return settings
 
 
 def start() -> tuple[dict[str, Any], Answer]:
     """Load what the command line states."""
-    asked = json.loads(sys.argv[1])
-    return {"weights": asked["weights"], "settings": [asked["setting"]]}, Pipeline(asked)
+    options = json.loads(sys.argv[1])
+    return {"weights": options["weights"], "settings": [options["setting"]]}, Pipeline(options)
 
 
 if __name__ == "__main__":

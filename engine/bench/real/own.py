@@ -47,8 +47,8 @@ class Own:
 
     def start(self, case: Case, log: Path) -> Running:
         load = replace(self.load, context=case.context, threads=case.threads)
-        asked = {"load": asdict(load), "depths": list(self.depths), "ignore_eos": not case.eos}
-        command = [sys.executable, "-m", "engine.bench.real.own", json.dumps(asked)]
+        options = {"load": asdict(load), "depths": list(self.depths), "ignore_eos": not case.eos}
+        command = [sys.executable, "-m", "engine.bench.real.own", json.dumps(options)]
         return Worker(self.name, command, log)
 
 
@@ -76,14 +76,14 @@ class _Answers:
         self.loaded = self.engine.load(load)
         self.ignore_eos = ignore_eos
         self.settings = settings(self.loaded.capabilities, depths)
-        self._by_name = {setting.name: asked for setting, asked in self.settings.items()}
+        self._by_name = {setting.name: method for setting, method in self.settings.items()}
 
     def __call__(self, request: dict[str, Any]) -> dict[str, Any]:
         if request.get("steps"):
             times = self.engine.measure(lambda model: step_times(model, repeats=_STEPS))
             return {str(rows): seconds for rows, seconds in times.items()}
         proposer, depth = self._by_name[request["setting"]]
-        asked = Request(
+        own_request = Request(
             token_ids=tuple(request["prompt"]),
             sampling=Sampling(temperature=0.0, seed=1),
             speculation=Speculation(
@@ -93,10 +93,10 @@ class _Answers:
             reuse_cache=False,
             ignore_eos=self.ignore_eos,
         )
-        said = ReplyState.of(self.engine.generate(asked))
-        statistics = said.statistics
+        reply = ReplyState.of(self.engine.generate(own_request))
+        statistics = reply.statistics
         return {
-            "tokens": said.token_ids or (),
+            "tokens": reply.token_ids or (),
             "prompt_tokens": statistics.prompt_tokens,
             "prompt_s": statistics.prefill_s,
             "decoded": statistics.completion_tokens,
@@ -110,9 +110,9 @@ class _Answers:
 
 def _start() -> tuple[dict[str, Any], Answer]:
     """Load what the command line states."""
-    asked = json.loads(sys.argv[1])
-    load = LoadRequest(**{**asked["load"], "heads": tuple(asked["load"]["heads"])})
-    answers = _Answers(load, asked["depths"], asked["ignore_eos"])
+    options = json.loads(sys.argv[1])
+    load = LoadRequest(**{**options["load"], "heads": tuple(options["load"]["heads"])})
+    answers = _Answers(load, options["depths"], options["ignore_eos"])
     loaded = answers.loaded
     stored = loaded.quantization == AS_STORED
     weights = inspect(Path(loaded.target_id)).dtype if stored else loaded.quantization

@@ -41,9 +41,9 @@ def launch(
             raise PeerFailed(f"{name} cannot be started: {error}.") from error
 
 
-def end(process: subprocess.Popen[bytes], *, asked: bool = False) -> None:
-    """Ends it, by force if it does not listen. ``asked``: whether it knows already that it is to end."""
-    if process.poll() is None and not asked:
+def end(process: subprocess.Popen[bytes], *, requested: bool = False) -> None:
+    """End the process, by force if it ignores that. ``requested``: it was told to end already."""
+    if process.poll() is None and not requested:
         process.terminate()
     try:
         process.wait(timeout=_GRACE_S)

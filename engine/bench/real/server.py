@@ -70,8 +70,8 @@ class Server:
             return opener.open(request, timeout=_ANSWER_S)
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read().decode(errors="replace")[:500]
-            raise PeerFailed(f"{self.name} answered {error.code}: {said}") from error
+                message = error.read().decode(errors="replace")[:500]
+            raise PeerFailed(f"{self.name} answered {error.code}: {message}") from error
         except OSError as error:
             raise PeerFailed(
                 f"{self.name} does not answer: {error}. {last_words(self.log)}"

@@ -39,13 +39,13 @@ class Transformers:
     engine = name = NAME
 
     def start(self, case: Case, log: Path) -> Running:
-        asked = {
+        options = {
             "target": str(case.target),
             "draft": str(case.draft) if case.draft else "",
             "eos": sorted(case.eos),
             "threads": case.threads,
         }
-        command = [sys.executable, "-m", "engine.bench.real.transformers", json.dumps(asked)]
+        command = [sys.executable, "-m", "engine.bench.real.transformers", json.dumps(options)]
         return Worker(self.name, command, log)
 
 
@@ -149,13 +149,13 @@ class _Clock:
 class Pair:
     """The target, its draft, and the arguments of each setting."""
 
-    def __init__(self, asked: Mapping[str, Any]) -> None:
-        torch.set_num_threads(asked["threads"])
-        self.eos: list[int] = asked["eos"]
-        self.target = load(Path(asked["target"]), _fast_dtype())
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        torch.set_num_threads(options["threads"])
+        self.eos: list[int] = options["eos"]
+        self.target = load(Path(options["target"]), _fast_dtype())
         self.settings: dict[str, tuple[Method, dict[str, Any]]] = {"plain": (Method.PLAIN, {})}
-        if asked["draft"]:
-            draft = load(Path(asked["draft"]), _fast_dtype())
+        if options["draft"]:
+            draft = load(Path(options["draft"]), _fast_dtype())
             self._own = draft.generation_config
             for name in ("assistant", _CONSTANTLY):
                 self.settings[name] = Method.DRAFT, {"assistant_model": draft}
@@ -196,11 +196,11 @@ def _fast_dtype() -> torch.dtype:
 
 
 def _start() -> tuple[dict[str, Any], Answer]:
-    """Loads what the command line says."""
+    """Load what the command line states."""
     pair = Pair(json.loads(sys.argv[1]))
-    held = "fp32" if pair.target.dtype == torch.float32 else "bf16"
+    weights = "fp32" if pair.target.dtype == torch.float32 else "bf16"
     listed = [(name, method) for name, (method, _) in pair.settings.items()]
-    return {"weights": held, "settings": listed}, pair
+    return {"weights": weights, "settings": listed}, pair
 
 
 if __name__ == "__main__":

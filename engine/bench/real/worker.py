@@ -63,7 +63,7 @@ class Worker:
             if pipe is not None:
                 with contextlib.suppress(OSError):  # it is gone already
                     pipe.close()
-        process.end(self.process, asked=True)
+        process.end(self.process, requested=True)
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self.process.stdin is not None

@@ -47,32 +47,32 @@ def names(contest: Contest) -> tuple[str, str]:
     return (f"{base} (A)", f"{rival} (B)") if base == rival else (base, rival)
 
 
-def verdict(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> str:
+def verdict(estimate: Estimate | None, contest: Contest, noise: Noise = QUIET) -> str:
     """Return what a person can repeat of a race, or why nothing can be said."""
-    if found is None:
+    if estimate is None:
         return "No verdict: no run was finished."
-    count = len(found.ratios)
-    if not found.enough:
+    count = len(estimate.ratios)
+    if not estimate.enough:
         return f"Too early for a verdict: {count} of at least {PAIRS} runs."
     if contest.alike:
         return "No verdict: both sides are the same, so what differs is chance."
     if noise.too_much:
         return "No verdict: the machine was too busy."
-    if not found.favours:
-        return f"Too close to call after {count} runs ({_range(found)}). More runs may tell."
-    slower, faster = names(contest)[:: found.favours]
-    median = found.median if found.favours > 0 else 1 / found.median
+    if not estimate.favours:
+        return f"Too close to call after {count} runs ({_range(estimate)}). More runs may tell."
+    slower, faster = names(contest)[:: estimate.favours]
+    median = estimate.median if estimate.favours > 0 else 1 / estimate.median
     return (
         f"{faster} is about {_digits(median)} times as fast as {slower} "
-        f"({found.agreeing} of {count} runs)."
+        f"({estimate.agreeing} of {count} runs)."
     )
 
 
-def favours(found: Estimate | None, contest: Contest, noise: Noise = QUIET) -> int | None:
+def favours(estimate: Estimate | None, contest: Contest, noise: Noise = QUIET) -> int | None:
     """Return ``Estimate.favours``; neither side if there is no verdict for another reason."""
-    if found is None:
+    if estimate is None:
         return None
-    return 0 if contest.alike or noise.too_much else found.favours
+    return 0 if contest.alike or noise.too_much else estimate.favours
 
 
 def _disturbance(noise: Noise) -> str:
@@ -93,20 +93,20 @@ def _digits(ratio: float) -> str:
     return f"{ratio:.{digits}f}"
 
 
-def _range(found: Estimate) -> str:
-    return f"{times(found.low)} to {times(found.high)}"
+def _range(estimate: Estimate) -> str:
+    return f"{times(estimate.low)} to {times(estimate.high)}"
 
 
-def certainty(found: Estimate, noise: Noise = QUIET) -> str:
+def certainty(estimate: Estimate, noise: Noise = QUIET) -> str:
     """Describe the disturbance, the median, and the range with its confidence if there are
     enough runs."""
     if noise.too_much:
-        return f"{_disturbance(noise)} {certainty(found)}"
-    if len(found.ratios) == 1:
-        return f"One run: {times(found.median)}."
-    if not found.enough:
-        return f"Median so far {times(found.median)}, {_range(found)}."
-    return f"Median {times(found.median)}, range {_range(found)} ({found.level:.0%} confidence)."
+        return f"{_disturbance(noise)} {certainty(estimate)}"
+    if len(estimate.ratios) == 1:
+        return f"One run: {times(estimate.median)}."
+    if not estimate.enough:
+        return f"Median so far {times(estimate.median)}, {_range(estimate)}."
+    return f"Median {times(estimate.median)}, range {_range(estimate)} ({estimate.level:.0%} confidence)."
 
 
 def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
@@ -166,18 +166,18 @@ def as_json(
     race: Race, divergence: Divergence | None, unknown: Sequence[str] = ()
 ) -> dict[str, Any]:
     """Return the stable keys that scripts rely on."""
-    found, (base, rival) = race.estimate, names(race.contest)
+    estimate, (base, rival) = race.estimate, names(race.contest)
     same = all(pair.same_words for pair in race.pairs)
     return {
         "base": base,
         "rival": rival,
         "pairs": [pair_json(pair) for pair in race.pairs],
-        "median": found and found.median,
-        "low": found and found.low,
-        "high": found and found.high,
-        "level": found and found.level,
-        "favours": favours(found, race.contest, race.noise),
-        "verdict": verdict(found, race.contest, race.noise),
+        "median": estimate and estimate.median,
+        "low": estimate and estimate.low,
+        "high": estimate and estimate.high,
+        "level": estimate and estimate.level,
+        "favours": favours(estimate, race.contest, race.noise),
+        "verdict": verdict(estimate, race.contest, race.noise),
         "spread": race.noise.spread,
         "taken": race.noise.taken,
         "promises_words": race.contest.promises_words,

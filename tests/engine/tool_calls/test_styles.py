@@ -14,7 +14,7 @@ from engine.errors import InvalidRequest
 from engine.grammar.compiler import GrammarCompiler
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.tool_calls.lark import grammar_of_calls
-from engine.tool_calls.reading import Arguments, Called, CallReader, Part, Said
+from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content, Part
 from engine.tool_calls.styles import (
     GEMMA,
     HERMES,
@@ -64,7 +64,7 @@ def read(style: CallStyle, text: str, step: int, **told: Any) -> list[Part]:
     for at in range(0, len(text), step):
         found += reader.read(text[at : at + step])
     found += reader.end()
-    assert reader.calls == sum(isinstance(part, Called) for part in found)
+    assert reader.calls == sum(isinstance(part, CallStart) for part in found)
     return list(joined(found))
 
 
@@ -72,8 +72,8 @@ def joined(parts: Iterable[Part]) -> Iterable[Part]:
     last: Part | None = None
     for part in parts:
         match last, part:
-            case Said(one), Said(other):
-                last = Said(one + other)
+            case Content(one), Content(other):
+                last = Content(one + other)
             case Arguments(index, one), Arguments(_, other):
                 last = Arguments(index, one + other)
             case _:
@@ -92,13 +92,13 @@ def test_what_may_be_written_is_read_however_it_comes(
     before = "" if style.whole else "Let me <tool see.\n"
     text = before + style.written(CALLS)
     assert fits(grammars, free, text)
-    expected: list[Part] = [Said(before)] if before else []
+    expected: list[Part] = [Content(before)] if before else []
     for index, call in enumerate(CALLS):
-        expected += [Called(index, call.name), Arguments(index, call.arguments)]
+        expected += [CallStart(index, call.name), Arguments(index, call.arguments)]
     for step in (1, 3, 7, len(text)):
         assert read(style, text, step) == expected
     words = "It is warm, I think: 3 < 4."
-    assert fits(grammars, free, words) and read(style, words, 2) == [Said(words)]
+    assert fits(grammars, free, words) and read(style, words, 2) == [Content(words)]
 
 
 @every_style
@@ -137,7 +137,7 @@ def test_a_reply_that_calls_nothing_may_have_a_structure_too(
 def test_a_cut_call_is_told_as_far_as_it_goes() -> None:
     text = HERMES.written(CALLS[:1])
     cut = text[: text.index("2.5")]
-    assert read(HERMES, cut, 1) == [Called(0, "add"), Arguments(0, '{"a": ')]
+    assert read(HERMES, cut, 1) == [CallStart(0, "add"), Arguments(0, '{"a": ')]
 
 
 @every_style
@@ -147,17 +147,19 @@ def test_what_is_cut_before_a_calls_arguments_is_not_said(style: CallStyle) -> N
     for end in range(len(style.trigger) or 1, text.index(CALLS[0].arguments)):
         assert read(style, text[:end], 3) == []
         if not style.whole:
-            assert read(style, f"Let me see.{text[:end]}", 1) == [Said("Let me see.")]
+            assert read(style, f"Let me see.{text[:end]}", 1) == [Content("Let me see.")]
     for end in range(1, len(text)):
-        assert not any(isinstance(part, Said) for part in read(style, text[:end], 1, required=True))
+        assert not any(
+            isinstance(part, Content) for part in read(style, text[:end], 1, required=True)
+        )
 
 
 def test_what_may_yet_be_text_is_said_where_a_reply_ends() -> None:
     """A reply that is JSON may begin as a call does in a style without a mark for calls."""
     for text in ("1 <", "<tool", "<tool_cal"):
-        assert read(HERMES, text, 1) == [Said(text)]
+        assert read(HERMES, text, 1) == [Content(text)]
     person = '{"name": "Ann"}'
-    assert read(LLAMA, person, 1, structured=True) == [Said(person)]
+    assert read(LLAMA, person, 1, structured=True) == [Content(person)]
     assert read(LLAMA, person[:8], 1, structured=True, required=True) == []
 
 
@@ -168,8 +170,8 @@ OFFERED = [tool.name for tool in TOOLS]
 
 DOUBLED = '{{"name": "add", "arguments": {"a": 2.5}}}'
 CITY_CALL = '{"name": "get_weather", "arguments": {"city": "Oslo"}}'
-ADDED: list[Part] = [Called(0, "add"), Arguments(0, '{"a": 2.5}')]
-WEATHER: list[Part] = [Called(1, "get_weather"), Arguments(1, '{"city": "Oslo"}')]
+ADDED: list[Part] = [CallStart(0, "add"), Arguments(0, '{"a": 2.5}')]
+WEATHER: list[Part] = [CallStart(1, "get_weather"), Arguments(1, '{"city": "Oslo"}')]
 WRITTEN: dict[str, tuple[str, list[Part]]] = {
     "single": (ADD, ADDED),
     "doubled": (DOUBLED, ADDED),
@@ -184,7 +186,10 @@ WRITTEN: dict[str, tuple[str, list[Part]]] = {
     "response": (f"<response>{DOUBLED}</response>", ADDED),
     "tool_response": (f"<tool_response>\n{ADD}\n</tool_response>", ADDED),
     "tools": (f"<tools>\n{ADD}\n</tools>", ADDED),
-    "behind a sentence": (f"Here is the JSON:\n\n{FENCED}", [Said("Here is the JSON:\n"), *ADDED]),
+    "behind a sentence": (
+        f"Here is the JSON:\n\n{FENCED}",
+        [Content("Here is the JSON:\n"), *ADDED],
+    ),
     "two in one block": (f"```json\n{ADD}\n{CITY_CALL}\n```", [*ADDED, *WEATHER]),
     "two in one pair of braces": (f"{{{ADD}, {CITY_CALL}}}", [*ADDED, *WEATHER]),
     "two in a list": (f"[{ADD}, {CITY_CALL}]", [*ADDED, *WEATHER]),
@@ -223,21 +228,21 @@ def test_a_call_without_its_styles_mark_is_read_however_it_comes(
 )
 def test_json_that_calls_no_tool_is_text(grammars: GrammarCompiler, text: str) -> None:
     for step in (1, 3, 999):
-        assert read(HERMES, text, step, tools=OFFERED) == [Said(text)]
+        assert read(HERMES, text, step, tools=OFFERED) == [Content(text)]
     free = grammar_of_calls(TOOLS, ToolChoice(), HERMES, {})
     assert fits(grammars, free, text) is ('"arguments": 3' not in text)
 
 
 def test_json_is_text_where_no_tool_or_a_schema_was_asked_for() -> None:
     for text in (ADD, DOUBLED, FENCED):
-        assert read(HERMES, text, 3) == [Said(text)]
-        assert read(HERMES, text, 3, tools=["sub"]) == [Said(text)]
-        assert read(HERMES, text, 3, tools=OFFERED, structured=True) == [Said(text)]
+        assert read(HERMES, text, 3) == [Content(text)]
+        assert read(HERMES, text, 3, tools=["sub"]) == [Content(text)]
+        assert read(HERMES, text, 3, tools=OFFERED, structured=True) == [Content(text)]
         two = f"{text}\n{CITY_CALL}"
         assert read(HERMES, two, 3, tools=OFFERED, parallel=False) == ADDED
     marked = HERMES.written(CALLS)
     assert read(HERMES, marked, 2, tools=OFFERED) == read(HERMES, marked, 2)
-    assert next(CallReader(HERMES, tools=OFFERED).read('{"names'), None) == Said('{"names')
+    assert next(CallReader(HERMES, tools=OFFERED).read('{"names'), None) == Content('{"names')
 
 
 def test_a_call_that_began_without_its_mark_matches_its_schema(grammars: GrammarCompiler) -> None:
@@ -258,7 +263,7 @@ def test_a_call_without_its_mark_that_was_cut_is_no_text() -> None:
     for end in range(DOUBLED.index('"add"') + 1, DOUBLED.index("{", 3)):
         assert read(HERMES, DOUBLED[:end], 1, tools=OFFERED) == []
     cut = DOUBLED[: DOUBLED.index("5")]
-    assert read(HERMES, cut, 1, tools=OFFERED) == [Called(0, "add"), Arguments(0, '{"a": 2.')]
+    assert read(HERMES, cut, 1, tools=OFFERED) == [CallStart(0, "add"), Arguments(0, '{"a": 2.')]
 
 
 @every_style
@@ -296,8 +301,8 @@ def test_what_calls_nothing_is_said_unchanged_in_whatever_pieces(
     whole = read(HERMES, text, len(text) + 1, tools=OFFERED)
     for step in steps:
         assert read(HERMES, text, step, tools=OFFERED) == whole
-    if not any(isinstance(part, Called) for part in whole):
-        said = "".join(part.text for part in whole if isinstance(part, Said))
+    if not any(isinstance(part, CallStart) for part in whole):
+        said = "".join(part.text for part in whole if isinstance(part, Content))
         assert text.startswith(said)
         assert said == text or '"name"' in text[len(said) :]  # a call that was cut
 

@@ -1,4 +1,4 @@
-"""What the pickers of a pair offer and show, and loading what they say. Plain values, no Gradio."""
+"""Choices of the pickers of a pair, and loading the chosen pair. Plain values, no Gradio."""
 
 from __future__ import annotations
 
@@ -96,8 +96,8 @@ class PairBackend:
 
     @endpoint
     def load_written(self, data: View) -> View:
-        """Begin to load what wrote a reply: by its ``target`` where that was kept, else by the title
-        ``model``."""
+        """Start to load the pair that wrote a reply: by its ``target`` if that was stored, else by the
+        title ``model``."""
         return self.load_pair(data if data.get("target") else self._titled(str(data["model"])))
 
     def _titled(self, pair: str) -> View:
@@ -109,13 +109,13 @@ class PairBackend:
 
 
 def pair_of(loaded: Loaded) -> View:
-    """Return what loads this pair again, as ``load_pair`` takes it."""
+    """Return the argument with which ``load_pair`` loads this pair again."""
     request = loaded.request
-    held = {"quantization": request.quantization, "kv_cache": request.kv_cache_dtype}
     return {
         "target": loaded.target_id,
         "draft": loaded.draft_id,
-        **held,
+        "quantization": request.quantization,
+        "kv_cache": request.kv_cache_dtype,
         "context": request.context,
     }
 

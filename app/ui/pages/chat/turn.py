@@ -1,4 +1,4 @@
-"""What somebody asks of a chat, as a request: what stays, what is new, and what is left out for it."""
+"""A turn of a chat as a request: which messages stay, which are new, and which are left out."""
 
 from __future__ import annotations
 

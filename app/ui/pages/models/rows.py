@@ -1,4 +1,4 @@
-"""The table of models in plain values: the catalog, and what lies on this machine beside it."""
+"""The table of models in plain values: those of the catalog, and others on this machine."""
 
 from __future__ import annotations
 

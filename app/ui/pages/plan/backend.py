@@ -10,7 +10,7 @@ from typing import Any
 from app.deploy.formats import AUTO, FORMATS, KV_WIDTHS
 from app.deploy.gpus import KINDS
 from app.deploy.known import known_models
-from app.deploy.launch_plan import Asked, plan_for
+from app.deploy.launch_plan import PlanOptions, plan_for
 from app.deploy.methods import ENGINES, METHODS, NAMES, drafts_by
 from app.deploy.render import render
 from app.deploy.report import facts
@@ -54,32 +54,32 @@ class PlanBackend:
     @endpoint
     def make(self, data: View) -> View:
         """Return the plan as facts, and the command that makes the same. Raises as ``plan_for``."""
-        asked = _asked(data)
-        plan = plan_for(asked, self._data)
-        return {**facts(plan, render(plan)), "command": _command(asked)}
+        options = _options(data)
+        plan = plan_for(options, self._data)
+        return {**facts(plan, render(plan)), "command": _command(options)}
 
 
-def _asked(data: View) -> Asked:
+def _options(data: View) -> PlanOptions:
     """Return the form's values; empty fields get the plan's defaults. Raises InvalidRequest."""
     values: dict[str, Any] = {}
-    for field in fields(Asked):
-        given = str(data.get(field.name) or "").strip()
-        if not given:
+    for field in fields(PlanOptions):
+        text = str(data.get(field.name) or "").strip()
+        if not text:
             continue
         try:
-            values[field.name] = NUMBERS.get(field.name, str)(given)
+            values[field.name] = NUMBERS.get(field.name, str)(text)
         except ValueError as error:
-            raise InvalidRequest(field.name, f"'{given}' is no number for {field.name}.") from error
+            raise InvalidRequest(field.name, f"'{text}' is no number for {field.name}.") from error
     if "target" not in values or "gpus" not in values:
         raise InvalidRequest("target", "Name a model and GPUs.")
-    return Asked(**values)
+    return PlanOptions(**values)
 
 
-def _command(asked: Asked) -> str:
+def _command(options: PlanOptions) -> str:
     """Return the ``foretoken plan`` command, with every option that differs from its default."""
-    words = ["foretoken", "plan", shlex.quote(asked.target)]
-    for field in fields(Asked):
-        value = getattr(asked, field.name)
+    words = ["foretoken", "plan", shlex.quote(options.target)]
+    for field in fields(PlanOptions):
+        value = getattr(options, field.name)
         if field.name != "target" and value != field.default and value is not None:
             words += [f"--{field.name.replace('_', '-')}", shlex.quote(str(value))]
     return " ".join(words)

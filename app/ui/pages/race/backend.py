@@ -28,7 +28,7 @@ from engine.request import PLAIN, Control
 from engine.values import MAX_DEPTH
 
 ONE, SET = "prompt", "set"
-"""Sources of prompts beside ``CHATS``: what stands in the box, and the bench's own set."""
+"""Other sources of prompts than ``CHATS``: the text box, and the bench's own set."""
 OF_EACH_KIND = 2
 """Prompts of each of its kinds that are raced on."""
 MAX_TOKENS = 128

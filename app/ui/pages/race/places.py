@@ -1,4 +1,4 @@
-"""What a race's base may run on beside what is loaded: a pair or a model that lies here, or a server."""
+"""Other places for a race's base than the loaded pair: a pair or model on this machine, or a server."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ def rules_of(capabilities: Capabilities) -> list[str]:
 
 
 def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
-    """Ask a server what it can do. A model that it would have to load is not loaded for that: others
-    may use what it has."""
+    """Return what a server can do. It is not made to load a model for that, as others may use the one
+    that it has loaded."""
     address = Address.parse(pairing.target.address)
     if address.model and (out := servers.puts_out(address)) is not None:
         told = Words.loads_there(address.model, address.place, out)
@@ -91,10 +91,10 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
 
 
 def _memory(runtime: Runtime, request: LoadRequest) -> str:
-    """Return what is lacking for the place beside the loaded pair; "" if nothing is."""
+    """Return why the place does not fit into memory beside the loaded pair; "" if it does."""
     try:
         room = runtime.inventory.forecast(request).room
-    except ModelError as error:  # nothing of it is here
+    except ModelError as error:  # its files are not here
         return str(error)
     return "" if room.fits else room.sentence
 

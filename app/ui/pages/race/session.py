@@ -1,4 +1,4 @@
-"""What is raced, and what both sides run on: what is loaded, and for the base perhaps something else."""
+"""A race of the page: its sides run on the loaded pair, or the base on another pair or a server."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from engine.errors import LoadCancelled
 from engine.request import PLAIN
 
 USUAL = ""
-"""The method of a base elsewhere that drafts as it does where nobody chose."""
+"""The method of a base elsewhere that drafts by its default."""
 
 
 @dataclass(slots=True)
 class RaceSession:
-    """One race, which may go on. ``loaded`` is what it began with; ``place`` is what the base runs on
-    where that is not the same, opened beside it while pairs are measured and closed behind them.
+    """One race, which may be continued. ``loaded`` is the pair it began with; ``place`` is another pair
+    or server for the base, which is open only while pairs of replies are measured.
 
-    ``notes``: sentences on what was changed for the base, and on what is not known of a server.
-    Raises InvalidRequest where it is made for settings that nothing can have.
+    ``notes``: sentences on what was changed for the base, and on what is not known of a server. Creating
+    one raises InvalidRequest for settings that no engine accepts.
     """
 
     runtime: Runtime

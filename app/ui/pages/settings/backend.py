@@ -31,7 +31,7 @@ STATED = {
 }
 """By setting, the options of the command line that take its place."""
 NOW = "now"
-"""To begin with what is loaded now."""
+"""The choice to start with the pair that is loaded now."""
 
 
 class SettingsBackend:
@@ -123,7 +123,7 @@ class SettingsBackend:
         except ForetokenError:  # it is gone; a start says so
             return request.text
 
-    # ---- what is kept where
+    # ---- folders
 
     @endpoint
     def folders(self, data: View | None = None) -> View:
@@ -152,19 +152,19 @@ class SettingsBackend:
             raise InvalidRequest("folder", Words.NO_FILE_MANAGER)
         return {"opened": str(path)}
 
-    # ---- what was asked
+    # ---- the user's data
 
     @endpoint
     def asked(self, data: View | None = None) -> View:
-        """Return how much is stored of what the user asked."""
-        found = asdict(self.data.asked())
+        """Return how much is stored of the user's data."""
+        sizes = asdict(self.data.user_data())
         return {
-            name: value if name == "chats" else format_bytes(value) for name, value in found.items()
+            name: value if name == "chats" else format_bytes(value) for name, value in sizes.items()
         }
 
     @endpoint
     def forget(self, data: View | None = None) -> View:
-        """Delete everything that was asked, for good. Raises ForetokenError."""
+        """Delete the user's data for good. Raises ForetokenError."""
         if self.chat.live_replies.stop_all():
             raise InvalidRequest("chat", Words.STILL_WRITING)
         try:
@@ -177,7 +177,7 @@ class SettingsBackend:
 
     @endpoint
     def diagnostics(self, data: View | None = None) -> View:
-        """Return a report for whoever looks for a fault, as text."""
+        """Return a report for finding faults, as text."""
         text = diagnostics.report(
             self.runtime.engine.loaded,
             self.data.folders,

@@ -23,7 +23,7 @@ from engine.errors import ForetokenError, InvalidRequest
 from engine.request import PLAIN
 
 DRAFT_MODEL = "draft"
-"""The proposer, and the kind of drafter, that is a model of its own."""
+"""The proposer, and the kind of drafter, that is a separate model."""
 POINTS = 240
 """As many as the curve has pixels to show; a long run logs more."""
 
@@ -87,7 +87,7 @@ class TrainBackend:
 
     @endpoint
     def train(self, data: View) -> View:
-        """Start what the form says; the answer holds what is wrong with it, if anything."""
+        """Start the training that the form describes. The answer says what is wrong with the form."""
         return self._then(lambda: self._trainings.start(self._order(data)))
 
     def _order(self, data: View) -> Order:
@@ -117,8 +117,8 @@ class TrainBackend:
 
     @endpoint
     def open_trained(self, data: View | None = None) -> View:
-        """Load the pair of the run that is done, and draft with what was trained: where nobody chose, it
-        would be a draft model that the pair has beside it."""
+        """Load the pair of the finished run and draft with the trained drafter; by default a draft model
+        of the pair would be used."""
         status = self._trainings.status()
         if status is None:
             return self.training()

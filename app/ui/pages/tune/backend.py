@@ -1,4 +1,4 @@
-"""What the tune page asks for: a sweep of the loaded pair, followed, kept, exported. Plain values."""
+"""The tune page's backend: sweep the loaded pair, and store and export the result. Plain values."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from engine.request import PLAIN, Control, Speculation
 from engine.values import MAX_DEPTH
 
 SET = "set"
-"""The bench's own prompts, beside ``CHATS``."""
+"""The bench's own prompts."""
 DEPTHS = (2, 4, 8)
 EFFORTS = {"quick": (1, 64, 1), "thorough": (3, 160, 3)}
 """Repeats, tokens a reply at most, and prompts of each kind of the bench's set."""
@@ -167,7 +167,7 @@ class Tuning:
 
     @property
     def facts(self) -> View:
-        """What was measured, for whoever reads the figures later."""
+        """The conditions of the measurement, to be read beside the figures."""
         loaded, plan = self.loaded, self._plan
         return {
             "pair": loaded.name,

@@ -51,7 +51,7 @@ class Report:
     def headlines(self) -> list[str]:
         """Say who leads by how much, each engine at its fastest over all prompts, and whose
         words changed."""
-        said = [
+        sentences = [
             f"{lead.ours.engine} ({lead.ours.setting.name}, {lead.ours.weights}) reaches "
             f"{_range(lead.ratio, 2)} times the speed of {lead.theirs.engine} "
             f"({lead.theirs.setting.name}, {lead.theirs.weights})"
@@ -59,14 +59,14 @@ class Report:
             for lead in self.leads
         ]
         changed = [row for row in self.rows if row.differ]
-        said += [
+        sentences += [
             f"{row.engine} ({row.setting.name}, {row.weights}) changed the words of its plain "
             f"decoding in {row.differ} of {len(self.result.kinds)} replies."
             for row in changed
         ]
         if self.rows and not changed:
-            said.append("No setting changed a word of its engine's plain decoding.")
-        return said
+            sentences.append("No setting changed a word of its engine's plain decoding.")
+        return sentences
 
     def lines(self) -> Table:
         """Return a line for every setting: tokens/s over all prompts and by kind, median (range
@@ -129,10 +129,12 @@ class Report:
         """Return the quotients in a sentence; empty if they were not measured."""
         if self.quotients is None:
             return ""
-        found = self.quotients
-        verify = ", ".join(f"{rows}: {ratio:.2f}" for rows, ratio in found.verify.items())
-        draft = "" if found.draft is None else f" T_draft / T_verify(1): {found.draft:.2f}."
-        return f"T_verify(1) {found.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
+        quotients = self.quotients
+        verify = ", ".join(f"{rows}: {ratio:.2f}" for rows, ratio in quotients.verify.items())
+        draft = "" if quotients.draft is None else f" T_draft / T_verify(1): {quotients.draft:.2f}."
+        return (
+            f"T_verify(1) {quotients.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
+        )
 
     def markdown(self, title: str, facts: Mapping[str, str]) -> str:
         """Return the whole report as one page."""
