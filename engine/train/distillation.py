@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -26,6 +25,8 @@ from engine.train.recipe import Recipe
 from engine.train.schema import subseed
 from engine.train.trainer import Trainer
 from engine.values.sampling import AcceptanceRule, Sampling
+
+_MEASURED_TOKENS = 64  # of each reply
 
 
 class DistilTask:
@@ -75,30 +76,23 @@ class DistilTask:
         self._drawn = position["drawn"]
 
 
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Held-out prompts, and the longest reply."""
-
-    prompts: Sequence[Prompt]
-    tokens: int = 64
-
-
 def measure(
     model: Model,
     codec: TextCodec,
     resources: Resources,
     proposer: str,
     depth: int,
-    held_out: HeldOut,
+    prompts: Sequence[Prompt],
     place: Device | None = None,
 ) -> dict[str, object]:
-    """Return the acceptance at ``depth`` of greedy replies: mean length, and rate per position.
+    """Return the acceptance at ``depth`` of greedy replies to ``prompts``: mean length and rate per
+    position.
 
     ``place`` as of ``Session``.
     """
     session = Session(model, codec, resources, place)
     total = Statistics()
-    for prompt in held_out.prompts:
+    for prompt in prompts:
         request = Request(
             messages=prompt,
             sampling=Sampling(temperature=0),
@@ -108,7 +102,7 @@ def measure(
                 controller=Control.FIXED,
                 acceptance=AcceptanceRule.AUTO,
             ),
-            max_tokens=held_out.tokens,
+            max_tokens=_MEASURED_TOKENS,
         )
         total += ReplyState.of(session.run(request, lambda: False)).statistics
     session.close()

@@ -62,12 +62,12 @@ class Task(Protocol[B]):
     """Batches, loss and evaluation of a stage."""
 
     def batches(self, clock: Clock) -> Iterator[B]:
-        """Batches without end."""
+        """Yield batches without end."""
 
     def loss(self, batch: B) -> Loss: ...
 
     def evaluate(self) -> dict[str, object]:
-        """Figures for the log; called under no_grad."""
+        """Return figures for the log; called under no_grad."""
 
     def position(self) -> dict[str, Any]:
         """Return the state of the batches, as plain values for the checkpoint."""
@@ -132,14 +132,14 @@ class Loop(Generic[B]):
 
     def update(self, stream: Iterator[B]) -> tuple[float, float]:
         """Do one step. Return the mean loss per learned token and the gradient's norm."""
-        made = [next(stream) for _ in range(self._stage.micro_batches)]
-        learned = max(1, sum(entry.learned for entry in made))
+        batches = [next(stream) for _ in range(self._stage.micro_batches)]
+        learned = max(1, sum(batch.learned for batch in batches))
         total = 0.0
-        for entry in made:
-            loss = self._task.loss(entry)
+        for batch in batches:
+            loss = self._task.loss(batch)
             (loss.total / learned).backward()
             total += float(loss.total.detach())
-        self._clock.tokens += sum(entry.positions for entry in made)
+        self._clock.tokens += sum(batch.positions for batch in batches)
         norm = self._optimizers.step(self._clock.progress)
         self._step += 1
         return total / learned, norm

@@ -49,15 +49,15 @@ class Goal(Protocol):
     """The target distribution of a slice of positions."""
 
     def loss(self, log_q: Tensor, rows: slice) -> Tensor:
-        """Sum over the slice, in nats; `log_q` (count, vocabulary) is not to be changed."""
+        """Return the slice's summed loss in nats; ``log_q`` (count, vocabulary) stays as it is."""
 
     def loss_and_slope(self, log_q: Tensor, rows: slice) -> tuple[Tensor, Tensor]:
-        """The loss and its gradient by the logits; may change `log_q`."""
+        """Return the loss and its gradient by the logits; may change ``log_q``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """The one right token of every position."""
+    """The correct token of every position."""
 
     labels: Tensor
 
@@ -71,7 +71,7 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """The target's distribution, mixed with a share `hard` of the one right token.
+    """The target's distribution, mixed with a share ``hard`` of the correct token.
 
     hidden (positions, width) and head (vocabulary, width) are the target's; the loss is
     hard * cross-entropy + (1 - hard) * KL(p || q).
@@ -113,7 +113,7 @@ class CachedTeacher(Teacher):
 
 
 def head_loss(hidden: Tensor, head: Tensor, goal: Goal) -> Tensor:
-    """Sum of losses in nats; `hidden` (count, width), `head` (vocabulary, width)."""
+    """Return the summed loss in nats; ``hidden`` (count, width), ``head`` (vocabulary, width)."""
     if torch.is_grad_enabled():
         loss: Tensor = _HeadLoss.apply(hidden, head, goal)  # type: ignore[no-untyped-call]
         return loss

@@ -23,7 +23,7 @@ _QUINTIC = (3.4445, -4.7750, 2.0315)  # Jordan's coefficients: steepest at zero,
 
 
 def orthogonalise(stack: Tensor, steps: int = _STEPS) -> Tensor:
-    """(count, m, n) -> about U V^T of each matrix, singular values near one."""
+    """Return about U V^T of each matrix of ``stack`` (count, m, n), with singular values near one."""
     first, second, third = _QUINTIC
     wide = stack if stack.shape[1] <= stack.shape[2] else stack.transpose(1, 2)
     value = wide.to(compute_dtype(stack.device))
@@ -38,7 +38,7 @@ def orthogonalise(stack: Tensor, steps: int = _STEPS) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Nesterov momentum, orthogonalised. Only for matrices; each group holds one size.
 
-    Mutates parameters and the momentum in `state`.
+    Mutates parameters and the momentum in ``state``.
     """
 
     def __init__(self, params: Iterable[Tensor], lr: float, weight_decay: float) -> None:
@@ -71,7 +71,7 @@ class Muon(torch.optim.Optimizer):
 
 
 class Optimizers:
-    """The optimisers of one model behind one face; rates follow one schedule."""
+    """The optimisers of one model, whose rates follow one schedule."""
 
     def __init__(self, model: Any, stage: OptimizerStage) -> None:
         self._model, self._stage = model, stage
@@ -95,7 +95,7 @@ class Optimizers:
             self._all.append((Muon(matrices, rate, stage.weight_decay), rate))
 
     def step(self, progress: float) -> float:
-        """One update at the rates of `progress` (0 to 1). Returns the gradient's norm, clears it."""
+        """Update at the rates of ``progress`` (0 to 1), clear the gradients and return their norm."""
         norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._stage.clip)
         factor = schedule(progress, self._stage.warmup, self._stage.decay)
         for optimizer, rate in self._all:
@@ -114,7 +114,7 @@ class Optimizers:
 
 
 def schedule(progress: float, warmup: float, decay: float) -> float:
-    """Factor on the peak rate: up over `warmup`, level, then straight down to zero over `decay`."""
+    """Return the factor on the peak rate: a linear warm-up, constant, then a linear decay to zero."""
     up = progress / warmup if warmup > 0 else 1.0
     down = (1.0 - progress) / decay if decay > 0 else 1.0
     return max(0.02 if progress < warmup else 0.0, min(1.0, up, down))

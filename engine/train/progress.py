@@ -102,10 +102,10 @@ class ProgressFile:
     def read(self) -> dict[str, Any]:
         """Return what was written last; empty if nothing was."""
         try:
-            found = read_json(self._path)
+            content = read_json(self._path)
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
 
 class Progress:

@@ -26,7 +26,7 @@ from engine.train.data.generation import at_once, record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import Recording, with_normed
 from engine.train.device import choose_device, torch_yields
-from engine.train.distillation import DistilTask, HeldOut, measure
+from engine.train.distillation import DistilTask, measure
 from engine.train.heads import kinds
 from engine.train.loop import Loop
 from engine.train.output.model_card import write_card
@@ -71,8 +71,8 @@ def distil(
     codec = TextCodec(target)
     view = TargetView.of(model, device, recipe.hard_weight)
     torch.manual_seed(recipe.seed)
-    trained = kinds.trainer(kind)
-    trainer = trained(read(trained.Shape, recipe.shape, "shape"), view)
+    trainer_class = kinds.trainer(kind)
+    trainer = trainer_class(read(trainer_class.Shape, recipe.shape, "shape"), view)
     # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
     layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
     aux_layers = joined((*trainer.aux_layers, *entering(*layers)))
@@ -90,9 +90,8 @@ def distil(
         """Export the drafter, load it as the app does, and measure its acceptance."""
         trainer.export(folder.trial(kind))
         resources = _resources(kind, folder.trial(kind), target, place)
-        held_out = HeldOut(prompts.held_out)
         with torch_yields(model):
-            return measure(model, codec, resources, kind, trainer.depth, held_out, place)
+            return measure(model, codec, resources, kind, trainer.depth, prompts.held_out, place)
 
     task = DistilTask(trainer, recording, recipe, device, evaluate)
     loop = Loop(kind, trainer.module, recipe, task, folder)
@@ -121,8 +120,6 @@ def _drafting(draft: Path, target: Path, place: Device) -> Resources:
 
 
 def _resources(kind: str, folder: Path, target: Path, place: Device) -> Resources:
-    if kind not in heads.kinds():
-        return Resources(draft=_load(folder, place))
     plan = heads.inspect(folder, inspect(target))
     head = heads.load(plan, LinearFactory.choose("fp32", place))
     return Resources(heads={kind: head})

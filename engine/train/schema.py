@@ -30,7 +30,7 @@ _TYPES = {
     "dict_type": "a mapping",
     "dataclass_type": "a mapping",
 }
-"""What pydantic's errors say is allowed, in YAML's words."""
+"""The allowed values by pydantic's error types, in YAML's words."""
 
 
 class RecipeError(ForetokenError):
@@ -39,7 +39,7 @@ class RecipeError(ForetokenError):
 
 @dataclass(frozen=True, slots=True)
 class OptimizerStage:
-    """Learning rates are peaks. `warmup` and `decay` are fractions of the run; decay ends at zero."""
+    """Learning rates are peaks. ``warmup`` and ``decay`` are fractions of the run; decay ends at zero."""
 
     method: Literal["adamw", "muon"] = "muon"
     learning_rate: float = 0.003  # AdamW: embeddings and norms; every weight without Muon
@@ -52,7 +52,7 @@ class OptimizerStage:
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """What ends the run, whichever comes first. `minutes` is time spent training, over resumes."""
+    """The limits of a run; the first one ends it. ``minutes``: time spent training, over resumes."""
 
     tokens: int | None = None
     minutes: float | None = None
@@ -71,7 +71,7 @@ def load(path: Path) -> object:
 
 
 def read(kind: type[T], value: object, where: str = "") -> T:
-    """Return ``value``, which stands under the key ``where``, as the dataclass ``kind``.
+    """Return ``value``, found under the key ``where``, as the dataclass ``kind``.
 
     Raises RecipeError for a key that is missing, unknown, of another type or negative.
     """

@@ -31,10 +31,10 @@ class Tables(Protocol):
     """
 
     def embedded(self, tokens: Tensor) -> Tensor:
-        """``tokens (...,)`` int64 -> (..., hidden)."""
+        """Return the embeddings of ``tokens (...,)`` int64: (..., hidden)."""
 
     def head(self, tokens: Tensor | None = None) -> Tensor:
-        """The output matrix's rows of ``tokens (count,)``, or all: (count, hidden)."""
+        """Return the output matrix's rows of ``tokens (count,)``, or all: (count, hidden)."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class TargetView:
 
 
 class Trainer(Protocol):
-    """Learns from windows; built once for a run, with random or derived weights.
+    """Trains a drafter on batches; built once for a run, with random or derived weights.
 
     ``Shape`` is a frozen dataclass of the recipe's key ``shape``. ``module`` owns what is trained.
     """
@@ -124,14 +124,14 @@ def write_head(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Te
 
 @dataclass(frozen=True, slots=True)
 class _ModelTables:
-    """Computed by the model, row by row."""
+    """See ``Tables``: computed by the model, row by row."""
 
     model: HiddenStateModel
     device: torch.device
 
     def embedded(self, tokens: Tensor) -> Tensor:
-        found = self.model.embed(tokens.flatten().tolist())
-        return found.to(self.device).view(*tokens.shape, -1)
+        rows = self.model.embed(tokens.flatten().tolist())
+        return rows.to(self.device).view(*tokens.shape, -1)
 
     def head(self, tokens: Tensor | None = None) -> Tensor:
         """Compute it column by column, from unit vectors.
@@ -139,13 +139,13 @@ class _ModelTables:
         A soft cap on logits does not change values as small as weights.
         """
         info = self.model.info
-        named = slice(None) if tokens is None else tokens.to(info.device)
+        rows = slice(None) if tokens is None else tokens.to(info.device)
         count = info.vocabulary if tokens is None else len(tokens)
         units = torch.eye(info.hidden, device=info.device)
-        nothing = self.model.logits(units.new_zeros(1, info.hidden))  # a bias, if there is one
+        bias = self.model.logits(units.new_zeros(1, info.hidden))
         result = torch.empty(count, info.hidden, device=self.device)
         for number, part in enumerate(units.split(MAX_ROWS)):
-            columns = (self.model.logits(part) - nothing)[:, named]
+            columns = (self.model.logits(part) - bias)[:, rows]
             result[:, number * MAX_ROWS : number * MAX_ROWS + len(part)] = columns.T
         return result
 

@@ -36,7 +36,7 @@ _OF_CODE = (
     "Translate this function to C++.\n\n{code}",
     "Add a log line at the beginning and before each return of this code, and show all of it.\n\n{code}",
 )
-_TO_WRITE = "Write a Python function `{head}`. Its documentation: {said}"
+_TO_WRITE = "Write a Python function `{head}`. Its documentation: {docstring}"
 _TASKS = (
     "Explain {topic} to somebody who has never heard of it.",
     "Write a short email to a colleague about {topic}.",
@@ -82,9 +82,9 @@ def general(seed: int) -> list[Prompt]:
 
 def _about(number: int, function: tuple[str, str | None]) -> str:
     """Return a prompt about a function; every third with a docstring is to be written from that."""
-    source, said = function
-    if said is not None and number % 3 == 0:
-        return _TO_WRITE.format(head=source.splitlines()[0].rstrip(":"), said=said)
+    source, docstring = function
+    if docstring is not None and number % 3 == 0:
+        return _TO_WRITE.format(head=source.splitlines()[0].rstrip(":"), docstring=docstring)
     return _OF_CODE[number % len(_OF_CODE)].format(code=f"```python\n{source}\n```")
 
 
@@ -102,5 +102,5 @@ def _functions() -> Iterator[tuple[str, str | None]]:
                 if isinstance(node, ast.FunctionDef):
                     source = ast.unparse(node)
                     if _SHORTEST <= len(source) <= _LONGEST:
-                        said = ast.get_docstring(node)
-                        yield source, said and said.split("\n\n")[0].replace("\n", " ")
+                        docstring = ast.get_docstring(node)
+                        yield source, docstring and docstring.split("\n\n")[0].replace("\n", " ")

@@ -41,7 +41,7 @@ _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 _OVER = "recipe key replies.minutes, {:g}, are over: these are all"
 AT_ONCE = MAX_ROWS
 """Requests in a batch, each with a row."""
-TOLD_MINUTES = 0.25
+REPORT_MINUTES = 0.25
 """Interval of progress lines."""
 SHARD, SHARD_MINUTES = 64, 2.0
 """A shard is written after so many replies or minutes: the most that a stop loses."""
@@ -81,17 +81,15 @@ def record(
     """
     heads: dict[str, Any] = {_StateRecorder.kind: _StateRecorder(recording.aux_layers)}
     resources = replace(drafting or Resources(), heads=heads)
-    together = at_once(model)
-    session = Session(model, codec, resources, place, AT_ONCE if together else 1)
+    batches = at_once(model)
+    session = Session(model, codec, resources, place, AT_ONCE if batches else 1)
     drafter = "best" if DRAFT in resources.loaded else "ngram"
-    speculation = Speculation(
-        proposer=drafter, controller=Control.OFF if together else Control.AUTO
-    )
+    speculation = Speculation(proposer=drafter, controller=Control.OFF if batches else Control.AUTO)
     # Lazily: encoding thousands delays the first reply.
     fitting = (one for one in _requests(prompts, stage, seed, speculation) if _fits(session, one))
-    lacking = islice(fitting, len(recording.replies), None)
+    missing = islice(fitting, len(recording.replies), None)
     report(_beginning(len(recording.replies), len(prompts), stage))
-    answers = _answers(session, recording, lacking, len(prompts), stage, progress)
+    answers = _answers(session, recording, missing, len(prompts), stage, progress)
     start = time.monotonic()
     for shard in batched(answers, SHARD, Timer(SHARD_MINUTES).due):
         recording.add(shard, time.monotonic() - start)
@@ -102,7 +100,7 @@ def record(
 def _answers(
     session: Session,
     recording: Recording,
-    lacking: Iterable[Request],
+    missing: Iterable[Request],
     of: int,
     stage: RepliesStage,
     progress: ProgressFile | None,
@@ -112,45 +110,43 @@ def _answers(
     allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
 
     def allowable() -> Iterator[Request]:
-        for number, request in enumerate(lacking):
+        for number, request in enumerate(missing):
             if recording.bytes > stage.gigabytes * 1e9:
                 return report(_FULL.format(stage.gigabytes))
             if before + number and spent + time.monotonic() - start >= allowed:
                 return report(_OVER.format(stage.minutes))
             yield request
 
-    take, told = partial(_answer, recording.aux_layers), Timer(TOLD_MINUTES)
+    take, reports = partial(_answer, recording.aux_layers), Timer(REPORT_MINUTES)
     if progress is not None:
         progress.write(Phase.RECORDING, done=before, of=of)
     for number, answer in enumerate(replies(session, allowable(), take), 1):
         yield answer
         done, passed = before + number, time.monotonic() - start
         left = min(passed / number * (of - done), max(0.0, allowed - spent - passed))
-        if told.due():
+        if reports.due():
             report(f"replies {done} of {of} at most, {left / 60:.0f} min left")
         if progress is not None:
             progress.write(Phase.RECORDING, done=done, of=of, seconds_left=round(left, 1))
 
 
-def _beginning(there: int, of: int, stage: RepliesStage) -> str:
+def _beginning(recorded: int, of: int, stage: RepliesStage) -> str:
     """Return the line that announces the recording."""
-    bound = "" if stage.minutes is None else f", or for {stage.minutes:g} minutes in all"
-    kept = f"; {there} are here already" if there else ""
-    return (
-        f"Recording the model's replies to {of} prompts{bound}{kept}. Learning begins behind that."
-    )
+    limit = "" if stage.minutes is None else f", or for {stage.minutes:g} minutes in all"
+    already = f"; {recorded} are here already" if recorded else ""
+    return f"Recording the model's replies to {of} prompts{limit}{already}. Learning begins behind that."
 
 
 def _requests(
     prompts: Sequence[Prompt], stage: RepliesStage, seed: int, speculation: Speculation
 ) -> Iterator[Request]:
     """Yield a request for each prompt; the temperatures alternate."""
-    for number, (prompt, warmth) in enumerate(
+    for number, (prompt, temperature) in enumerate(
         zip(prompts, cycle(stage.temperatures), strict=False)
     ):
         yield Request(
             messages=prompt,
-            sampling=Sampling(temperature=warmth, seed=subseed(seed, "reply", number)),
+            sampling=Sampling(temperature=temperature, seed=subseed(seed, "reply", number)),
             speculation=speculation,
             max_tokens=stage.tokens,
         )
@@ -180,24 +176,24 @@ def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Ite
     As many requests run at once as the session can; the next is taken from ``requests`` when a slot is
     free. Raises what ``Session.steps`` raises.
     """
-    coming, going = iter(requests), deque[_Running[T]]()
+    waiting, started = iter(requests), deque[_Running[T]]()
     more = True
-    while more or going:
-        running = [one for one in going if not one.done]
+    while more or started:
+        running = [one for one in started if not one.done]
         while more and len(running) < session.parallel:
-            request = next(coming, None)
+            request = next(waiting, None)
             if request is None:
                 more = False
                 break
             running.append(_Running(session, request, take))
-            going.append(running[-1])
+            started.append(running[-1])
         for one in running:
             one.go_on()
-        waits = [one.work for one in running if one.work is not None]
-        if waits:
-            session.serve(waits)
-        while going and going[0].done:
-            yield from going.popleft().made
+        work = [one.work for one in running if one.work is not None]
+        if work:
+            session.serve(work)
+        while started and started[0].done:
+            yield from started.popleft().made
 
 
 class _Running(Generic[T]):

@@ -43,9 +43,11 @@ def read(path: Path) -> Prompts:
             f"{path} cannot be read ({what_failed(error)}). Prompts come from a file of JSON lines, from "
             "'pip' or from 'chats'."
         ) from error
-    found = [_from_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    aside = tuple(prompt for prompt, held_out in found if held_out)
-    return Prompts(tuple(prompt for prompt, held_out in found if not held_out), aside)
+    entries = [
+        _from_line(path, number, line) for number, line in enumerate(lines, 1) if line.strip()
+    ]
+    held_out = tuple(prompt for prompt, is_held_out in entries if is_held_out)
+    return Prompts(tuple(prompt for prompt, is_held_out in entries if not is_held_out), held_out)
 
 
 def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
@@ -53,52 +55,52 @@ def from_file(path: Path, count: int, held_out: int, seed: int) -> Prompts:
 
     A file that holds out none, or all, is split by ``split``.
     """
-    known = read(path)
-    if not known.learned or not known.held_out:
-        return split((*known.learned, *known.held_out), count, held_out, seed, str(path))
-    learned, aside = list(known.learned), list(known.held_out)
-    for prompts in (learned, aside):
-        random.Random(subseed(seed, "order")).shuffle(prompts)
-    return Prompts(tuple(learned[:count]), tuple(aside[:held_out]))
+    prompts = read(path)
+    if not prompts.learned or not prompts.held_out:
+        return split((*prompts.learned, *prompts.held_out), count, held_out, seed, str(path))
+    learned, measured = list(prompts.learned), list(prompts.held_out)
+    for each in (learned, measured):
+        random.Random(subseed(seed, "order")).shuffle(each)
+    return Prompts(tuple(learned[:count]), tuple(measured[:held_out]))
 
 
-def split(found: Iterable[Prompt], count: int, held_out: int, seed: int, where: str) -> Prompts:
+def split(prompts: Iterable[Prompt], count: int, held_out: int, seed: int, where: str) -> Prompts:
     """Hold out ``held_out``, at most a fourth. Raises PromptsError for fewer than two prompts."""
-    prompts = list(dict.fromkeys(found))
-    if len(prompts) < 2:
+    different = list(dict.fromkeys(prompts))
+    if len(different) < 2:
         raise PromptsError(
-            f"{where} holds {len(prompts)} different prompts; a drafter needs some to learn from and one "
-            "at least to be measured on. Several hundred are a good beginning."
+            f"{where} holds {len(different)} different prompts; a drafter needs some to learn from and "
+            "one at least to be measured on. Several hundred are a good beginning."
         )
-    random.Random(subseed(seed, "order")).shuffle(prompts)
-    aside = max(1, min(held_out, len(prompts) // 4))
-    return Prompts(tuple(prompts[aside : aside + count]), tuple(prompts[:aside]))
+    random.Random(subseed(seed, "order")).shuffle(different)
+    held_out = max(1, min(held_out, len(different) // 4))
+    return Prompts(tuple(different[held_out : held_out + count]), tuple(different[:held_out]))
 
 
 def _from_line(path: Path, number: int, line: str) -> tuple[Prompt, bool]:
     """Return the prompt, and True if it is held out."""
     try:
         entry: Any = parse_json(line)
-        aside = entry.get("held_out") is True
+        held_out = entry.get("held_out") is True
         if "prompt" in entry:
-            return (Message("user", _text(entry["prompt"])),), aside
+            return (Message("user", _text(entry["prompt"])),), held_out
         messages = [
-            Message(_text(said["role"]), _text(said["content"])) for said in entry["messages"]
+            Message(_text(each["role"]), _text(each["content"])) for each in entry["messages"]
         ]
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise PromptsError(
             f'{path}, line {number}: no prompt there. A line is {{"prompt": "..."}} or '
             '{"messages": [{"role": "user", "content": "..."}]}.'
         ) from error
-    return tuple(_up_to_question(messages)), aside
+    return tuple(_up_to_question(messages)), held_out
 
 
 def _up_to_question(messages: Iterable[Message]) -> Iterator[Message]:
     """Yield the chat up to its last question, which the target answers."""
-    kept = list(messages)
-    while kept and kept[-1].role == "assistant":
-        kept.pop()
-    yield from kept
+    chat = list(messages)
+    while chat and chat[-1].role == "assistant":
+        chat.pop()
+    yield from chat
 
 
 def _text(value: object) -> str:

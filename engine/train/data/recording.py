@@ -47,27 +47,27 @@ class StoredReply:
 
 
 class Recording:
-    """The shards of one folder, which is made if need be."""
+    """The shards of one folder, which is created if need be."""
 
     def __init__(self, folder: Path, aux_layers: Sequence[AuxLayer], target: str = "") -> None:
-        """``aux_layers``: the hidden states that are needed; what is there already may hold more.
-        ``target``: whose replies they are.
+        """``aux_layers``: the hidden states that are needed; a recording may hold more. ``target``: the
+        model that replies.
 
-        Raises RecordingError where the folder's recording lacks some of them, or is another model's.
+        Raises RecordingError where the folder's recording lacks a layer, or is another model's.
         """
         self.folder, self._target = folder, target
         folder.mkdir(parents=True, exist_ok=True)
-        there = _about(self._path(0)).get("target")
-        if target and there and there != target:
+        recorded = _metadata(self._path(0)).get("target")
+        if target and recorded and recorded != target:
             raise RecordingError(
-                f"{folder} holds replies of {there}, and these are to be of {target}. "
+                f"{folder} holds replies of {recorded}, and these are to be of {target}. "
                 "Choose another --out."
             )
         self.aux_layers = _aux_layers_in(self._path(0)) or tuple(aux_layers)
-        lacking = [aux_layer for aux_layer in aux_layers if aux_layer not in self.aux_layers]
-        if lacking:
+        missing = [aux_layer for aux_layer in aux_layers if aux_layer not in self.aux_layers]
+        if missing:
             raise RecordingError(
-                f"{folder} has no hidden states of layer {', '.join(map(str, _plain(lacking)))}, which "
+                f"{folder} has no hidden states of layer {', '.join(map(str, _plain(missing)))}, which "
                 "this kind of drafter reads. Name all layers in recipe key replies.layers before "
                 "recording, or choose another --out."
             )
@@ -88,12 +88,12 @@ class Recording:
 
         Raises RecordingError when the disk is full; earlier shards stay.
         """
-        kept, offset = [], 0
+        entries, offset = [], 0
         for reply, _ in replies:
             entry = StoredReply(
                 len(self._shards), offset, len(reply.tokens), reply.start, reply.temperature
             )
-            kept.append(asdict(entry))
+            entries.append(asdict(entry))
             offset += len(reply.tokens)
         # The target never read the last token of a reply: its state is a row of zeros.
         rows = [torch.nn.functional.pad(states, (0, 0, 0, 1)) for _, states in replies]
@@ -102,8 +102,8 @@ class Recording:
             "tokens": torch.tensor(tokens, dtype=torch.int32),
             "features": torch.cat(rows, dim=1).to("cpu", torch.bfloat16).contiguous(),
         }
-        about = {
-            "replies": json.dumps(kept),
+        metadata = {
+            "replies": json.dumps(entries),
             "taps": json.dumps(_plain(self.aux_layers)),
             "seconds": str(seconds),
             "target": self._target,
@@ -111,7 +111,7 @@ class Recording:
         number = len(self._shards)
         partial = self._path(number).with_suffix(".partial")
         try:
-            save_file(tensors, str(partial), metadata=about)
+            save_file(tensors, str(partial), metadata=metadata)
             partial.replace(self._path(number))
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
@@ -121,23 +121,23 @@ class Recording:
             ) from error
         self._open(number)
 
-    def tokens(self, kept: StoredReply) -> Tensor:
-        """int32 (length,)."""
-        part: Tensor = self._shards[kept.shard].get_slice("tokens")[_rows(kept)]
+    def tokens(self, reply: StoredReply) -> Tensor:
+        """Return a reply's tokens: int32 (length,)."""
+        part: Tensor = self._shards[reply.shard].get_slice("tokens")[_rows(reply)]
         return part
 
-    def states(self, aux_layer: AuxLayer, kept: StoredReply) -> Tensor:
-        """bf16 (length, hidden); the last row is zeros."""
+    def states(self, aux_layer: AuxLayer, reply: StoredReply) -> Tensor:
+        """Return its hidden states: bf16 (length, hidden); the last row is zeros."""
         at = self.aux_layers.index(aux_layer)
-        part: Tensor = self._shards[kept.shard].get_slice("features")[at, _rows(kept)]
+        part: Tensor = self._shards[reply.shard].get_slice("features")[at, _rows(reply)]
         return part
 
     def _open(self, number: int) -> None:
         shard: Any = safe_open(str(self._path(number)), framework="pt")  # mapped, not read
-        about: Mapping[str, str] = shard.metadata()
+        metadata: Mapping[str, str] = shard.metadata()
         self._shards.append(shard)
-        self.seconds += float(about.get("seconds", 0.0))
-        self.replies += [StoredReply(**entry) for entry in parse_json(about["replies"])]
+        self.seconds += float(metadata.get("seconds", 0.0))
+        self.replies += [StoredReply(**entry) for entry in parse_json(metadata["replies"])]
 
     def _path(self, number: int) -> Path:
         return self.folder / f"replies-{number:05}.safetensors"
@@ -153,37 +153,37 @@ def batched(replies: Iterator[Any], size: int, due: Callable[[], bool]) -> Itera
 
     On Ctrl-C, yield the rest before it is raised again.
     """
-    held: list[Any] = []
+    batch: list[Any] = []
     try:
         for reply in replies:
-            held.append(reply)
-            if len(held) == size or due():
-                yield held
-                held = []
+            batch.append(reply)
+            if len(batch) == size or due():
+                yield batch
+                batch = []
     except KeyboardInterrupt:
-        if held:
-            yield held
+        if batch:
+            yield batch
         raise
-    if held:
-        yield held
+    if batch:
+        yield batch
 
 
-def _rows(kept: StoredReply) -> slice:
-    return slice(kept.offset, kept.offset + kept.length)
+def _rows(reply: StoredReply) -> slice:
+    return slice(reply.offset, reply.offset + reply.length)
 
 
-def _about(shard: Path) -> Mapping[str, str]:
+def _metadata(shard: Path) -> Mapping[str, str]:
     """Return a shard's metadata; empty if there is no shard."""
     if not shard.exists():
         return {}
     with safe_open(str(shard), framework="pt") as opened:
-        about: Mapping[str, str] = opened.metadata()
-        return about
+        metadata: Mapping[str, str] = opened.metadata()
+        return metadata
 
 
 def _aux_layers_in(shard: Path) -> tuple[AuxLayer, ...]:
     """Return the aux layers of a shard; none if there is no shard."""
-    return tuple(AuxLayer(layer) for layer in parse_json(_about(shard).get("taps", "[]")))
+    return tuple(AuxLayer(layer) for layer in parse_json(_metadata(shard).get("taps", "[]")))
 
 
 def _plain(aux_layers: Sequence[AuxLayer]) -> list[int | None]:

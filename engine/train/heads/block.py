@@ -3,7 +3,7 @@
 Many blocks train at once, at random anchors in the target's replies: each attends to the hidden states of
 the text before its anchor, and to itself. Later tokens weigh less in the loss, by exp(-1 / decay) each.
 With a Markov head (``markov_rank``) the layout is DSpark's, without one it is DFlash's; a confidence
-head is not trained. Under the Markov head every token learns behind the one that the target said.
+head is not trained. With a Markov head every token learns after the one that the target chose.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class BlockTrainer:
         if not shape.target_layer_ids:
             entered = (min(2, last), last // 2, max(last - 3, 0), last)
             shape = replace(shape, target_layer_ids=tuple(n - 1 for n in dict.fromkeys(entered)))
-        asked = shape.mask_token_id
-        self._mask = target.vocabulary - 1 if asked is None else asked
+        mask = shape.mask_token_id
+        self._mask = target.vocabulary - 1 if mask is None else mask
         _check(shape, self._mask, target)
         self._shape, self._target = shape, target
         network = BlockNetwork(shape, target.hidden, target.vocabulary)
@@ -81,7 +81,7 @@ class BlockTrainer:
         return Loss(total, count)
 
     def states(self, batch: Batch, blocks: AnchoredBlocks) -> Tensor:
-        """(rows, anchors, block, hidden) behind the last norm."""
+        """Return the states behind the last norm: (rows, anchors, block, hidden)."""
         ids = batch.tokens.new_full((*blocks.anchors.shape, self._shape.block_size), 0)
         ids += self._mask
         ids[:, :, 0] = batch.tokens.gather(1, blocks.anchors)
@@ -90,14 +90,14 @@ class BlockTrainer:
         return states
 
     def logits(self, states: Tensor, before: Tensor) -> Tensor:
-        """(count, vocabulary) for ``states (count, hidden)`` behind the tokens ``before (count,)``."""
+        """Return the logits of ``states (count, hidden)`` after the tokens ``before (count,)``."""
         return self._with_markov(states, before) @ self._head().T
 
     def export(self, folder: Path) -> None:
         write_head(folder, self._config(), self.module.state_dict())
 
     def _blocks(self, batch: Batch) -> AnchoredBlocks:
-        """Anchors whose next token the target chose. The batch decides them, run or resumed."""
+        """Draw anchors whose next token the target chose; a resumed run draws the same ones."""
         rows, length = batch.tokens.shape
         generator = torch.Generator().manual_seed(int(batch.tokens.sum()) * length + rows)
         chance = torch.rand(rows, length, generator=generator).to(batch.tokens.device)
@@ -109,14 +109,14 @@ class BlockTrainer:
         return AnchoredBlocks(ranked.indices, ranked.values >= 0)
 
     def _head(self) -> Tensor:
-        """(vocabulary, hidden + rank): one product with it is logits and the Markov head's bias."""
+        """Return the matrix that computes logits with the Markov head's: (vocabulary, hidden + rank)."""
         markov = self.network.markov_head
         if markov is None:
             return self._target.head
         return torch.cat([self._target.head, markov["markov_w2"].get_parameter("weight")], dim=1)
 
     def _with_markov(self, states: Tensor, before: Tensor) -> Tensor:
-        """(count, hidden + rank): what ``_head`` takes, ``before`` (count,) being the tokens before."""
+        """Return the input of ``_head``, after the tokens ``before (count,)``: (count, hidden + rank)."""
         markov = self.network.markov_head
         return states if markov is None else torch.cat([states, markov["markov_w1"](before)], 1)
 
@@ -153,7 +153,7 @@ class BlockTrainer:
 
 
 def _pairs(batch: Batch, blocks: AnchoredBlocks, ahead: int) -> Pairs:
-    """Blocks (flattened) with the position ``ahead`` of their anchor, and the token behind that."""
+    """Pair blocks (flattened) with the position ``ahead`` of their anchor, and the token after it."""
     length = batch.tokens.shape[1]
     goal = blocks.anchors + ahead
     inside = goal + 1 < length
@@ -168,6 +168,7 @@ def _pairs(batch: Batch, blocks: AnchoredBlocks, ahead: int) -> Pairs:
 
 
 def _check(shape: BlockShape, mask: int, target: TargetView) -> None:
+    """Raise RecipeError for what does not fit the target."""
     layers, tokens = target.info.layers, target.vocabulary
     need(
         all(-1 <= n < layers for n in shape.target_layer_ids),

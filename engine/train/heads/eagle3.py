@@ -149,9 +149,9 @@ class Eagle3Trainer:
         Scale inputs and outputs by the recorded states: norms learn their scale slowly.
         """
         times = torch.zeros(self._target.vocabulary, dtype=torch.int64)
-        for kept in recording.replies:
-            said = recording.tokens(kept)[kept.start :].long()
-            times += torch.bincount(said, minlength=len(times))
+        for reply in recording.replies:
+            answer = recording.tokens(reply)[reply.start :].long()
+            times += torch.bincount(answer, minlength=len(times))
         network = self._network
         # A stable order, so that a run that goes on finds the same tokens.
         common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
@@ -165,42 +165,42 @@ class Eagle3Trainer:
 
     def _fit_sizes(self, recording: Recording) -> None:
         replies = recording.replies[:_SAMPLE]
-        read = []
+        sizes = []
         for aux_layer in entering(*self._layers):
-            rows = torch.cat([recording.states(aux_layer, kept)[:-1].float() for kept in replies])
+            rows = torch.cat([recording.states(aux_layer, reply)[:-1].float() for reply in replies])
             # Not the mean: of a text's first token many models make far larger states (arXiv 2402.17762).
-            read.append(float(rows.square().mean(1).median().sqrt()))
-        put = torch.cat([recording.states(NORMED, kept)[:-1].float() for kept in replies])
-        self._network.fit_sizes(read, put.square().mean(0).sqrt())
+            sizes.append(float(rows.square().mean(1).median().sqrt()))
+        normed = torch.cat([recording.states(NORMED, reply)[:-1].float() for reply in replies])
+        self._network.fit_sizes(sizes, normed.square().mean(0).sqrt())
 
     def _fit_states(self, recording: Recording) -> None:
         """Fit ``fc`` to the target's next state by ridge regression; the layer adds zero at first."""
         network = self._network
         width = len(self._layers) * self._target.hidden
-        seen = torch.zeros(width, width, device=self._target.device)
-        meant = torch.zeros(width, self._target.hidden, device=self._target.device)
+        gram = torch.zeros(width, width, device=self._target.device)
+        product = torch.zeros(width, self._target.hidden, device=self._target.device)
         count = 0
-        for kept in recording.replies:
+        for reply in recording.replies:
             # From behind the first token, see ``_fit_sizes``.
             parts = [
-                recording.states(aux_layer, kept)[1:-2] for aux_layer in entering(*self._layers)
+                recording.states(aux_layer, reply)[1:-2] for aux_layer in entering(*self._layers)
             ]
-            joint = torch.cat(parts, dim=1).to(seen)
-            goal = recording.states(NORMED, kept)[2:-1].to(seen) / network.norm.weight.detach()
-            seen.addmm_(joint.T, joint)
-            meant.addmm_(joint.T, goal)
+            joint = torch.cat(parts, dim=1).to(gram)
+            goal = recording.states(NORMED, reply)[2:-1].to(gram) / network.norm.weight.detach()
+            gram.addmm_(joint.T, joint)
+            product.addmm_(joint.T, goal)
             count += len(joint)
             if count >= _FITTED:
                 break
         # Parts of very different size: each number's own share of the penalty is as large as itself.
-        ridge = _RIDGE * seen.diagonal()
+        ridge = _RIDGE * gram.diagonal()
         with torch.no_grad():
-            network.fc.weight.copy_(torch.linalg.solve(seen + ridge.diag(), meant).T)
+            network.fc.weight.copy_(torch.linalg.solve(gram + ridge.diag(), product).T)
             network.layer.self_attn.o_proj.weight.zero_()
             network.layer.mlp.down_proj.weight.zero_()
 
     def unroll(self, batch: Batch, starts: Starts) -> Iterator[Tensor]:
-        """The states behind the norm at each step: (starts, hidden)."""
+        """Yield the states behind the norm at each step: (starts, hidden)."""
         network, steps = self._network, self._shape.steps
         tokens = F.pad(batch.tokens[:, 1:], (0, steps))
         embedded = self._target.tables.embedded(tokens)
@@ -221,35 +221,35 @@ class Eagle3Trainer:
         number[sources] = torch.arange(len(sources), device=sources.device)
         starts = Starts.where((number >= 0).view_as(batch.tokens))
         normed = batch.states[NORMED].flatten(0, 1)
-        said = self._said(normed)
+        log_p = self._log_p(normed)
         for step, states in enumerate(self.unroll(batch, starts)):
             pairs = batch.pairs(ahead=step + 1)
             at, labels = number[pairs.sources], drafted[pairs.labels]
             used = (at >= 0) & (labels >= 0)
             goals = pairs.goals[used]
             goal = CachedTeacher(
-                normed, self._names, labels[used], self._target.hard_weight, said, goals
+                normed, self._names, labels[used], self._target.hard_weight, log_p, goals
             )
             loss = head_loss(states[at[used]], output, goal)
             if self._shape.hidden_weight:
-                loss = loss + self._shape.hidden_weight * self._apart(
+                loss = loss + self._shape.hidden_weight * self._distance(
                     states[at[used]], normed[goals]
                 )
             total = total + _DECAY**step * loss
             count += len(goal.labels)
         return Loss(total, count)
 
-    def _said(self, normed: Tensor) -> Tensor:
+    def _log_p(self, normed: Tensor) -> Tensor:
         """Return the target's log p over the trimmed vocabulary: (positions, draft vocabulary)."""
         return torch.cat(
             [torch.log_softmax(F.linear(part, self._names), -1) for part in normed.split(HEAD_ROWS)]
         )
 
-    def _apart(self, states: Tensor, normed: Tensor) -> Tensor:
+    def _distance(self, states: Tensor, normed: Tensor) -> Tensor:
         """Return the summed distance of states from the target's, relative to their scale."""
         scale = self._target.scale
-        apart = F.smooth_l1_loss(states.float() / scale, normed / scale, reduction="none")
-        return apart.mean(1).sum()
+        distance = F.smooth_l1_loss(states.float() / scale, normed / scale, reduction="none")
+        return distance.mean(1).sum()
 
     def export(self, folder: Path) -> None:
         """Write SafeAILab's layout; the embedding is the target's."""
@@ -268,7 +268,7 @@ class Eagle3Trainer:
         return self.module
 
     def _drafted(self) -> Tensor:
-        """(vocabulary,) the draft's number of each of the target's tokens, -1 where it has none."""
+        """Return the draft's number of each of the target's tokens, -1 without one: (vocabulary,)."""
         targets = self._network.targets
         result = targets.new_full((self._target.vocabulary,), -1)
         result[targets] = torch.arange(len(targets), device=targets.device)

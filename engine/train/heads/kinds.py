@@ -6,7 +6,7 @@ A kind has the name of its proposer. Its module is imported lazily.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from engine.train.trainer import Trainer
@@ -28,6 +28,5 @@ def names() -> tuple[str, ...]:
 def trainer(kind: str) -> type[Trainer]:
     """Return the trainer of a kind, one of ``names``."""
     module, _, attribute = _REGISTRY[kind].partition(":")
-    found: Any = getattr(import_module(module), attribute)
-    chosen: type[Trainer] = found
-    return chosen
+    trainer_class: type[Trainer] = getattr(import_module(module), attribute)
+    return trainer_class

@@ -28,14 +28,14 @@ def uninterrupted() -> Iterator[None]:
             raise KeyboardInterrupt
         pressed = True
 
-    both = (signal.SIGINT, signal.SIGTERM)
-    held = [sign for sign in both if signal.getsignal(sign) is signal.default_int_handler]
-    for sign in held:
+    signals = (signal.SIGINT, signal.SIGTERM)
+    replaced = [sign for sign in signals if signal.getsignal(sign) is signal.default_int_handler]
+    for sign in replaced:
         signal.signal(sign, wait)
     try:
         yield
     finally:
-        for sign in held:
+        for sign in replaced:
             signal.signal(sign, signal.default_int_handler)
     if pressed:
         raise KeyboardInterrupt

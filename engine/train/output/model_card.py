@@ -10,7 +10,7 @@ from typing import Any
 from engine.train.recipe import Recipe
 
 LOG_FILE = "training.jsonl"
-"""The curve in numbers, beside the weights, so that a later run can go on with it."""
+"""The loss curve, stored beside the weights so that a later run can extend it."""
 FRONT_MATTER = "---\nlicense: apache-2.0\nlanguage: en\npipeline_tag: text-generation\n---\n"
 _CURVE_ROWS = 16
 _LOG_ROWS = 256

@@ -25,13 +25,13 @@ class Journal:
         """Return the whole lines; none if there is no log."""
         if not self.path.exists():
             return []
-        found: list[dict[str, Any]] = []
+        entries: list[dict[str, Any]] = []
         for line in self.path.read_text(encoding="utf-8").splitlines():
             try:
-                found.append(parse_json(line))
+                entries.append(parse_json(line))
             except ValueError:  # cut by a kill
                 continue
-        return found
+        return entries
 
 
 @dataclass(frozen=True, slots=True)
