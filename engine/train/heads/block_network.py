@@ -1,4 +1,4 @@
-"""The training pass of block drafters: many blocks beside the text that they see.
+"""The training pass of block drafters: many blocks, each with the text that it sees.
 
 Parameters have their published names. ``engine.drafting.heads.block`` computes the same for one block.
 """
@@ -8,19 +8,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.train.device import MASKED
-from engine.train.heads.rotary import apply_rotary, rotary_of
+from engine.train.heads.modules import Attention, FeedForward, Rotary, apply_rotary, rotary_of
 
 
 @dataclass(frozen=True, slots=True)
 class BlockShape:
     """Keys are those of the published config.json, but for the last two.
 
-    ``target_layer_ids``: layers of the target by what leaves them; none are those that EAGLE-3 reads, and
-    the last. ``mask_token_id``: none is the target's last token, which is seldom one that it says.
+    ``target_layer_ids``: the target's layers whose output is read; by default those of EAGLE-3, and the
+    last. ``mask_token_id``: by default the target's last token, which it rarely uses.
     ``anchors``: blocks in a row of a batch, at most.
     """
 
@@ -41,7 +40,7 @@ class BlockShape:
 
 @dataclass(frozen=True, slots=True)
 class AnchoredBlocks:
-    """``anchors`` (rows, count): positions of the pending tokens; ``real``: not there as filling."""
+    """``anchors`` (rows, count): positions of the pending tokens; ``real``: False for padding."""
 
     anchors: Tensor
     real: Tensor
@@ -61,14 +60,15 @@ class BlockNetwork(nn.Module):
         if shape.markov_rank:
             before = nn.Embedding(vocabulary, shape.markov_rank)
             after = nn.Linear(shape.markov_rank, vocabulary, bias=False)
-            nn.init.zeros_(after.weight)  # it begins with nothing to add
+            nn.init.zeros_(after.weight)  # adds nothing at first
             self.markov_head = nn.ModuleDict({"markov_w1": before, "markov_w2": after})
         steps = torch.arange(0, shape.head_dim, 2) / shape.head_dim
         self.register_buffer("frequencies", shape.rope_theta**-steps, persistent=False)
 
     def forward(self, read: Tensor, anchors: Tensor, embedded: Tensor) -> Tensor:
-        """(rows, anchors, block, hidden) behind the last norm, for ``embedded``, which has this shape.
+        """Return the states behind the last norm, in the shape of ``embedded``.
 
+        embedded (rows, anchors, block, hidden): the blocks' tokens.
         ``read`` (rows, length, layers * hidden): the target's states of the text.
         """
         length, block = read.shape[1], embedded.shape[2]
@@ -84,69 +84,63 @@ class BlockNetwork(nn.Module):
         normed: Tensor = self.norm(state)
         return normed
 
-    def _rotary(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+    def _rotary(self, positions: Tensor) -> Rotary:
         """Return ``rotary`` of shape (..., 1, head_dim): the same for all heads."""
         return rotary_of(positions[..., None], self.get_buffer("frequencies"))
 
 
+class NormedAttention(Attention):
+    """With norms of queries and keys, as in Qwen3."""
+
+    def __init__(
+        self, width: int, heads: int, kv_heads: int, head_dim: int, epsilon: float
+    ) -> None:
+        super().__init__(width, width, heads, kv_heads, head_dim)
+        self.q_norm, self.k_norm = (nn.RMSNorm(head_dim, epsilon) for _ in "qk")
+
+    def project(self, name: str, x: Tensor) -> Tensor:
+        """See ``Attention``."""
+        projected = super().project(name, x)
+        return projected if name == "v" else self.get_submodule(f"{name}_norm")(projected)
+
+
 class BlockLayer(nn.Module):
-    """One layer of Qwen3's form, whose keys and values come from the text's states, too."""
+    """One layer of Qwen3's form, with keys and values of the text's states too."""
 
     def __init__(self, shape: BlockShape, hidden: int) -> None:
         super().__init__()
-        self._heads, self._kv_heads = shape.num_attention_heads, shape.num_key_value_heads
-        self._head_dim = shape.head_dim
-        queries, keys = self._heads * self._head_dim, self._kv_heads * self._head_dim
-        width, epsilon = shape.intermediate_size, shape.rms_norm_eps
+        heads, self._kv_heads = shape.num_attention_heads, shape.num_key_value_heads
+        self._head_dim, epsilon = shape.head_dim, shape.rms_norm_eps
         self.input_layernorm = nn.RMSNorm(hidden, epsilon)
-        self.self_attn = nn.ModuleDict(
-            {
-                "q_proj": nn.Linear(hidden, queries, bias=False),
-                "k_proj": nn.Linear(hidden, keys, bias=False),
-                "v_proj": nn.Linear(hidden, keys, bias=False),
-                "o_proj": nn.Linear(queries, hidden, bias=False),
-                "q_norm": nn.RMSNorm(self._head_dim, epsilon),
-                "k_norm": nn.RMSNorm(self._head_dim, epsilon),
-            }
-        )
+        self.self_attn = NormedAttention(hidden, heads, self._kv_heads, self._head_dim, epsilon)
         self.post_attention_layernorm = nn.RMSNorm(hidden, epsilon)
-        self.mlp = nn.ModuleDict(
-            {
-                "gate_proj": nn.Linear(hidden, width, bias=False),
-                "up_proj": nn.Linear(hidden, width, bias=False),
-                "down_proj": nn.Linear(width, hidden, bias=False),
-            }
-        )
+        self.mlp = FeedForward(hidden, shape.intermediate_size)
 
     def forward(
         self,
         state: Tensor,
-        rotary: tuple[Tensor, Tensor],
+        rotary: Rotary,
         text: Tensor,
-        text_rotary: tuple[Tensor, Tensor],
+        text_rotary: Rotary,
         hidden: Tensor,
     ) -> Tensor:
-        """``hidden`` (rows, 1, anchors, 1, length): what of the text a block does not see."""
-        attention, normed = self.self_attn, self.input_layernorm(state)
-        query = attention["q_norm"](self._split(attention["q_proj"](normed)))
-        query = apply_rotary(query, rotary) * self._head_dim**-0.5
+        """Return the layer's output for ``state`` (rows, anchors, block, width).
+
+        ``hidden`` (rows, 1, anchors, 1, length): the text's tokens that a block does not see.
+        """
+        normed = self.input_layernorm(state)
+        query = apply_rotary(self.self_attn.project("q", normed), rotary) * self._head_dim**-0.5
         key, value = self._keys_values(normed, rotary)
         text_key, text_value = self._keys_values(text, text_rotary)
         mixed = self._attend(query, key, value, text_key, text_value, hidden)
-        state = state + attention["o_proj"](mixed)
-        normed = self.post_attention_layernorm(state)
-        gate, up = self.mlp["gate_proj"](normed), self.mlp["up_proj"](normed)
-        result: Tensor = state + self.mlp["down_proj"](F.silu(gate) * up)
+        state = state + self.self_attn.o_proj(mixed)
+        result: Tensor = state + self.mlp(self.post_attention_layernorm(state))
         return result
 
-    def _keys_values(self, normed: Tensor, rotary: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        """(..., kv_heads, head_dim) each."""
-        attention = self.self_attn
-        key = attention["k_norm"](self._split(attention["k_proj"](normed)))
-        return apply_rotary(key, rotary), self._split(attention["v_proj"](normed))
-
-    def _split(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:-1], -1, self._head_dim)
+    def _keys_values(self, normed: Tensor, rotary: Rotary) -> tuple[Tensor, Tensor]:
+        """Return keys and values (..., kv_heads, head_dim)."""
+        key = apply_rotary(self.self_attn.project("k", normed), rotary)
+        return key, self.self_attn.project("v", normed)
 
     def _attend(
         self,
@@ -157,7 +151,7 @@ class BlockLayer(nn.Module):
         text_value: Tensor,
         hidden: Tensor,
     ) -> Tensor:
-        """(rows, anchors, block, heads * head_dim).
+        """Return the attention of all blocks: (rows, anchors, block, heads * head_dim).
 
         query (rows, anchors, block, heads, head_dim), key and value alike with kv_heads; of the text
         (rows, length, kv_heads, head_dim). Heads that share a key are computed as one taller matrix.

@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.train.device import MASKED
-from engine.train.heads.rotary import apply_rotary, rotary_of
+from engine.train.heads.modules import Attention, FeedForward, apply_rotary, linear, rotary_of
 
 EPSILON = 1e-6
 
@@ -54,37 +53,16 @@ class Starts:
         return like.new_zeros(future.shape).masked_fill_(future, MASKED)
 
 
-class Attention(nn.Module):
-    """The projections of self-attention whose input is ``2 * width`` wide."""
-
-    def __init__(self, width: int, heads: int, kv_heads: int, head_dim: int) -> None:
-        super().__init__()
-        self.q_proj = nn.Linear(2 * width, heads * head_dim, bias=False)
-        self.k_proj = nn.Linear(2 * width, kv_heads * head_dim, bias=False)
-        self.v_proj = nn.Linear(2 * width, kv_heads * head_dim, bias=False)
-        self.o_proj = nn.Linear(heads * head_dim, width, bias=False)
-
-
-class FeedForward(nn.Module):
-    """The projections of a gated feed-forward layer."""
-
-    def __init__(self, width: int, inner: int) -> None:
-        super().__init__()
-        self.gate_proj = nn.Linear(width, inner, bias=False)
-        self.up_proj = nn.Linear(width, inner, bias=False)
-        self.down_proj = nn.Linear(inner, width, bias=False)
-
-
 class Layer(nn.Module):
-    """One decoder layer; its parameters have their published names."""
+    """One decoder layer, whose attention takes embeddings and states side by side."""
 
     def __init__(self, width: int, inner: int, heads: int, kv_heads: int, head_dim: int) -> None:
         super().__init__()
-        self.heads, self.kv_heads, self.head_dim = heads, kv_heads, head_dim
+        self.head_dim = head_dim
         self.hidden_norm = nn.RMSNorm(width, EPSILON)
         self.input_layernorm = nn.RMSNorm(width, EPSILON)
         self.post_attention_layernorm = nn.RMSNorm(width, EPSILON)
-        self.self_attn = Attention(width, heads, kv_heads, head_dim)
+        self.self_attn = Attention(2 * width, width, heads, kv_heads, head_dim)
         self.mlp = FeedForward(width, inner)
 
     def unroll(
@@ -100,10 +78,10 @@ class Layer(nn.Module):
         cosine, sine = (
             part.to(state) for part in rotary_of(torch.arange(length + steps), frequencies)
         )
+        project = self.self_attn.project
         x = self._input(embedded[:, :length], state)
-        keys = apply_rotary(self._heads("k", x), (cosine[:length, None], sine[:length, None]))
-        values = self._heads("v", x)
-        keys, values = keys.transpose(1, 2), values.transpose(1, 2)
+        keys = apply_rotary(project("k", x), (cosine[:length, None], sine[:length, None]))
+        keys, values = keys.transpose(1, 2), project("v", x).transpose(1, 2)
         mask = starts.past(length, state)
         x, state = x[row, place], state[row, place]
         own: list[tuple[Tensor, Tensor]] = []
@@ -111,28 +89,18 @@ class Layer(nn.Module):
             rotary = cosine[place + step, None], sine[place + step, None]
             if step:
                 x = self._input(embedded[row, place + step], state)
-                key, value = apply_rotary(self._heads("k", x), rotary), self._heads("v", x)
-                own.append((starts.spread(key), starts.spread(value)))
-            query = apply_rotary(self._heads("q", x), rotary) * self.head_dim**-0.5
+                key = apply_rotary(project("k", x), rotary)
+                own.append((starts.spread(key), starts.spread(project("v", x))))
+            query = apply_rotary(project("q", x), rotary) * self.head_dim**-0.5
             seen = starts.gather(attend(starts.spread(query), keys, values, own, mask))
-            state = state + _linear(self.self_attn.o_proj, seen)
-            normed = _norm(self.post_attention_layernorm, state)
-            gate = F.silu(_linear(self.mlp.gate_proj, normed))
-            inner = gate * _linear(self.mlp.up_proj, normed)
-            state = state + _linear(self.mlp.down_proj, inner)
+            state = state + linear(self.self_attn.o_proj, seen)
+            state = state + self.mlp(_norm(self.post_attention_layernorm, state))
             yield state
 
     def _input(self, embedded: Tensor, state: Tensor) -> Tensor:
         """Return the input of the projections: (..., 2 * width)."""
         token = _norm(self.input_layernorm, embedded.to(state.dtype))
         return torch.cat([token, _norm(self.hidden_norm, state)], dim=-1)
-
-    def _heads(self, name: str, x: Tensor) -> Tensor:
-        """(..., heads, head_dim)."""
-        projection = self.self_attn.get_submodule(f"{name}_proj")
-        assert isinstance(projection, nn.Linear)
-        parted: Tensor = _linear(projection, x).unflatten(-1, (-1, self.head_dim))
-        return parted
 
 
 def attend(
@@ -160,10 +128,6 @@ def attend(
     for place, (_, value) in enumerate(own, length):
         mixed = mixed + weights[..., place : place + 1] * value[:, :, None]
     return mixed.permute(0, 3, 1, 2, 4).reshape(rows, count, -1)
-
-
-def _linear(linear: nn.Linear, x: Tensor) -> Tensor:
-    return F.linear(x, linear.weight.to(x.dtype))
 
 
 def _norm(norm: nn.RMSNorm, x: Tensor) -> Tensor:
