@@ -2,6 +2,7 @@
 
 An executor (torch, CUDA) derives from ``LayerDecoder`` and implements each part of a layer.
 The compiled step has the same loop in C++ (kernels/native/step/decoder.h).
+The functions below compute layers of heads and of torch's decoder with ``Operations``.
 """
 
 from __future__ import annotations
@@ -13,10 +14,13 @@ from typing import ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from engine.models.architecture import Architecture
+from engine.backends.operations import Arithmetic, Memory, Operations
+from engine.kernels.operands import Rows
+from engine.models.architecture import Architecture, GatedMlp
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
+from engine.models.weights import Layer, RmsNorm
 
 State = TypeVar("State", bound=SequenceState)
 Step = TypeVar("Step")
@@ -134,3 +138,31 @@ class LayerDecoder(ABC, Generic[State, Step]):
             dtype=self.dtype,
             device=self.device,
         )
+
+
+def attention(
+    ops: Operations, layer: Layer, x: Tensor, memory: Memory, index: int, rows: Rows
+) -> Tensor:
+    """Return the attention of ``layer``, the ``index``-th in ``memory``, for its normed input ``x``."""
+    weights = layer.attention
+    qkv = ops.linear(weights.qkv, x)
+    return ops.linear(weights.output, ops.attend(qkv, memory, index, weights.qk_norm, rows))
+
+
+def feed_forward(ops: Arithmetic, spec: GatedMlp, layer: Layer, x: Tensor) -> Tensor:
+    """Return ``x (rows, hidden)`` plus the result of ``layer``'s feed-forward for its norm."""
+    weights = layer.feed_forward
+    normed = norm(ops, layer.feed_forward_norm, x)
+    gate, up = ops.linear(weights.gate_up, normed).chunk(2, dim=1)
+    result = ops.linear(weights.down, ops.activate(spec.activation, gate, times=up))
+    return add_residual(ops, x, result, layer.feed_forward_after)
+
+
+def add_residual(ops: Arithmetic, x: Tensor, result: Tensor, after: RmsNorm | None) -> Tensor:
+    """Return ``x`` plus ``result``, which is normed by ``after`` first if there is one."""
+    return ops.add(x, result if after is None else norm(ops, after, result))
+
+
+def norm(ops: Arithmetic, weights: RmsNorm, x: Tensor) -> Tensor:
+    """Return ``x (rows, width)``, normed."""
+    return ops.norm(x, weights.epsilon, weight=weights.weight)

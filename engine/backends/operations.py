@@ -26,7 +26,7 @@ _FIRST_ROOM = 256
 
 
 class Arithmetic(Protocol):
-    """Operations on values alone; training uses them too."""
+    """Operations on values alone; training and torch's decoder use them too."""
 
     def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
         """Return ``linear`` of the first ``count`` rows of ``x``, or of all."""
@@ -127,9 +127,7 @@ class Operations(Arithmetic, Protocol):
     def new_memory(self, architecture: Architecture, device: torch.device) -> Memory:
         """Return a memory for layers that compute on ``device``."""
 
-    def remember(
-        self, made: Tensor, memory: Memory, norms: Tensor, epsilon: float, rows: Rows
-    ) -> None:
+    def remember(self, made: Tensor, memory: Memory, norms: Tensor, rows: Rows) -> None:
         """Store keys and values of all layers, whose columns are keys, values, keys, ...
 
         ``norms`` (layers, kv_heads, head_dim) are weights for the keys, which are then rotated.
@@ -142,13 +140,12 @@ class Operations(Arithmetic, Protocol):
         layer: int,
         norms: Tensor | None,
         rows: Rows,
-        *,
-        causal: bool,
     ) -> Tensor:
         """Return attention (rows, heads * head_dim) of scaled queries to the stored rows and to these.
 
         First queries and keys are normed by ``norms (heads + kv_heads, head_dim)`` and rotated, and keys
-        and values stored. Each row sees all rows up to itself if ``causal``, otherwise up to the last.
+        and values stored. Each row sees all rows up to itself, or up to the last if the layer is not
+        causal.
         """
 
     def unroll(

@@ -44,6 +44,10 @@ class Attention:
     """Queries and keys are normalised per head before RoPE."""
     score_cap: float | None = None
     """Scores s become cap * tanh(s / cap)."""
+    causal: bool = True
+    """False: a row also sees the later rows of its step (block drafters)."""
+    inputs: int | None = None
+    """Width of what it reads, where that is not the residual stream's (EAGLE-3)."""
 
 
 @dataclass(frozen=True, slots=True)

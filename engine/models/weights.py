@@ -68,17 +68,10 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class RmsNorm:
-    """RMSNorm (Zhang and Sennrich 2019) in the dtype of ``weight (width,)``."""
+    """RMSNorm (Zhang and Sennrich 2019), computed in the dtype of ``weight (width,)``."""
 
     weight: Tensor
     epsilon: float
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Normalise ``x (rows, width)``, in its dtype."""
-        normed = torch.rms_norm(
-            x.to(self.weight.dtype), self.weight.shape, self.weight, self.epsilon
-        )
-        return normed.to(x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +158,9 @@ def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, t
     outputs = {"qkv": queries + 2 * keys} if joined else {"q": queries, "k": keys, "v": keys}
     shapes: dict[str, tuple[int, ...]] = {}
     for name, rows in outputs.items():
-        shapes |= _linear_shapes(f"self_attn.{name}_proj", rows, hidden, spec.qkv_bias)
+        shapes |= _linear_shapes(
+            f"self_attn.{name}_proj", rows, spec.inputs or hidden, spec.qkv_bias
+        )
     shapes |= _linear_shapes("self_attn.o_proj", hidden, queries, spec.output_bias)
     if spec.qk_norm:
         shapes |= {f"self_attn.{name}_norm.weight": (spec.head_dim,) for name in "qk"}

@@ -69,7 +69,7 @@ class Reference(TorchDecoder):
     def read(self, tokens: Sequence[int], last: int) -> Tensor:
         """Return the logits of the ``last`` tokens; all are computed in one step."""
         hidden = self.step(torch.tensor(tokens), self.new_state(len(tokens)))
-        return self.logits(self.norm(hidden[-last:]))
+        return self.predict(hidden[-last:])
 
 
 def write_reference(path: Path, text: Path, out: Path) -> None:

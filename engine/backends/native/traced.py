@@ -55,16 +55,16 @@ class TracedOperations(ProgramTracer):
     def new_memory(self, architecture: Architecture, device: torch.device) -> TracedMemory:
         return TracedMemory(architecture)
 
-    def remember(
-        self, made: Tensor, memory: operations.Memory, norms: Tensor, epsilon: float, rows: Rows
-    ) -> None:
+    def remember(self, made: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows) -> None:
         assert isinstance(memory, TracedMemory)
         a = memory.attention
         parts = made.split(a.kv_heads * a.head_dim, dim=1)
         for keys, values, norm, cache in zip(
             parts[::2], parts[1::2], norms, memory.caches, strict=True
         ):
-            self.store(keys, values, Attention(cache, a.heads, a.kv_heads, epsilon), norm, rows)
+            self.store(
+                keys, values, Attention(cache, a.heads, a.kv_heads, memory.epsilon), norm, rows
+            )
 
     def attend(
         self,
@@ -73,8 +73,6 @@ class TracedOperations(ProgramTracer):
         layer: int,
         norms: Tensor | None,
         rows: Rows,
-        *,
-        causal: bool,
     ) -> Tensor:
         assert isinstance(memory, TracedMemory)
         a = memory.attention
@@ -85,7 +83,7 @@ class TracedOperations(ProgramTracer):
             (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
         )
         self.store(keys, values, heads, key_norms, rows)
-        return self.look(queries, heads, query_norms, rows, causal=causal)
+        return self.look(queries, heads, query_norms, rows, causal=a.causal)
 
     def unroll(
         self,

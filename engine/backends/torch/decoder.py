@@ -9,9 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.backends.layer_decoder import LayerDecoder
+from engine.backends.layer_decoder import LayerDecoder, add_residual, feed_forward, norm
 from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.backends.torch import gated_delta
+from engine.backends.torch.eager import RowArithmetic
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
 from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_block
@@ -80,19 +81,18 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         info: ModelInfo,
         kernels: Kernels = PLAIN,
     ) -> None:
-        norm = tensor(names.norm)
-        super().__init__(architecture, info, norm.dtype, norm.device)
-        self.norm = make_norm(architecture, norm)
+        last = tensor(names.norm)
+        super().__init__(architecture, info, last.dtype, last.device)
+        self.norm = make_norm(architecture, last)
         # First, because its float copy is the largest: it is freed before other weights are loaded.
         table = tensor(names.embedding)  # (vocabulary, hidden)
         self.embedding = kernels.embedding(table)
         self.head = kernels.linear(table if architecture.tied else tensor(names.head))
         del table
         self.shared = {spec: self._shared(spec) for spec in dict.fromkeys(architecture.attentions)}
-        self.activations = {
-            name: by_rows(activation(name))
-            for name in {spec.feed_forward.activation for spec in architecture.layers}
-        }
+        for spec in architecture.layers:
+            activation(spec.feed_forward.activation)  # raises for an unknown one
+        self.ops = RowArithmetic()
         self.layers = [
             self._load(names.layer(index), spec, tensor, kernels)
             for index, spec in enumerate(architecture.layers)
@@ -122,7 +122,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     def final_norm(self, x: Tensor) -> Tensor:
         """See ``LayerDecoder``."""
-        return self.norm(x)
+        return norm(self.ops, self.norm, x)
 
     def positions(self, state: TorchState, rows: int) -> Tensor:
         """See ``LayerDecoder``."""
@@ -136,7 +136,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
         """See ``LayerDecoder``."""
         layer, spec = self.layers[index], self.architecture.layers[index].mixer
-        normed = layer.mixer_norm(x)
+        normed = norm(self.ops, layer.mixer_norm, x)
         if isinstance(layer.mixer, AttentionWeights):
             assert isinstance(spec, Attention)
             mixed = self._attention(layer.mixer, spec, normed, step, step.state.slots[index])
@@ -144,15 +144,12 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             assert isinstance(spec, GatedDeltaNet)
             memory, epsilon = step.state.memories[index], self.architecture.epsilon
             mixed = gated_delta.mix(layer.mixer, spec, normed, memory, epsilon, final=step.final)
-        return x + (mixed if layer.mixer_after is None else layer.mixer_after(mixed))
+        return add_residual(self.ops, x, mixed, layer.mixer_after)
 
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
         """See ``LayerDecoder``."""
-        layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
-        gate, up = layer.feed_forward.gate_up(layer.feed_forward_norm(x)).chunk(2, dim=-1)
-        result = layer.feed_forward.down(self.activations[spec.activation](gate) * up)
-        after = layer.feed_forward_after
-        return x + (result if after is None else after(result))
+        spec = self.architecture.layers[index].feed_forward
+        return feed_forward(self.ops, spec, self.layers[index], x)
 
     def _attention_inputs(self, spec: Attention, state: KVCache, rows: int) -> AttentionInputs:
         start, end = state.end, state.end + rows

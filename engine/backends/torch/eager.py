@@ -12,7 +12,7 @@ from engine.backends import operations
 from engine.backends.operations import Draft
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
-from engine.models.activations import ACTIVATIONS
+from engine.models.activations import ACTIVATIONS, by_rows
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
@@ -39,10 +39,11 @@ class EagerArithmetic:
         bias: Tensor | None = None,
         scale: float = 1.0,
     ) -> Tensor:
-        normed = torch.rms_norm(x, x.shape[-1:], weight, epsilon)
+        wide = x if weight is None else x.to(weight.dtype)
+        normed = torch.rms_norm(wide, x.shape[-1:], weight, epsilon)
         if scale != 1:
             normed = normed * scale
-        return normed if bias is None else normed + bias
+        return (normed if bias is None else normed + bias).to(x.dtype)
 
     def add(self, x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
         width = y.shape[-1]
@@ -59,6 +60,14 @@ class EagerArithmetic:
 
     def join(self, *parts: Tensor) -> Tensor:
         return torch.cat(parts, dim=-1)
+
+
+class RowArithmetic(EagerArithmetic):
+    """See ``Arithmetic``. No row's bits depend on the rows beside it."""
+
+    def activate(self, function: str, x: Tensor, times: Tensor | None = None) -> Tensor:
+        result = by_rows(_FUNCTIONS[function])(x)
+        return result if times is None else result * times
 
 
 class EagerOperations(EagerArithmetic):
@@ -91,13 +100,11 @@ class EagerOperations(EagerArithmetic):
     def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
         return EagerMemory(architecture, device)
 
-    def remember(
-        self, made: Tensor, memory: operations.Memory, norms: Tensor, epsilon: float, rows: Rows
-    ) -> None:
+    def remember(self, made: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows) -> None:
         assert isinstance(memory, EagerMemory)
         start, end = rows.start.value, rows.start.value + len(made)
         keys, values = memory.split(made)
-        keys = torch.rms_norm(keys, keys.shape[-1:], None, epsilon) * norms
+        keys = torch.rms_norm(keys, keys.shape[-1:], None, memory.epsilon) * norms
         keys = _apply_rope(keys, memory.rope[start:end, None])
         memory.keys[:, :, start:end] = keys.permute(1, 2, 0, 3)
         memory.values[:, :, start:end] = values.permute(1, 2, 0, 3)
@@ -109,8 +116,6 @@ class EagerOperations(EagerArithmetic):
         layer: int,
         norms: Tensor | None,
         rows: Rows,
-        *,
-        causal: bool,
     ) -> Tensor:
         assert isinstance(memory, EagerMemory)
         a, start = memory.attention, rows.start.value + rows.offset
@@ -123,7 +128,7 @@ class EagerOperations(EagerArithmetic):
         keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
         keys[:, start:] = qk[:, a.heads :].transpose(0, 1)
         values[:, start:] = by_head[:, rotated:].transpose(0, 1)
-        return _attend(qk[:, : a.heads], keys, values, causal=causal)
+        return _attend(qk[:, : a.heads], keys, values, causal=a.causal)
 
     def unroll(
         self,

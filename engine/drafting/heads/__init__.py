@@ -1,7 +1,7 @@
 """The registry of heads: a new kind is one file here and one line below.
 
-A head drafts from its target's hidden states. What a folder holds is read from its config.json alone;
-the code of a kind is imported when one is inspected.
+A head drafts from its target's hidden states. config.json alone decides the kind of a folder; the code of
+a kind is imported when one is inspected.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Config = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where a kind's class is, and how its published config.json is known."""
+    """A kind of head: ``path`` (module:class), and ``matches`` for its published config.json."""
 
-    place: str
-    claims: Callable[[Config], bool]
+    path: str
+    matches: Callable[[Config], bool]
 
 
 def _is_eagle3(config: Config) -> bool:
-    """By speculators' name, else by the key that SafeAILab added to a Llama's."""
-    named = config.get("speculators_model_type")
-    if named is not None:
-        return bool(named == "eagle3")
+    """Return True for speculators' name, or the key that SafeAILab added to a Llama's config."""
+    model_type = config.get("speculators_model_type")
+    if model_type is not None:
+        return bool(model_type == "eagle3")
     return "draft_vocab_size" in config and not {"dflash_config", "block_size"} & config.keys()
 
 
 def _is_block(config: Config) -> bool:
-    """By DFlash's key, or by the architecture's name; relatives are told apart when it is inspected."""
-    named = " ".join(map(str, config.get("architectures") or ()))
-    return "dflash_config" in config or "DFlash" in named or "DSpark" in named
+    """Return True for DFlash's key or architecture; ``plan`` refuses relatives."""
+    names = " ".join(map(str, config.get("architectures") or ()))
+    return "dflash_config" in config or "DFlash" in names or "DSpark" in names
 
 
 def _is_medusa(config: Config) -> bool:
@@ -65,17 +65,17 @@ _REGISTRY: Mapping[str, Layout] = {
 
 
 def kinds() -> tuple[str, ...]:
-    """All kinds of heads; a proposer that needs one names it in its ``needs``."""
+    """Return all kinds of heads; a proposer that needs one names it in its ``needs``."""
     return tuple(_REGISTRY)
 
 
 def kind_of(config: Config) -> str | None:
-    """The kind of head that a config.json describes; None for anything else, such as a draft model."""
-    return next((kind for kind, layout in _REGISTRY.items() if layout.claims(config)), None)
+    """Return the kind of head that a config.json describes; None for others, such as a draft model's."""
+    return next((kind for kind, layout in _REGISTRY.items() if layout.matches(config)), None)
 
 
 def kind_in(folder: Path) -> str | None:
-    """The kind of the head in ``folder``; None for a model, and for what is neither."""
+    """Return the kind of the head in ``folder``; None if there is none."""
     try:
         return kind_of(read_config(folder))
     except ModelError:
@@ -83,7 +83,7 @@ def kind_in(folder: Path) -> str | None:
 
 
 def inspect(folder: Path, target: TargetShape) -> HeadPlan:
-    """What the head in ``folder`` will be, from headers alone; nothing large is read.
+    """Return the plan of the head in ``folder``, read from headers alone.
 
     Raises ModelError for a folder that is no head or is damaged, IncompatiblePair for a head of another
     target.
@@ -96,7 +96,7 @@ def inspect(folder: Path, target: TargetShape) -> HeadPlan:
 
 
 def check(folder: Path) -> str:
-    """The kind of the head in ``folder``. Raises ModelError for a folder that holds none."""
+    """Return the kind of the head in ``folder``. Raises ModelError if there is none."""
     if folder.is_dir() and not (folder / "config.json").is_file():
         raise ModelError(
             f"{folder} is no head: it has no config.json. Give the folder that a head was saved in."
@@ -104,22 +104,20 @@ def check(folder: Path) -> str:
     config = read_config(folder)
     kind = kind_of(config)
     if kind is None:
-        named = (
-            config.get("architectures") or config.get("model_type") or "nothing it knows by name"
-        )
+        name = config.get("architectures") or config.get("model_type") or "nothing it knows by name"
         raise ModelError(
-            f"{folder} is no head that this version reads: its config.json names {named}. Known kinds "
+            f"{folder} is no head that this version reads: its config.json names {name}. Known kinds "
             f"are {', '.join(kinds())}. A draft model is given as TARGET::DRAFT."
         )
     return kind
 
 
 def load(plan: HeadPlan, linears: LinearFactory) -> Head:
-    """Reads the weights of an inspected head. Raises ModelError for what is damaged."""
+    """Read the weights of an inspected head. Raises ModelError for damaged files."""
     head: Head = _class_of(plan.kind).load(plan, linears)
     return head
 
 
 def _class_of(kind: str) -> Any:
-    module, _, attribute = _REGISTRY[kind].place.partition(":")
+    module, _, attribute = _REGISTRY[kind].path.partition(":")
     return getattr(import_module(module), attribute)

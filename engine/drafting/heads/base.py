@@ -1,7 +1,9 @@
-"""What every kind of head has: a plan made from its files' headers, then the loaded weights."""
+"""The two forms of a head: a plan made from its files' headers, then the loaded weights."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -9,6 +11,7 @@ from typing import Any, ClassVar, Protocol, Self
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair
+from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer
 
 
@@ -31,18 +34,16 @@ class TargetShape(Protocol):
 class HeadPlan:
     """A head that fits its target, before its weights are read.
 
-    ``aux_layers`` are the hidden states it reads. ``layers``, ``kv_heads`` and ``head_dim`` size a KV
-    cache of its own, 0 without one. ``shape`` is what the kind found out and needs again in ``load``.
+    ``aux_layers`` are the hidden states it reads, ``attentions`` those of its own decoder layers, each
+    with a KV cache. ``shape``: what ``plan`` of its kind read, for ``load``.
     """
 
     kind: str
     stored: Stored
     aux_layers: tuple[AuxLayer, ...]
     parameters: int
-    layers: int = 0
-    kv_heads: int = 0
-    head_dim: int = 0
-    shape: Any = None
+    shape: Any
+    attentions: tuple[Attention, ...] = ()
 
     @property
     def name(self) -> str:
@@ -50,12 +51,12 @@ class HeadPlan:
 
     @property
     def note(self) -> str | None:
-        """What people should know about these files; None when nothing."""
+        """A remark on these files for users, if there is one."""
         return self.stored.note
 
 
 class Head(Protocol):
-    """A loaded head. Its weights do not change, so proposers may share it; they keep the state."""
+    """A loaded head. It is immutable, so proposers may share it; they keep the state."""
 
     kind: ClassVar[str]
     """Its name in the registry, which is also that of the proposer that drafts with it."""
@@ -65,28 +66,36 @@ class Head(Protocol):
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """Checks names, shapes and sizes. Raises ModelError or IncompatiblePair."""
+        """Check names, shapes and sizes. Raises ModelError or IncompatiblePair."""
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
-        """Reads the weights; ``linears`` makes what multiplies by them. Raises ModelError."""
+        """Read the weights; ``linears`` makes the linear layers. Raises ModelError."""
 
 
-def check_fits(
-    stored: Stored, target: TargetShape, *, hidden: int, vocabulary: int | None = None
-) -> None:
-    """Raises IncompatiblePair, with both sizes, unless the head was made for such a target.
-
-    ``vocabulary``: rows of the head's own output; None for a head that uses the target's.
-    """
-    name, ours = stored.folder.name, target.path.name
+def check_fits(stored: Stored, target: TargetShape, *, hidden: int, vocabulary: int) -> None:
+    """Raise IncompatiblePair, with both sizes, unless the head was made for such a target."""
+    ours = target.path.name
     if hidden != target.hidden:
-        raise IncompatiblePair(
-            f"The head {name} was made for another target: it reads hidden states of width {hidden:,}, "
-            f"{ours} has a width of {target.hidden:,}. Choose a head that was trained for {ours}."
+        raise other_target(
+            stored,
+            target,
+            f"reads hidden states of width {hidden:,}, {ours} has a width of {target.hidden:,}",
         )
-    if vocabulary is not None and vocabulary != target.vocabulary:
-        raise IncompatiblePair(
-            f"The head {name} was made for another target: it knows {vocabulary:,} tokens, {ours} "
-            f"{target.vocabulary:,}. Choose a head that was trained for {ours}."
+    if vocabulary != target.vocabulary:
+        raise other_target(
+            stored, target, f"knows {vocabulary:,} tokens, {ours} {target.vocabulary:,}"
         )
+
+
+def other_target(stored: Stored, target: TargetShape, difference: str) -> IncompatiblePair:
+    """Return the error for a head that ``difference``, unlike its target."""
+    return IncompatiblePair(
+        f"The head {stored.folder.name} was made for another target: it {difference}. Choose a head "
+        f"that was trained for {target.path.name}."
+    )
+
+
+def count_parameters(shapes: Mapping[str, tuple[int, ...]]) -> int:
+    """Return the number of elements of tensors with these shapes."""
+    return sum(math.prod(shape) for shape in shapes.values())

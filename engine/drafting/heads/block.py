@@ -1,15 +1,15 @@
 """Block drafters: DFlash (arXiv 2602.06036, z-lab/dflash) and DSpark (deepseek-ai/DeepSpec).
 
-One pass drafts a whole block: the pending token and mask tokens behind it, at the positions they will
-have in the text, go through a few layers of Qwen3's form. In every layer each of them sees all of the
-block, and the target's hidden states of the text before: several layers' states, joined by ``fc`` and
-normed, stand in for the layer's input where keys and values of that text are made. So keys and values
-of the text are the same whatever is drafted, and are kept. Embedding and output head are the target's.
+One pass drafts a whole block: the pending token, and mask tokens after it at the positions of the drafted
+ones, go through a few layers of Qwen3's form. In each layer every row sees the whole block, and keys and
+values of the text before it. These are computed from the target's hidden states of the text: ``fc``
+joins those of several layers, and their norm takes the place of the layer's input. So the text's keys and
+values do not depend on drafts, and are kept. Embedding and output head are the target's.
 
-In DFlash row i names the token in its own place. In DSpark it names the one behind, row 0 included, and
-a Markov head adds to its logits what the token before it makes likely, W2 W1[token]; that token is known
-only once it is drawn. DSpark's confidence head guesses from a row's state, and that token's row of W1,
-whether what is drawn there will be accepted.
+In DFlash row i predicts the token at its own position. In DSpark it predicts the next one, row 0
+included, and a Markov head adds W2 W1[token] to its logits, for the token before the predicted one, which
+must be drawn first. DSpark's confidence head predicts from a row's state, and that token's row of W1, how
+likely the token drawn there is to be accepted.
 
 Checked against the sources named above, not against published weights.
 """
@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
+from engine.backends.layer_decoder import attention, feed_forward, norm
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Draft, Memory, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape
@@ -34,33 +34,31 @@ from engine.drafting.heads.block_layout import (
     parameters,
     read_shape,
 )
-from engine.drafting.heads.decoder_layer import decoder_layer, norm
+from engine.drafting.heads.layers import joined_states, layer_source, load_layers
 from engine.drafting.heads.stored import Stored
 from engine.kernels.operands import Number, Rows, Tokens
-from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Linear
-from engine.models.activations import activation
 from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer, joined
 from engine.models.rotation import interleave
-from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer, make_norm
+from engine.models.weights import Layer, RmsNorm, TensorSource, make_norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarkovHead:
-    """``before`` (vocabulary, rank): W1; ``after``: the product with W2."""
+    """``before`` (vocabulary, rank): W1; ``after``: the linear layer of W2."""
 
     before: Tensor
     after: Linear
 
     def row(self, token: int) -> Tensor:
-        """(1, rank)."""
+        """Return W1[token]: (1, rank)."""
         return self.before[token : token + 1].float()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BlockHead:
-    """See the module. ``context`` makes all layers' keys and values from the text's joined states."""
+    """See the module. ``context`` computes all layers' keys and values of the text."""
 
     shape: BlockShape
     fc: Linear
@@ -84,16 +82,9 @@ class BlockHead:
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = read_shape(stored, target)
-        attentions = shape.architecture.attentions
+        aux_layers = joined(shape.read)
         return HeadPlan(
-            cls.kind,
-            stored,
-            joined(shape.read),
-            parameters(shape),
-            layers=len(attentions),
-            kv_heads=attentions[0].kv_heads,
-            head_dim=attentions[0].head_dim,
-            shape=shape,
+            cls.kind, stored, aux_layers, parameters(shape), shape, shape.architecture.attentions
         )
 
     @classmethod
@@ -101,13 +92,11 @@ class BlockHead:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, BlockShape)
-        a, kernels = shape.architecture, Kernels(linears.linear, plain_embedding)
-        sources = [partial(_tensor, stored, linears, n) for n in range(len(a.layers))]
-        layers = tuple(load_layer(a, a.layers[0], at, kernels) for at in sources)
-        own, mlp = a.layers[0].attention, a.layers[0].feed_forward
-        pairs = [_keys_values(own, at, "weight") for at in sources]
-        biases = [_keys_values(own, at, "bias") for at in sources] if own.qkv_bias else None
-        activation(mlp.activation)  # refuses one that is not known
+        a, own = shape.architecture, shape.architecture.layers[0].attention
+        sources = [layer_source(stored, f"layers.{n}.", linears) for n in range(len(a.layers))]
+        layers = load_layers(a, sources, linears)
+        pairs = [_keys_values(own, source, "weight") for source in sources]
+        biases = [_keys_values(own, source, "bias") for source in sources] if own.qkv_bias else None
         confidence = stored(CONFIDENCE[0]) if shape.confidence else None
         return cls(
             shape=shape,
@@ -124,33 +113,30 @@ class BlockHead:
         )
 
     def new_memory(self, ops: Operations) -> Memory:
-        """For the text, and behind it a block, which the next one or the text overwrites."""
+        """Return the memory of a text and a block after it, which the next rows overwrite."""
         return ops.new_memory(self.shape.architecture, self.device)
 
     def read(self, ops: Operations, memory: Memory, rows: Rows) -> None:
-        """Keeps keys and values of the text's tokens at ``rows``, which the target has read."""
-        x = ops.linear(
-            self.fc,
-            ops.join(*(ops.aux_hidden_states(aux_layer, rows) for aux_layer in self.shape.read)),
-        )
-        made = ops.linear(self.context, norm(ops, self.hidden_norm, x))
-        ops.remember(made, memory, self.key_norms, self.shape.architecture.epsilon, rows)
+        """Store keys and values of the text's tokens at ``rows``, which the target has read."""
+        x = ops.linear(self.fc, joined_states(ops, self.shape.read, rows))
+        keys_values = ops.linear(self.context, norm(ops, self.hidden_norm, x))
+        ops.remember(keys_values, memory, self.key_norms, rows)
 
     def states(self, ops: Operations, memory: Memory, block: Tokens, rows: Rows) -> Tensor:
-        """(depth, hidden): a normed row for each token to be drafted.
+        """Return a normed row for each token to be drafted: (depth, hidden).
 
-        ``block`` is the pending token and masks behind it; the text before ``rows`` is in ``memory``.
+        ``block`` is the pending token, then masks; ``memory`` holds the text before ``rows``.
         """
         x = ops.embed(None, block, 0, rows)
-        for number, layer in enumerate(self.layers):
+        specs = self.shape.architecture.layers
+        for index, (spec, layer) in enumerate(zip(specs, self.layers, strict=True)):
             normed = norm(ops, layer.mixer_norm, x)
-            x = decoder_layer(
-                ops, self.shape.architecture, layer, normed, x, memory, number, rows, causal=False
-            )
+            x = ops.add(x, attention(ops, layer, normed, memory, index, rows))
+            x = feed_forward(ops, spec.feed_forward, layer, x)
         return norm(ops, self.norm, x)[self.shape.first :]
 
     def rows(self, ops: Operations, chain: Tokens, logits: Tensor) -> Iterator[Tensor]:
-        """``logits`` (depth, vocabulary) row by row, with what the Markov head adds behind a token."""
+        """Yield the rows of ``logits (depth, vocabulary)``, with what the Markov head adds."""
         for step, row in enumerate(logits.split(1)):
             if self.markov is None:
                 yield row
@@ -160,9 +146,9 @@ class BlockHead:
 
     @torch.inference_mode()
     def confidence(self, state: Tensor, before: int) -> float:
-        """How likely the token drawn from ``state (1, hidden)`` behind ``before`` is accepted.
+        """Return the predicted chance that the token drawn from ``state (1, hidden)`` is accepted.
 
-        1.0 of a head that does not guess.
+        ``before`` is the token before it. 1.0 without a confidence head.
         """
         if self.confidence_weight is None:
             return 1.0
@@ -173,7 +159,7 @@ class BlockHead:
 
 
 class _Pass:
-    """What is computed for one sequence. Nothing here leads back to what runs it.
+    """The computation for one sequence. It holds no reference to the draft that runs it.
 
     ``states`` (depth, hidden) and ``logits`` (depth, vocabulary): see ``BlockDraft``.
     """
@@ -200,7 +186,7 @@ class _Pass:
 
 
 class BlockDraft:
-    """What drafts for one sequence: keys and values of its text, and a pass over a block behind it."""
+    """Drafts for one sequence: keys and values of its text, and a pass over a block after it."""
 
     def __init__(self, head: BlockHead, ops: Operations) -> None:
         self._chunk, self._block = ops.chunk, head.shape.block
@@ -213,22 +199,25 @@ class BlockDraft:
 
     @property
     def states(self) -> Tensor:
-        """(depth, hidden): the normed rows of the last draft, once its first step is done."""
+        """The normed rows (depth, hidden) of the last draft, once its first step is done."""
         return self._pass.states
 
     @property
     def logits(self) -> Tensor:
-        """(depth, vocabulary): theirs, without what the Markov head adds."""
+        """The logits (depth, vocabulary) of ``states``, without what the Markov head adds."""
         return self._pass.logits
 
     def read(self, start: int, end: int) -> None:
-        """Keeps the text's tokens ``start`` .. ``end - 1``, which the target has read."""
-        for part in range(start, end, self._chunk):
-            self._place(part, min(part + self._chunk, end))
+        """Store the text's tokens ``start`` .. ``end - 1``, which the target has read."""
+        for first in range(start, end, self._chunk):
+            self._place(first, min(first + self._chunk, end))
             self.draft.read()
 
     def begin(self, start: int, end: int, pending: int, depth: int) -> Draft:
-        """Keeps them likewise; ``depth`` tokens behind ``pending``, which stands at ``end``."""
+        """Store tokens as ``read`` does; return a draft of ``depth`` tokens after ``pending``.
+
+        ``pending`` is at position ``end``.
+        """
         before = max(start, end - self._chunk)
         self.read(start, before)
         self._place(before, end)
@@ -240,20 +229,16 @@ class BlockDraft:
         self.memory.clear()
 
     def _place(self, start: int, end: int) -> None:
-        made = self._pass
-        made.count.value, made.start.value, made.end.value = end - start, start, end
-        made.memory.reserve(end + self._block)
+        """Set the operands of the next rows."""
+        operands = self._pass
+        operands.count.value, operands.start.value, operands.end.value = end - start, start, end
+        operands.memory.reserve(end + self._block)
 
 
-def _tensor(stored: Stored, linears: LinearFactory, layer: int, name: str) -> Tensor:
-    tensor = stored(f"layers.{layer}.{name}")
-    return tensor if tensor.dim() > 1 else linears.vector(tensor)
-
-
-def _keys_values(spec: Attention, at: TensorSource, kind: str) -> Tensor:
-    """Return both in one tensor, with interleaved rotary pairs of keys."""
-    key = interleave(at(f"self_attn.k_proj.{kind}"), spec.kv_heads, spec.rope)
-    return torch.cat([key, at(f"self_attn.v_proj.{kind}")])
+def _keys_values(spec: Attention, source: TensorSource, kind: str) -> Tensor:
+    """Return the weights of keys and values in one tensor, with interleaved rotary pairs of keys."""
+    key = interleave(source(f"self_attn.k_proj.{kind}"), spec.kv_heads, spec.rope)
+    return torch.cat([key, source(f"self_attn.v_proj.{kind}")])
 
 
 def _key_norm(spec: Attention, layer: Layer) -> Tensor:

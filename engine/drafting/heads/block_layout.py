@@ -1,23 +1,22 @@
-"""The files of block drafters: what their config.json and their tensors' shapes say.
+"""The files of block drafters.
 
-DFlash's (z-lab): a Qwen3 config.json with ``dflash_config``, whose keys may as well stand outside it.
+DFlash's (z-lab): a Qwen3 config.json with ``dflash_config``, whose keys may also be outside it.
 DSpark's (DeepSpec): the same keys outside, the architecture ``...DSparkModel``, ``markov_head.*`` and
-``confidence_head.*``; the embedding and output head in it are copies of the target's, which DeepSpec's
-trainers freeze, and are not read. (SGLang takes them for weights of the draft's own. It cannot be told
-from the names; with frozen copies both are the same.)
+``confidence_head.*``. Its embedding and output head are copies of the target's, which DeepSpec's trainers
+freeze, and are not read. (SGLang treats them as the draft's own weights; names cannot tell, and frozen
+copies make both the same.)
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from engine.drafting.heads.base import TargetShape, check_fits
-from engine.drafting.heads.layers import read_layers
+from engine.drafting.heads.base import TargetShape, check_fits, count_parameters, other_target
+from engine.drafting.heads.layers import read_layers, refuse_relatives
 from engine.drafting.heads.stored import Stored
-from engine.errors import IncompatiblePair, ModelError
+from engine.errors import ModelError
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.weights import layer_shapes
@@ -30,10 +29,9 @@ CONFIDENCE = "confidence_head.proj.weight", "confidence_head.proj.bias"
 class BlockShape:
     """What a block drafter computes.
 
-    ``block`` rows go through it at once; row ``first`` is the first that names a token. ``mask`` is
-    the token that stands where none is known yet. ``read`` are the aux layers in the order ``fc`` takes
-    them. ``rank`` is the Markov head's, 0 without one. ``confidence`` is how many numbers the
-    confidence head takes, 0 without one.
+    ``block``: rows of one pass; ``first``: the first that predicts a token. ``mask``: the token for
+    positions not drafted yet. ``read``: the aux layers in the order ``fc`` takes them. ``rank``: the
+    Markov head's, 0 without one. ``confidence``: inputs of the confidence head, 0 without one.
     """
 
     architecture: Architecture
@@ -51,10 +49,10 @@ class BlockShape:
 
 
 def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
-    """Checks names, shapes and sizes. Raises ModelError or IncompatiblePair."""
+    """Return what the head in ``stored`` computes. Raises ModelError or IncompatiblePair."""
     flat = replace(stored, config={**stored.config, **(stored.config.get("dflash_config") or {})})
     config = flat.config
-    _refuse_others(flat)
+    _check_plain(flat)
     read = _aux_layers(flat, target)
     hidden, joint = flat.matrix("fc.weight")
     if joint != len(read) * hidden:
@@ -73,10 +71,11 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
             hidden=hidden,
             vocabulary=vocabulary,
             qk_norm=True,
+            causal=False,
         ),
         read=read,
         block=flat.size("block_size"),
-        first=0 if _names_from_pending(config) else 1,
+        first=0 if _predicts_from_pending(config) else 1,
         mask=_mask(flat, vocabulary),
         rank=flat.matrix(MARKOV[0])[1] if int(config.get("markov_rank") or 0) else 0,
         confidence=flat.matrix(CONFIDENCE[0])[1] if config.get("enable_confidence_head") else 0,
@@ -91,7 +90,7 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
 
 
 def expected(shape: BlockShape) -> dict[str, tuple[int, ...]]:
-    """All tensors that are read, and the shapes they must have."""
+    """Return the tensors that are read, and the shapes they must have."""
     a = shape.architecture
     shapes = {
         f"layers.{layer}.{name}": size
@@ -108,31 +107,31 @@ def expected(shape: BlockShape) -> dict[str, tuple[int, ...]]:
 
 
 def parameters(shape: BlockShape) -> int:
-    """Numbers that are held: all that is read, keys' and values' weights twice."""
+    """Return the parameters in memory: those of keys and values are there twice."""
     a = shape.architecture
-    again = sum(2 * each.kv_heads * each.head_dim * a.hidden for each in a.attentions)
-    return again + sum(math.prod(size) for size in expected(shape).values())
+    keys_values = sum(2 * each.kv_heads * each.head_dim * a.hidden for each in a.attentions)
+    return keys_values + count_parameters(expected(shape))
 
 
 def _confidence_width(shape: BlockShape) -> int:
-    """It takes a row's state, or that and the Markov head's row of the token before."""
+    """Return the inputs of the confidence head: a row's state, perhaps beside the Markov head's row."""
     a = shape.architecture
     with_markov = shape.rank and shape.confidence != a.hidden
     return a.hidden + shape.rank if with_markov else a.hidden
 
 
-def _names_from_pending(config: Mapping[str, Any]) -> bool:
-    """Whether the pending token's row names the one behind it, as in DeepSpec.
+def _predicts_from_pending(config: Mapping[str, Any]) -> bool:
+    """Return True if the pending token's row predicts the next token, as in DeepSpec.
 
-    In DFlash every row names the token that belongs in its own place, so that row names none. vLLM's
-    key tells where it is there.
+    In DFlash a row predicts the token at its own position, so that row predicts none. vLLM's key
+    decides where it is given.
     """
-    named = " ".join(map(str, config.get("architectures") or ()))
-    return bool(config.get("sample_from_anchor", "DSpark" in named))
+    names = " ".join(map(str, config.get("architectures") or ()))
+    return bool(config.get("sample_from_anchor", "DSpark" in names))
 
 
-def _refuse_others(stored: Stored) -> None:
-    """Raises ModelError for relatives that compute something else."""
+def _check_plain(stored: Stored) -> None:
+    """Raise ModelError for relatives that compute something else."""
     config, get = stored.config, stored.config.get
     layer_types = get("layer_types") or ()
     rank = int(get("markov_rank") or 0)
@@ -151,30 +150,21 @@ def _refuse_others(stored: Stored) -> None:
         "Gemma's layers": "gemma" in str(get("model_type")),
         "speculators' layout": "transformer_layer_config" in config,
     }
-    for reason, given in reasons.items():
-        if given:
-            raise ModelError(
-                f"{stored.folder} is no plain DFlash or DSpark head: it has {reason}, which is not "
-                "computed here. Choose another head for this target."
-            )
+    refuse_relatives(stored, "DFlash or DSpark", reasons)
 
 
 def _aux_layers(stored: Stored, target: TargetShape) -> tuple[AuxLayer, ...]:
-    """Layers are named by what leaves them, -1 is the embedding.
+    """Return the layers: config.json names a layer by its output, -1 is the embedding.
 
-    z-lab's code takes transformers' ``hidden_states``, whose last is behind the final norm.
+    The last is ``NORMED``, as in transformers' ``hidden_states``, which z-lab's code reads.
     """
     layers = stored.config.get("target_layer_ids")
     if not isinstance(layers, list) or not layers or not all(type(n) is int for n in layers):
-        raise ModelError(
-            f"{stored.folder / 'config.json'}: key 'target_layer_ids' is {layers!r}; it must be a list "
-            "of layers. Use the config.json that was published with the head."
-        )
+        raise stored.wrong_key("target_layer_ids", "a list of layers")
     if not all(-1 <= layer < target.layers for layer in layers):
-        raise IncompatiblePair(
-            f"The head {stored.folder.name} was made for another target: it reads layers "
-            f"{', '.join(map(str, layers))}, {target.path.name} has {target.layers}. Choose a head "
-            f"that was trained for {target.path.name}."
+        read = ", ".join(map(str, layers))
+        raise other_target(
+            stored, target, f"reads layers {read}, {target.path.name} has {target.layers}"
         )
     return tuple(NORMED if layer + 1 == target.layers else AuxLayer(layer + 1) for layer in layers)
 
@@ -183,7 +173,4 @@ def _mask(stored: Stored, vocabulary: int) -> int:
     mask = stored.config.get("mask_token_id")
     if isinstance(mask, int) and 0 <= mask < vocabulary:
         return mask
-    raise ModelError(
-        f"{stored.folder / 'config.json'}: key 'mask_token_id' is {mask!r}; it must be one of the "
-        f"{vocabulary:,} tokens. Use the config.json that was published with the head."
-    )
+    raise stored.wrong_key("mask_token_id", f"one of the {vocabulary:,} tokens")

@@ -1,10 +1,10 @@
 """EAGLE-3 (Li et al. 2025, arXiv 2503.01840): one decoder layer that reads the target's hidden states.
 
-Row i of the layer stands where token i stands. It takes the embedding of token i + 1 beside a state of
-token i, and names token i + 2. The state is fc of three of the target's hidden states where the target
-has read token i; where it has not, it is what the layer itself put out one row earlier. The head's
-output may cover only the target's most frequent tokens: ``d2t`` tells how far draft token j lies from
-target token j. How heads are stored is said in ``eagle3_layout``.
+Row i of the layer stands at the position of token i. Its input is the embedding of token i + 1 beside a
+state of token i, and it predicts token i + 2. The state is ``fc`` of three of the target's hidden states
+where the target has read token i, and the layer's own output of row i - 1 where it has not. The head's
+output may cover only the target's most frequent tokens: token j of the draft is token j + ``d2t[j]`` of
+the target. ``eagle3_layout`` describes how heads are stored.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor
 
+from engine.backends.layer_decoder import attention, feed_forward, norm
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Draft, Memory, Operations
-from engine.drafting.heads.base import HeadPlan, TargetShape
-from engine.drafting.heads.decoder_layer import decoder_layer, norm
+from engine.drafting.heads.base import HeadPlan, TargetShape, count_parameters
 from engine.drafting.heads.eagle3_layout import (
     EMBEDDING,
     FC_NORM,
@@ -29,28 +29,28 @@ from engine.drafting.heads.eagle3_layout import (
     Eagle3HeadShape,
     read_shape,
 )
+from engine.drafting.heads.layers import joined_states, layer_source, load_layers
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.operands import Number, Rows, Tokens
-from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Linear
-from engine.models.activations import activation
 from engine.models.hidden_states import AuxLayer, joined
-from engine.models.weights import Layer, RmsNorm, load_layer, make_norm
+from engine.models.weights import Layer, RmsNorm, make_norm
 from engine.values import MAX_DEPTH
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eagle3Head:
-    """See the module. ``input_norms`` (2, hidden): weights for the embedding and for the state.
+    """See the module. The layer's ``mixer_norm`` norms embeddings, ``hidden_norm`` states.
 
-    ``targets`` (draft vocabulary,): its tokens as the target's, None if they are.
+    ``targets`` (draft vocabulary,): the target's token of each draft token; None if they are the same.
+    ``embedding`` (vocabulary, hidden) as stored; None if it is the target's.
     """
 
     shape: Eagle3HeadShape
     fc_norm: RmsNorm | None
     fc: Linear
-    input_norms: Tensor
+    hidden_norm: RmsNorm
     layer: Layer
     norm: RmsNorm
     output: Linear
@@ -68,43 +68,39 @@ class Eagle3Head:
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = read_shape(stored, target)
-        a = shape.architecture.layers[0].attention
-        own = {"layers": 1, "kv_heads": a.kv_heads, "head_dim": a.head_dim}
-        return HeadPlan(cls.kind, stored, joined(shape.read), stored.parameters, **own, shape=shape)
+        count, own = count_parameters(stored.shapes), shape.architecture.attentions
+        return HeadPlan(cls.kind, stored, joined(shape.read), count, shape, own)
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, Eagle3HeadShape)
-        a, at = shape.architecture, partial(_tensor, stored, linears, shape.prefix)
-        kernels = Kernels(linears.linear, plain_embedding)
-        activation(a.layers[0].feed_forward.activation)  # refuses one that is not known
+        a, device = shape.architecture, linears.device
+        (layer,) = load_layers(a, [layer_source(stored, shape.prefix, linears)], linears)
 
-        def norm(name: str) -> RmsNorm:
+        def read_norm(name: str) -> RmsNorm:
             return make_norm(a, linears.vector(stored(name)))
 
         return cls(
             shape=shape,
-            fc_norm=norm(FC_NORM) if shape.norm_before_fc else None,
+            fc_norm=read_norm(FC_NORM) if shape.norm_before_fc else None,
             fc=linears.linear(stored("fc.weight")),
-            input_norms=torch.stack([at("input_layernorm.weight"), at("hidden_norm.weight")]),
-            layer=load_layer(a, a.layers[0], at, kernels),
-            norm=norm("norm.weight"),
+            hidden_norm=read_norm(f"{shape.prefix}hidden_norm.weight"),
+            layer=layer,
+            norm=read_norm("norm.weight"),
             output=linears.linear(stored(HEAD)),
-            targets=_targets(stored, shape, linears.device),
-            embedding=_embedding(stored, linears.device),
-            device=linears.device,
+            targets=_targets(stored, shape, device),
+            embedding=stored(EMBEDDING).to(device) if EMBEDDING in stored.shapes else None,
+            device=device,
         )
 
     def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor:
-        """What the layer puts out (rows, hidden) where the target has read the tokens at ``rows``.
+        """Return the layer's output (rows, hidden) where the target has read the tokens at ``rows``.
 
-        ``behind`` are the tokens one further on each. Writes the rows' keys and values.
+        ``behind`` are the tokens one position later. Writes the rows' keys and values.
         """
-        states = ops.join(
-            *(ops.aux_hidden_states(aux_layer, rows) for aux_layer in self.shape.read)
-        )
+        states = joined_states(ops, self.shape.read, rows)
         if self.fc_norm is not None:
             states = norm(ops, self.fc_norm, states)
         return self._layer(ops, memory, behind, 0, ops.linear(self.fc, states), rows)
@@ -112,10 +108,10 @@ class Eagle3Head:
     def draft(
         self, ops: Operations, memory: Memory, end: Number, chain: Tokens, state: Tensor
     ) -> Iterator[Tensor]:
-        """Logits (1, draft vocabulary) of each token behind ``chain[0]``.
+        """Yield the logits (1, draft vocabulary) of each token after ``chain[0]``.
 
-        ``state (1, hidden)`` is what the layer put out at position ``end - 1``. From there on it
-        reads its own states.
+        ``state (1, hidden)`` is the layer's output at position ``end - 1``. Later positions read the
+        layer's own output.
         """
         one = Number(1)
         for step in range(MAX_DEPTH):
@@ -127,22 +123,21 @@ class Eagle3Head:
     def _layer(
         self, ops: Operations, memory: Memory, tokens: Tokens, first: int, state: Tensor, rows: Rows
     ) -> Tensor:
-        """What the layer puts out for ``state (rows, hidden)`` and the tokens from ``first`` on."""
-        a = self.shape.architecture
-        of_token, of_state = self.input_norms
+        """Return the layer's output for ``state (rows, hidden)`` and the tokens from ``first`` on."""
         embedded = ops.embed(self.embedding, tokens, first, rows)
-        normed = ops.norm(state, a.epsilon, weight=of_state)
-        both = ops.join(ops.norm(embedded, a.epsilon, weight=of_token), normed)
+        normed = norm(ops, self.hidden_norm, state)
+        both = ops.join(norm(ops, self.layer.mixer_norm, embedded), normed)
         residual = normed if self.shape.norm_before_residual else state
-        x = decoder_layer(ops, a, self.layer, both, residual, memory, 0, rows, causal=True)
+        x = ops.add(residual, attention(ops, self.layer, both, memory, 0, rows))
+        x = feed_forward(ops, self.shape.architecture.layers[0].feed_forward, self.layer, x)
         return norm(ops, self.norm, x) if self.shape.norm_output else x
 
     def new_memory(self, ops: Operations) -> Memory:
-        """For the layer's rows of one sequence."""
+        """Return the memory of one sequence's keys and values."""
         return ops.new_memory(self.shape.architecture, self.device)
 
     def on_target(self, logits: Tensor) -> Tensor:
-        """(rows, vocabulary of the target): minus infinity for what the head cannot say."""
+        """Return ``logits`` over the target's vocabulary, -inf for tokens that the head cannot draft."""
         if self.targets is None:
             return logits
         wide = logits.new_full((len(logits), self.shape.vocabulary), float("-inf"))
@@ -150,7 +145,7 @@ class Eagle3Head:
 
 
 class Eagle3Draft:
-    """What drafts for one sequence: a row for each token that the target has read, then a draft."""
+    """Drafts for one sequence: a row for each token that the target has read, then a draft."""
 
     def __init__(self, head: Eagle3Head, ops: Operations) -> None:
         self._chunk, self.memory = ops.chunk, head.new_memory(ops)
@@ -166,13 +161,13 @@ class Eagle3Draft:
         )
 
     def read(self, behind: Sequence[int], start: int) -> None:
-        """Makes rows from ``start`` on from the target's states; ``behind[i]`` is token start + i + 1."""
-        for part in range(0, len(behind), self._chunk):
-            self._place(behind[part : part + self._chunk], start + part)
+        """Make rows from ``start`` on of the target's states; ``behind[i]`` is token start + i + 1."""
+        for offset in range(0, len(behind), self._chunk):
+            self._place(behind[offset : offset + self._chunk], start + offset)
             self.draft.read()
 
     def begin(self, behind: Sequence[int], start: int) -> Draft:
-        """Reads likewise; a draft behind the last of these rows."""
+        """Make rows as ``read`` does; return a draft after the last of ``behind``."""
         before = max(0, len(behind) - self._chunk)
         self.read(behind[:before], start)
         self._place(behind[before:], start + before)
@@ -183,6 +178,7 @@ class Eagle3Draft:
         self.memory.clear()
 
     def _place(self, behind: Sequence[int], start: int) -> None:
+        """Set the operands of the next rows."""
         count = len(behind)
         self._behind[:count] = list(behind)
         self._count.value, self._start.value = count, start
@@ -190,18 +186,8 @@ class Eagle3Draft:
         self.memory.reserve(start + count + MAX_DEPTH)
 
 
-def _embedding(stored: Stored, device: torch.device) -> Tensor | None:
-    """(vocabulary, hidden) as stored, or None for a head that uses its target's."""
-    return stored(EMBEDDING).to(device) if EMBEDDING in stored.shapes else None
-
-
-def _tensor(stored: Stored, linears: LinearFactory, prefix: str, name: str) -> Tensor:
-    tensor = stored(prefix + name)
-    return tensor if tensor.dim() > 1 else linears.vector(tensor)
-
-
 def _targets(stored: Stored, shape: Eagle3HeadShape, device: torch.device) -> Tensor | None:
-    """Raises ModelError where ``d2t`` leads out of the target's vocabulary, or twice to one token."""
+    """Read ``d2t``. Raises ModelError where it leaves the target's vocabulary or repeats a token."""
     if TARGETS not in stored.shapes:
         return None
     offsets = stored(TARGETS).long()

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Operations
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
+from engine.kernels.operands import Rows
+from engine.kernels.torch.factory import Kernels, plain_embedding
+from engine.models.activations import activation
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec
+from engine.models.hidden_states import AuxLayer
 from engine.models.rope import read_rope
+from engine.models.weights import Layer, TensorSource, load_layer
 
 _EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class _Positions:
-    """What ``read_rope`` asks for."""
+class _RopeSource:
+    """See ``read_rope``."""
 
     path: Path
     text_config: Mapping[str, Any]
@@ -33,12 +42,14 @@ def read_layers(
     hidden: int,
     vocabulary: int,
     qk_norm: bool,
+    causal: bool = True,
+    inputs: int | None = None,
     heads: int | None = None,
     context: int | None = None,
 ) -> Architecture:
-    """``count`` layers like the one under ``prefix``, whose widths are those of its tensors.
+    """Return ``count`` layers like the one under ``prefix``, whose widths are those of its tensors.
 
-    ``heads`` and ``context`` are taken where the configuration leaves them out. Raises ModelError.
+    ``heads`` and ``context`` are defaults for keys that config.json lacks. Raises ModelError.
     """
     config, attention = stored.config, f"{prefix}self_attn."
     heads = stored.size("num_attention_heads", heads)
@@ -51,8 +62,10 @@ def read_layers(
             "that was published with the head."
         )
     longest = stored.size("max_position_embeddings", context)
-    rope = read_rope(_Positions(stored.folder, config, longest, head_dim), longest)
+    rope = read_rope(_RopeSource(stored.folder, config, longest, head_dim), longest)
     biased = bool(config.get("attention_bias", False))
+    function = str(config.get("hidden_act", "silu"))
+    activation(function)  # raises for an unknown one
     layer = LayerSpec(
         Attention(
             heads=heads,
@@ -63,10 +76,12 @@ def read_layers(
             qkv_bias=biased,
             output_bias=biased,
             qk_norm=qk_norm,
+            causal=causal,
+            inputs=inputs,
         ),
         GatedMlp(
             intermediate=stored.matrix(f"{prefix}mlp.gate_proj.weight")[0],
-            activation=str(config.get("hidden_act", "silu")),
+            activation=function,
             bias=bool(config.get("mlp_bias", False)),
         ),
     )
@@ -77,3 +92,39 @@ def read_layers(
         epsilon=float(config.get("rms_norm_eps", _EPSILON)),
         tied=False,
     )
+
+
+def load_layers(
+    architecture: Architecture, sources: Sequence[TensorSource], linears: LinearFactory
+) -> tuple[Layer, ...]:
+    """Return the layers, each read from its source."""
+    kernels = Kernels(linears.linear, plain_embedding)
+    return tuple(
+        load_layer(architecture, spec, source, kernels)
+        for spec, source in zip(architecture.layers, sources, strict=True)
+    )
+
+
+def layer_source(stored: Stored, prefix: str, linears: LinearFactory) -> TensorSource:
+    """Return what fetches the tensors under ``prefix``: vectors as the head computes with them."""
+
+    def fetch(name: str) -> Tensor:
+        tensor = stored(prefix + name)
+        return tensor if tensor.dim() > 1 else linears.vector(tensor)
+
+    return fetch
+
+
+def joined_states(ops: Operations, aux_layers: Sequence[AuxLayer], rows: Rows) -> Tensor:
+    """Return the target's hidden states at ``rows`` side by side, as ``fc`` takes them."""
+    return ops.join(*(ops.aux_hidden_states(aux_layer, rows) for aux_layer in aux_layers))
+
+
+def refuse_relatives(stored: Stored, kind: str, reasons: Mapping[str, object]) -> None:
+    """Raise ModelError for the first reason that is true: such a head computes something else."""
+    for reason, present in reasons.items():
+        if present:
+            raise ModelError(
+                f"{stored.folder} is no plain {kind} head: it has {reason}, which is not computed here. "
+                "Choose another head for this target."
+            )

@@ -1,14 +1,14 @@
-"""Arctic's LSTM speculator: an MLP speculator whose step is an LSTM cell (``sum_lstm``).
+"""Arctic's LSTM speculator (``sum_lstm``): a recurrence whose step is an LSTM cell.
 
-As in the MLP speculator the state begins as the target's normed hidden state, each step takes in one more
-token, and r weighs tokens against states. The four gates of a step are rows of one product, each with the
-token's embedding added, and a cell goes along from step to step, zero at first:
+One linear layer computes the four gates of a step, each with the token's embedding added. A cell is
+carried from step to step, zero at first:
 
     f, i, o, c = P state + r E[token]
     cell  <- sigmoid(f) cell + sigmoid(i) GELU(norm_c(c))
     state <- sigmoid(o) GELU(norm_s(cell))           logits = H state
 
-All steps share E, H and the norms; P is one matrix for the first step and one for the others.
+All steps share E, H and the norms; P is one matrix for the first step and one for the others. r is
+``Speculator.token_weight``.
 
 The published layout is Snowflake's (ArcticTraining writes it, ArcticInference reads it): config.json
 with ``method`` sum_lstm, ``n_predict`` and ``scale_input``; tensors ``forget_emb.0``, and the like for
@@ -18,7 +18,7 @@ the other gates unless ``tie_lstm_embs``; ``{gate}_proj.{0,1}``, or all four gat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -26,23 +26,13 @@ import torch
 from torch import Tensor
 
 from engine.backends.linear_factory import LinearFactory
-from engine.backends.operations import Arithmetic, Operations
-from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
-from engine.drafting.heads.mlp import (
-    Norm,
-    State,
-    emphasis,
-    first_state,
-    norm_shapes,
-    numbers,
-    prefix_of,
-    read_norm,
-)
+from engine.backends.operations import Arithmetic
+from engine.drafting.heads.base import HeadPlan, TargetShape
+from engine.drafting.heads.speculator import Norm, Speculator, State, prefix_of
+from engine.drafting.heads.stateless import stateless_plan
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.kernels.operands import Tokens
 from engine.kernels.torch.linear import Linear
-from engine.models.hidden_states import NORMED, AuxLayer
 
 GATES = ("forget", "input", "output", "cell")
 """In the order in which ``projs`` has them."""
@@ -59,51 +49,43 @@ class _Shape:
     tables: tuple[str, ...]
 
     def projections(self, number: int) -> tuple[str, ...]:
-        """The tensors of P: ``number`` 0 for the first step, 1 for the others."""
+        """Return the names of P's tensors: ``number`` 0 for the first step, 1 for the others."""
         parts = ("projs",) if self.joined else tuple(f"{gate}_proj" for gate in GATES)
         return tuple(f"{self.prefix}{part}.{number}.weight" for part in parts)
 
-    def name(self, rest: str) -> str:
-        return self.prefix + rest
-
 
 @dataclass(frozen=True, slots=True)
-class LstmHead:
-    """``projects``: P of the first step (hidden -> 4 width), then that of the others (width -> 4 width).
+class LstmHead(Speculator):
+    """``projects``: P of the first step (hidden -> 4 width), then of the others (width -> 4 width).
 
-    ``embedding (vocabulary, width)``, or (vocabulary, 4 width) where each gate has one of its own.
+    ``embedding (vocabulary, width)``, or (vocabulary, 4 width) where each gate has its own.
     """
 
     projects: Sequence[Linear]
     embedding: Tensor
     cell_norm: Norm
     state_norm: Norm
-    output: Linear
-    steps: int
-    scaled: bool
+    head: Linear
 
     kind: ClassVar[str] = "lstm"
-
-    @property
-    def aux_layers(self) -> tuple[AuxLayer, ...]:
-        return (NORMED,)
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = _shape_of(stored)
-        vocabulary, width = stored.matrix(shape.name("head.0.weight"))
+        head = f"{shape.prefix}head.0.weight"
+        vocabulary, width = stored.matrix(head)
         hidden = stored.matrix(shape.projections(0)[0])[1]
         rows = width * len(GATES) if shape.joined else width
-        wanted: dict[str, tuple[int, ...]] = {shape.name("head.0.weight"): (vocabulary, width)}
+        tensors: dict[str, tuple[int, ...]] = {head: (vocabulary, width)}
         for number, inputs in enumerate((hidden, width)):
-            wanted |= {name: (rows, inputs) for name in shape.projections(number)}
-        wanted |= {name: (vocabulary, width) for name in shape.tables}
-        wanted |= norm_shapes(shape.name("cell_ln.0"), width)
-        wanted |= norm_shapes(shape.name("state_ln.0"), width)
-        stored.expect(wanted)
-        check_fits(stored, target, hidden=hidden, vocabulary=vocabulary)
-        return HeadPlan(cls.kind, stored, (NORMED,), numbers(wanted), shape=shape)
+            tensors |= {name: (rows, inputs) for name in shape.projections(number)}
+        tensors |= {name: (vocabulary, width) for name in shape.tables}
+        for norm in ("cell_ln.0", "state_ln.0"):
+            tensors |= Norm.shapes(shape.prefix + norm, width)
+        return stateless_plan(
+            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape
+        )
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
@@ -114,45 +96,39 @@ class LstmHead:
             for number in range(2)
         ]
         return cls(
-            projects=projects,
-            embedding=torch.cat([stored(name) for name in shape.tables], dim=1).to(linears.device),
-            cell_norm=read_norm(stored, linears, shape.name("cell_ln.0")),
-            state_norm=read_norm(stored, linears, shape.name("state_ln.0")),
-            output=linears.linear(stored(shape.name("head.0.weight"))),
             steps=shape.steps,
             scaled=shape.scaled,
+            projects=projects,
+            embedding=torch.cat([stored(name) for name in shape.tables], dim=1).to(linears.device),
+            cell_norm=Norm.read(stored, linears, f"{shape.prefix}cell_ln.0"),
+            state_norm=Norm.read(stored, linears, f"{shape.prefix}state_ln.0"),
+            head=linears.linear(stored(f"{shape.prefix}head.0.weight")),
         )
 
-    def start(self, ops: Arithmetic, normed: Tensor) -> State:
-        """The state before the first step, for the target's ``normed (rows, hidden)``; no cell yet."""
-        return (first_state(ops, normed, self.scaled),)
-
     def advance(self, ops: Arithmetic, state: State, embedded: Tensor, step: int) -> State:
-        """State and cell behind tokens whose rows of the table are ``embedded``."""
+        """See ``Speculator``. The state's second tensor is the cell; the first state has none."""
         before, *cells = state
         width = len(self.cell_norm.weight)
-        weight = emphasis(self.steps, width)
+        weight = self.token_weight(width)
         gates = ops.add(ops.linear(self.projects[min(step, 1)], before), embedded, weight)
         opened = ops.activate("sigmoid", gates[:, : 3 * width])
         forget, let_in, let_out = opened.split(width, dim=1)
         cell = ops.activate("gelu", self.cell_norm(ops, gates[:, 3 * width :]), times=let_in)
-        for old in cells:  # at first there is none, as if it were zero
+        for old in cells:
             cell = ops.add(ops.multiply(old, forget), cell)
         return ops.activate("gelu", self.state_norm(ops, cell), times=let_out), cell
 
     def table(self, step: int) -> Tensor:
-        """(vocabulary, width or 4 width), the same for all steps."""
+        """See ``Speculator``; the same for all steps."""
         return self.embedding
 
-    def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
-        """See ``StatelessHead``."""
-        state = self.start(ops, normed)
-        for step in range(self.steps):
-            state = self.advance(ops, state, ops.embed(self.embedding, chain, step), step)
-            yield ops.linear(self.output, state[0])
+    def output(self, step: int) -> Linear:
+        """See ``Speculator``; the same for all steps."""
+        return self.head
 
 
 def _shape_of(stored: Stored) -> _Shape:
+    """Read config.json. Raises ModelError."""
     if not stored.flag("tie_weights"):
         raise ModelError(
             f"{stored.folder / 'config.json'}: key 'tie_weights' is not true. The steps of an LSTM "

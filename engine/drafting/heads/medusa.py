@@ -1,8 +1,8 @@
 """Medusa (Cai et al. 2024, arXiv 2401.10774): heads beside the output head, each a token further on.
 
 Head k reads the target's last hidden state, behind the final norm, passes it through layers
-x + SiLU(W x + b), and through an output head of its own. Where the target's own head says what comes
-next, head k says what comes k + 1 tokens after that. Heads do not see each other's choices.
+x + SiLU(W x + b), and through an output head of its own. The target's own head predicts the next token;
+head k predicts the one k + 1 tokens after that. Heads do not see each other's choices.
 
 The published layout is FasterDecoding's: config.json with ``medusa_num_heads`` and
 ``medusa_num_layers``, and ``medusa_lm_head.pt`` (or the same tensors as safetensors) with
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Arithmetic, Operations
-from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits
+from engine.drafting.heads.base import HeadPlan, TargetShape
+from engine.drafting.heads.stateless import stateless_plan
 from engine.drafting.heads.stored import Stored
 from engine.kernels.operands import Tokens
 from engine.kernels.torch.linear import Linear
@@ -36,7 +37,7 @@ class _Shape:
 
 @dataclass(frozen=True, slots=True)
 class MedusaHead:
-    """``heads[k]``: the layers' linears, then that of its output head."""
+    """``heads[k]``: the linear layers of head k, its output head last."""
 
     heads: Sequence[Sequence[Linear]]
 
@@ -48,22 +49,23 @@ class MedusaHead:
 
     @property
     def steps(self) -> int:
-        """Most tokens it drafts."""
+        """See ``StatelessHead``."""
         return len(self.heads)
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = _Shape(stored.size("medusa_num_heads"), stored.size("medusa_num_layers", 1))
-        first = f"0.{shape.layers}.weight"
-        vocabulary, hidden = stored.matrix(first)
+        vocabulary, hidden = stored.matrix(f"0.{shape.layers}.weight")
+        tensors: dict[str, tuple[int, ...]] = {}
         for head in range(shape.heads):
-            stored.expect({f"{head}.{shape.layers}.weight": (vocabulary, hidden)})
+            tensors[f"{head}.{shape.layers}.weight"] = (vocabulary, hidden)
             for layer in range(shape.layers):
-                name = f"{head}.{layer}.linear"
-                stored.expect({f"{name}.weight": (hidden, hidden), f"{name}.bias": (hidden,)})
-        check_fits(stored, target, hidden=hidden, vocabulary=vocabulary)
-        return HeadPlan(cls.kind, stored, (NORMED,), stored.parameters, shape=shape)
+                tensors[f"{head}.{layer}.linear.weight"] = (hidden, hidden)
+                tensors[f"{head}.{layer}.linear.bias"] = (hidden,)
+        return stateless_plan(
+            cls.kind, stored, target, tensors, hidden=hidden, vocabulary=vocabulary, shape=shape
+        )
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
@@ -79,7 +81,7 @@ class MedusaHead:
         return cls(tuple(heads))
 
     def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
-        """See ``StatelessHead``; no step depends on the tokens named."""
+        """See ``StatelessHead``; no step reads ``chain``."""
         for *layers, output in self.heads:
             x = normed
             for layer in layers:
@@ -88,5 +90,5 @@ class MedusaHead:
 
 
 def residual(ops: Arithmetic, layer: Linear, x: Tensor) -> Tensor:
-    """x + SiLU(W x + b)."""
+    """Return x + SiLU(W x + b)."""
     return ops.add(x, ops.activate("silu", ops.linear(layer, x)))

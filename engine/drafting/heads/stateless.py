@@ -1,14 +1,16 @@
-"""Heads that read one hidden state of the target and keep nothing: medusa, mlp, lstm."""
+"""Heads that read one hidden state of the target and keep no state: medusa, mlp, lstm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from engine.backends.operations import Draft, Operations
+from engine.drafting.heads.base import HeadPlan, TargetShape, check_fits, count_parameters
+from engine.drafting.heads.stored import Stored
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.models.hidden_states import NORMED
 
@@ -16,18 +18,34 @@ from engine.models.hidden_states import NORMED
 class StatelessHead(Protocol):
     @property
     def steps(self) -> int:
-        """Most tokens it drafts."""
+        """The most tokens it drafts."""
 
     def draft(self, ops: Operations, chain: Tokens, normed: Tensor) -> Iterator[Tensor]:
-        """Logits (1, vocabulary) of each token behind ``chain[0]``, the pending one.
+        """Yield the logits (1, vocabulary) of each token after ``chain[0]``, the pending one.
 
-        ``normed (1, hidden)`` is the target's hidden state behind the final norm, of the token before.
-        Step k finds the tokens named before it in ``chain[: k + 1]``.
+        ``normed (1, hidden)`` is the target's hidden state behind the final norm, of the token before
+        the pending one. Step k reads the tokens in ``chain[: k + 1]``.
         """
 
 
+def stateless_plan(
+    kind: str,
+    stored: Stored,
+    target: TargetShape,
+    tensors: Mapping[str, tuple[int, ...]],
+    *,
+    hidden: int,
+    vocabulary: int,
+    shape: Any,
+) -> HeadPlan:
+    """Return the plan of a head that reads ``tensors``. Raises ModelError or IncompatiblePair."""
+    stored.expect(tensors)
+    check_fits(stored, target, hidden=hidden, vocabulary=vocabulary)
+    return HeadPlan(kind, stored, (NORMED,), count_parameters(tensors), shape)
+
+
 class StatelessDraft:
-    """What drafts for one sequence."""
+    """Drafts for one sequence."""
 
     def __init__(self, head: StatelessHead, ops: Operations) -> None:
         self._last = Number()
@@ -37,7 +55,7 @@ class StatelessDraft:
         )
 
     def begin(self, read: int, pending: int) -> Draft:
-        """A draft behind ``pending``, where the target has read ``read`` tokens."""
+        """Begin a draft after ``pending``, where the target has read ``read`` tokens."""
         self._last.value = read - 1
         self.draft.begin(pending)
         return self.draft

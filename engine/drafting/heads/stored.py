@@ -1,12 +1,11 @@
-"""A head's files: configuration, tensor names and shapes at once, the tensors one by one.
+"""A head's files: config.json and the names and shapes of tensors are read at once, tensors one by one.
 
-Safetensors where there are any. Older heads are published as pickles only; those are read by torch's
-weights-only loader, which makes tensors and containers and runs no code from the file.
+Safetensors are preferred. Older heads are published as pickles only; torch's weights-only loader reads
+them, which makes tensors and containers and runs no code from the file.
 """
 
 from __future__ import annotations
 
-import math
 import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -23,54 +22,50 @@ from engine.models.checkpoints.stored_tensor import check_finite, read_tensor
 
 PICKLES = ("*.pt", "*.bin", "*.pth")
 _OTHERS = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt", "rng_state.pth"}
-"""What a trainer leaves beside the weights."""
+"""Files that a trainer leaves beside the weights."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a head's folder holds; call it with a tensor's name."""
+    """The contents of a head's folder; call it with a tensor's name."""
 
     folder: Path
     config: Mapping[str, Any]
     shapes: Mapping[str, tuple[int, ...]]
     note: str | None = None
-    """That it is a pickle, and how it is read."""
+    """A remark for users: the weights are a pickle, and how it is read."""
     fetch: Callable[[str], Tensor] = field(repr=False, kw_only=True)
 
     def __call__(self, name: str) -> Tensor:
-        """The tensor as stored, on the CPU. Raises ModelError where it is absent or not finite."""
+        """Return the tensor as stored, on the CPU. Raises ModelError where it is absent or not finite."""
         self.expect({name: None})
         tensor = self.fetch(name)
         check_finite(self.folder, name, tensor)
         return tensor
 
-    @property
-    def parameters(self) -> int:
-        """Numbers in all tensors."""
-        return sum(math.prod(shape) for shape in self.shapes.values())
-
     def size(self, key: str, default: int | None = None) -> int:
-        """A whole number above 0 from config.json, or ``default``. Raises ModelError."""
+        """Return a whole number above 0 from config.json, or ``default``. Raises ModelError."""
         value = self.config.get(key, default)
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return value
-        raise ModelError(
-            f"{self.folder / 'config.json'}: key '{key}' is {value!r}; it must be a whole number above "
-            "0. Use the config.json that was published with the head."
-        )
+        raise self.wrong_key(key, "a whole number above 0")
 
     def flag(self, key: str) -> bool:
-        """A yes or no from config.json, no where it says nothing. Raises ModelError."""
+        """Return a boolean from config.json; False where the key is absent. Raises ModelError."""
         value = self.config.get(key, False)
         if isinstance(value, bool):
             return value
-        raise ModelError(
-            f"{self.folder / 'config.json'}: key '{key}' is {value!r}; it must be true or false. Use the "
-            "config.json that was published with the head."
+        raise self.wrong_key(key, "true or false")
+
+    def wrong_key(self, key: str, allowed: str) -> ModelError:
+        """Return the error for a key of config.json whose value is not ``allowed``."""
+        return ModelError(
+            f"{self.folder / 'config.json'}: key '{key}' is {self.config.get(key)!r}; it must be "
+            f"{allowed}. Use the config.json that was published with the head."
         )
 
     def matrix(self, name: str) -> tuple[int, int]:
-        """(out, in) of a weight. Raises ModelError where it is absent or no matrix."""
+        """Return a weight's (out, in). Raises ModelError where it is absent or no matrix."""
         self.expect({name: None})
         match self.shapes[name]:
             case (rows, columns):
@@ -82,28 +77,28 @@ class Stored:
                 )
 
     def expect(self, shapes: Mapping[str, tuple[int, ...] | None]) -> None:
-        """Raises ModelError unless all these tensors are there; None is any shape."""
-        for name, wanted in shapes.items():
-            found = self.shapes.get(name)
-            if found is None:
+        """Raise ModelError unless all these tensors are there; None is any shape."""
+        for name, expected in shapes.items():
+            shape = self.shapes.get(name)
+            if shape is None:
                 raise ModelError(
                     f"{self.folder} lacks the tensor {name}: it is incomplete, or not laid out as its "
                     "config.json says. Download the head again."
                 )
-            if wanted is not None and found != wanted:
+            if expected is not None and shape != expected:
                 raise ModelError(
-                    f"In {self.folder}, {name} has the shape {found}; by the other tensors and "
-                    f"config.json it should have {wanted}. Download the head again."
+                    f"In {self.folder}, {name} has the shape {shape}; by the other tensors and "
+                    f"config.json it should have {expected}. Download the head again."
                 )
 
 
 def open_stored(folder: Path, config: Mapping[str, Any]) -> Stored:
-    """Reads names and shapes of all tensors in ``folder``. Raises ModelError for damaged files."""
+    """Read names and shapes of all tensors in ``folder``. Raises ModelError for damaged files."""
     files = sorted(folder.glob("*.safetensors"))
     if files:
         return _from_safetensors(folder, config, files)
-    found = {file for pattern in PICKLES for file in folder.glob(pattern)}
-    pickles = sorted(file for file in found if file.name not in _OTHERS)
+    matching = {file for pattern in PICKLES for file in folder.glob(pattern)}
+    pickles = sorted(file for file in matching if file.name not in _OTHERS)
     if not pickles:
         raise ModelError(
             f"{folder} has a config.json but no weights: neither *.safetensors nor "
@@ -113,33 +108,30 @@ def open_stored(folder: Path, config: Mapping[str, Any]) -> Stored:
 
 
 def _from_safetensors(folder: Path, config: Mapping[str, Any], files: list[Path]) -> Stored:
-    places = {name: (file, info) for file in files for name, info in read_header(file).items()}
-    shapes = {name: info.shape for name, (_, info) in places.items()}
+    locations = {name: (file, info) for file in files for name, info in read_header(file).items()}
+    shapes = {name: info.shape for name, (_, info) in locations.items()}
     return Stored(
-        folder, config, MappingProxyType(shapes), fetch=lambda name: read_tensor(*places[name])
+        folder, config, MappingProxyType(shapes), fetch=lambda name: read_tensor(*locations[name])
     )
 
 
 def _from_pickles(folder: Path, config: Mapping[str, Any], files: list[Path]) -> Stored:
-    tensors: dict[str, Tensor] = {}
-    for file in files:
-        tensors |= _unpickled(file)
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    tensors = {name: tensor for file in files for name, tensor in _unpickled(file).items()}
+    shapes = MappingProxyType({name: tuple(tensor.shape) for name, tensor in tensors.items()})
     note = (
         f"{', '.join(file.name for file in files)} is a pickle: it was read with torch's weights-only "
         "loader, which takes tensors and runs no code."
     )
-    frozen = MappingProxyType(shapes)
-    return Stored(folder, config, frozen, note, fetch=lambda name: tensors[name].clone())
+    return Stored(folder, config, shapes, note, fetch=lambda name: tensors[name].clone())
 
 
 def _unpickled(file: Path) -> dict[str, Tensor]:
-    """The tensors of a state dictionary, mapped where the file allows it; ``fetch`` copies them."""
+    """Return the tensors of a state dictionary, memory-mapped where the file allows it."""
     try:
         try:
-            found = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+            state = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         except RuntimeError:  # the form from before torch 1.6 cannot be mapped
-            found = torch.load(file, map_location="cpu", weights_only=True)
+            state = torch.load(file, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
         raise ModelError(
             f"{file} is a pickle that holds more than tensors, or is damaged. Only tensors are read from "
@@ -150,7 +142,7 @@ def _unpickled(file: Path) -> dict[str, Tensor]:
         raise ModelError(
             f"{file} cannot be read as a torch file: it is incomplete or damaged. Download it again."
         ) from error
-    tensors = found if isinstance(found, dict) else {}
+    tensors = state if isinstance(state, dict) else {}
     if not tensors or not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
         raise ModelError(
             f"{file} holds no tensors by name, which is what a head is. Use the file that was published "

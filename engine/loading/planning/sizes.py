@@ -79,12 +79,12 @@ class PairSizes:
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
         """Return a head's size; its own cache is in float32."""
+        own = head.attentions
+        cache = (len(own), own[0].kv_heads, own[0].head_dim) if own else (0, 0, 0)
         return ModelSize(
             head.name,
             head.parameters,
-            head.layers,
-            head.kv_heads,
-            head.head_dim,
+            *cache,
             self.target.context,
             weights=self.products.kind,
             cache="fp32",

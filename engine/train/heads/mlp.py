@@ -11,20 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from engine.drafting.heads.mlp import MlpHead, Stage
-from engine.train.heads.speculator import Affine, SpeculatorTrainer, check_sizes, initialise
+from engine.train.heads.speculator import Affine, SpeculatorShape, SpeculatorTrainer, initialise
 from engine.train.trainer import TargetView
 
 
 @dataclass(frozen=True, slots=True)
-class MlpShape:
-    """Named as in the published config.json. The steps share their weights (``tie_weights``)."""
+class MlpShape(SpeculatorShape):
+    """See ``SpeculatorShape``."""
 
-    n_predict: int = 3
     inner_dim: int = 112
-    scale_input: bool = True
-
-    def __post_init__(self) -> None:
-        check_sizes(self.n_predict, self.inner_dim)
 
 
 class MlpModule(nn.Module):
@@ -44,50 +39,30 @@ class MlpModule(nn.Module):
 
 
 class MlpTrainer(SpeculatorTrainer):
-    """See ``Trainer``."""
+    """See ``Trainer``. The steps share their weights (``tie_weights``)."""
 
     Shape = MlpShape
 
     def __init__(self, shape: MlpShape, target: TargetView) -> None:
-        super().__init__(target, shape.n_predict)
-        self._shape = shape
-        self._speculator = MlpModule(shape, target.head)
-        self.module: nn.Module = self._speculator.to(target.device)
+        super().__init__(shape, target)
+        self._weights = MlpModule(shape, target.head).to(target.device)
+        self.module = self._weights
 
-    def recurrence(self) -> MlpHead:
-        parts, steps = self._speculator, self._shape.n_predict
-        output = partial(F.linear, weight=parts.head.weight)
-        stages = [Stage(project, parts.emb.weight, parts.ln.norm, output) for project in parts.proj]
+    def speculator(self) -> MlpHead:
+        weights, steps = self._weights, self._shape.n_predict
+        table, norm = weights.emb.weight, weights.ln.norm
+        output = partial(F.linear, weight=weights.head.weight)
+        stages = [Stage(project, table, norm, output) for project in weights.proj]
         stages += stages[-1:] * (steps - len(stages))
-        return MlpHead(stages, self._shape.scale_input)
-
-    def output(self) -> Tensor:
-        return self._speculator.head.weight
+        return MlpHead(steps, self._shape.scale_input, stages)
 
     def config(self) -> Mapping[str, Any]:
-        shape = self._shape
         return {
             "architectures": ["MLPSpeculatorPreTrainedModel"],
             "model_type": "mlp_speculator",
             "emb_dim": self._target.hidden,
-            "inner_dim": shape.inner_dim,
-            "n_predict": shape.n_predict,
-            "n_candidates": shape.n_predict,
-            "top_k_tokens_per_head": [1] * shape.n_predict,
-            "tie_weights": True,
-            "scale_input": shape.scale_input,
-            "torch_dtype": "bfloat16",
-            "vocab_size": self._target.vocabulary,
+            "inner_dim": self._shape.inner_dim,
         }
 
     def tensors(self) -> Mapping[str, Tensor]:
-        parts = self._speculator
-        tensors = {
-            "emb.0.weight": parts.emb.weight,
-            "head.0.weight": parts.head.weight,
-            "ln.0.weight": parts.ln.weight,
-            "ln.0.bias": parts.ln.bias,
-        }
-        for number, project in enumerate(parts.proj):
-            tensors[f"proj.{number}.weight"] = project.get_parameter("weight")
-        return {f"speculator.{name}": tensor for name, tensor in tensors.items()}
+        return {f"speculator.{name}": weight for name, weight in self.numbered().items()}

@@ -11,14 +11,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from engine.backends.operations import Arithmetic
 from engine.backends.torch.eager import EagerArithmetic
-from engine.drafting.heads.mlp import Norm, State
+from engine.drafting.heads.speculator import Norm, Speculator
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.train.data.batches import Batch
 from engine.train.loop import Loss
@@ -27,14 +26,22 @@ from engine.train.schema import need
 from engine.train.trainer import TargetView, write_head
 
 
-class Recurrence(Protocol):
-    """A speculator up to its output matrix, computed with the weights in training."""
+@dataclass(frozen=True, slots=True)
+class SpeculatorShape:
+    """Named as in the published config.json."""
 
-    def start(self, ops: Arithmetic, normed: Tensor) -> State: ...
+    n_predict: int = 3
+    inner_dim: int = 96
+    scale_input: bool = True
 
-    def table(self, step: int) -> Tensor: ...
-
-    def advance(self, ops: Arithmetic, state: State, embedded: Tensor, step: int) -> State: ...
+    def __post_init__(self) -> None:
+        """Raise RecipeError for sizes below 1."""
+        need(
+            self.n_predict > 0,
+            "shape.n_predict",
+            "must be 1 or more, the tokens drafted in a round",
+        )
+        need(self.inner_dim > 0, "shape.inner_dim", "must be 1 or more, the width of the state")
 
 
 class Affine(nn.Module):
@@ -69,12 +76,15 @@ class _Repeated(Teacher):
 
 
 class SpeculatorTrainer(ABC):
-    """See ``Trainer``; a kind adds its module, the head that computes with it, and its layout."""
+    """See ``Trainer``; a kind adds its module, the head that computes with it, and its layout.
+
+    The module's ``head`` is the output matrix of all steps: (vocabulary, width).
+    """
 
     module: nn.Module
 
-    def __init__(self, target: TargetView, steps: int) -> None:
-        self._target, self._steps = target, steps
+    def __init__(self, shape: SpeculatorShape, target: TargetView) -> None:
+        self._shape, self._target = shape, target
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -82,46 +92,55 @@ class SpeculatorTrainer(ABC):
 
     @property
     def depth(self) -> int:
-        return self._steps
+        return self._shape.n_predict
 
     @abstractmethod
-    def recurrence(self) -> Recurrence:
-        """The head that computes with the module's weights."""
-
-    @abstractmethod
-    def output(self) -> Tensor:
-        """The output matrix (vocabulary, width) of all steps."""
+    def speculator(self) -> Speculator:
+        """Return the head that computes with the module's weights."""
 
     @abstractmethod
     def config(self) -> Mapping[str, Any]:
-        """config.json as it is published."""
+        """Return the keys of config.json that are the kind's own."""
 
     @abstractmethod
     def tensors(self) -> Mapping[str, Tensor]:
-        """The weights under their published names."""
+        """Return the weights under their published names."""
 
     def loss(self, batch: Batch) -> Loss:
-        pairs = batch.pairs(ahead=self._steps)  # goals that every step has a place to draft from
-        recurrence, ops = self.recurrence(), EagerArithmetic()
-        state = recurrence.start(ops, batch.states[NORMED].flatten(0, 1))
+        steps = self.depth
+        pairs = batch.pairs(ahead=steps)  # goals that every step has a place to draft from
+        speculator, ops = self.speculator(), EagerArithmetic()
+        state = speculator.start(ops, batch.states[NORMED].flatten(0, 1))
         states = []
-        for step in range(self._steps):
+        for step in range(steps):
             # No goal refers to the tokens that wrap around at the end of a row.
             token = batch.tokens.roll(-(step + 1), dims=1).flatten()
-            state = recurrence.advance(ops, state, recurrence.table(step)[token], step)
+            state = speculator.advance(ops, state, speculator.table(step)[token], step)
             states.append(state[0][pairs.goals - (step + 1)])
-        goal = _Repeated.of(self._target.teacher(batch, pairs), self._steps)
-        total = head_loss(torch.stack(states, dim=1).flatten(0, 1), self.output(), goal)
+        goal = _Repeated.of(self._target.teacher(batch, pairs), steps)
+        output = self.module.get_parameter("head.weight")
+        total = head_loss(torch.stack(states, dim=1).flatten(0, 1), output, goal)
         return Loss(total, len(goal.labels))
 
     def export(self, folder: Path) -> None:
-        write_head(folder, self.config(), self.tensors())
+        shape = self._shape
+        common = {
+            "n_predict": shape.n_predict,
+            "n_candidates": shape.n_predict,
+            "top_k_tokens_per_head": [1] * shape.n_predict,
+            "tie_weights": True,
+            "scale_input": shape.scale_input,
+            "torch_dtype": "bfloat16",
+            "vocab_size": self._target.vocabulary,
+        }
+        write_head(folder, {**common, **self.config()}, self.tensors())
 
-
-def check_sizes(n_predict: int, inner_dim: int) -> None:
-    """Raise RecipeError for sizes below 1."""
-    need(n_predict > 0, "shape.n_predict", "must be 1 or more, the tokens drafted in a round")
-    need(inner_dim > 0, "shape.inner_dim", "must be 1 or more, the width of the state")
+    def numbered(self) -> dict[str, Tensor]:
+        """Return the module's weights; those that all steps share have the number 0 in their names."""
+        return {
+            name if name.count(".") > 1 else name.replace(".", ".0."): weight
+            for name, weight in self.module.named_parameters()
+        }
 
 
 def initialise(module: nn.Module, output: Tensor, target: Tensor) -> None:

@@ -73,10 +73,12 @@ NEW = {
         mixer=replace(ATTENTION, rope=WiderRope((1.0,), turned_back=True))
     ),
     "layers.mixer=WiderAttention": with_layer(mixer=WiderAttention(2, 1, 64, 0.125, ROPE)),
+    "layers.mixer.causal": with_layer(mixer=replace(ATTENTION, causal=False)),
+    "layers.mixer.inputs": with_layer(mixer=replace(ATTENTION, inputs=128)),
     "layers.feed_forward=WiderMlp": with_layer(feed_forward=WiderMlp(64, "silu")),
     "layers.feed_forward.activation=xielu": with_layer(feed_forward=GatedMlp(64, "xielu")),
 }
-"""Models with what nobody computes, by its name."""
+"""Models with what no decoder computes, by its name. Heads alone have two of them."""
 
 DENSE = {
     "layers.mixer=Attention", "layers.mixer.rope", "layers.feed_forward=GatedMlp",

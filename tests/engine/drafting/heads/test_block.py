@@ -186,7 +186,7 @@ def test_files_that_hold_the_targets_tables_too_are_read_without_them(tmp_path: 
     keys = BLOCK["kv_heads"] * BLOCK["head_dim"] * TARGET.hidden
     held = sum(tensor.numel() for tensor in tensors.values())
     assert plan.parameters == held + 2 * 2 * keys  # of both layers, keys and values
-    assert (plan.layers, plan.kv_heads, plan.head_dim) == (2, 2, 8)
+    assert [(each.kv_heads, each.head_dim) for each in plan.attentions] == [(2, 8)] * 2
 
 
 def test_where_rows_name_their_own_place_is_told_by_the_architecture_or_a_key(
