@@ -14,7 +14,8 @@ from typing import Any
 from app.deploy.estimate.counting import Config, Counts, count, head_dim
 from app.deploy.formats import AWQ, BF16, FP8, MXFP4, NVFP4
 from engine.errors import ModelError
-from engine.models.checkpoints.checkpoint import inspect, read_config
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.values.memory import kv_numbers
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, InvalidRequest, ModelError
+from engine.kernels.formats import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.loading.catalog_file import PLAN_KEYS, Entry, read_catalog_file
 from engine.loading.drafts import (
     DraftChoice,
@@ -25,7 +26,6 @@ from engine.loading.drafts import (
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
-from engine.models.checkpoints.checkpoint import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
 from engine.values.address import Address, is_address
 

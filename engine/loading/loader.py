@@ -14,7 +14,7 @@ from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import ModelError
 from engine.kernels.cuda import kv_cache
-from engine.kernels.formats import AS_STORED, Q4, QUANTISED
+from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
 from engine.kernels.torch.factory import DTYPES, kernels_for
 from engine.loading.planning.choices import Backend
 from engine.loading.planning.model_plan import ModelPlan
@@ -23,10 +23,7 @@ from engine.machine import devices
 from engine.machine.devices import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
-from engine.models.checkpoints.checkpoint import (
-    FP8,
-    Checkpoint,
-)
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.config_file import recurrent
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tensors import GgufTensors

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.drafting import heads, proposers
-from engine.models.checkpoints.checkpoint import AUTO, Checkpoint
+from engine.kernels.formats import AUTO
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import is_gguf
 
 _TYPE = re.compile(r"(?:^|[-._])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)

@@ -84,8 +84,8 @@ class SequenceState:
 class KVCache(SequenceState):
     """Keys and values of one sequence, ``(blocks, kv_heads, KV_BLOCK, head_dim)`` in each slot.
 
-    Layers that attend have a slot each, of their own size, or share one. Allocated once, in blocks of 256
-    positions (the unit ``attend`` reads). What lies behind ``end`` is stale but finite, and masked.
+    Attention layers have a slot each, of their own size, or share one. Allocated once, in blocks of 256
+    positions (the unit ``attend`` reads). Positions from ``end`` on are stale but finite, and masked.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class KVCache(SequenceState):
     def write(self, slot: int, start: int, keys: Tensor, values: Tensor) -> None:
         """Store ``keys``, ``values`` (rows, kv_heads, head_dim) at ``start``; mutates the cache.
 
-        ``length`` is left alone: the caller appends the rows once all slots are written.
+        ``length`` does not change: the caller appends the rows once all slots are written.
         """
         rows = keys.shape[0]
         done = 0

@@ -11,19 +11,24 @@ from engine.backends.native import build
 from engine.backends.native import support as native_step
 from engine.backends.native.decoder import Library
 from engine.errors import InvalidRequest, ModelError
-from engine.kernels.formats import AS_STORED, IN_BLOCKS, Q4, QUANTISED, UNQUANTISED, int8
+from engine.kernels.formats import (
+    AS_STORED,
+    AUTO,
+    FP8,
+    IN_BLOCKS,
+    KV_CACHE_DTYPES,
+    Q4,
+    QUANTISED,
+    QUANTIZATIONS,
+    UNQUANTISED,
+    int8,
+)
 from engine.kernels.formats.block_formats import DRAFTING
 from engine.kernels.torch import int8 as int8_product
 from engine.machine import compilers, processor
 from engine.machine.devices import Device
 from engine.models.architecture import Architecture
-from engine.models.checkpoints.checkpoint import (
-    AUTO,
-    FP8,
-    KV_CACHE_DTYPES,
-    QUANTIZATIONS,
-    Checkpoint,
-)
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import FAMILIES
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
 from engine.values.memory import WIDTHS

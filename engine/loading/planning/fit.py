@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
+from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
-from engine.models.checkpoints.checkpoint import FP8, Checkpoint
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.values import MAX_ROWS
 from engine.values.memory import WIDTHS, kv_numbers, largest
 from engine.values.units import format_bytes

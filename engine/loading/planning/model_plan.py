@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.backends.native.decoder import Library
+from engine.kernels.formats import AUTO, FP8
 from engine.loading.planning.choices import (
     Backend,
     check_kv_cache,
@@ -14,7 +15,7 @@ from engine.loading.planning.choices import (
     compute_dtype,
 )
 from engine.machine.devices import Device
-from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint
+from engine.models.checkpoints.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from engine.drafting import heads as head_kinds
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import HeadPlan
 from engine.errors import IncompatiblePair, OutOfMemory
-from engine.kernels.formats import AS_STORED, UNQUANTISED
+from engine.kernels.formats import AS_STORED, AUTO, FP8, UNQUANTISED
 from engine.loading.files import PairFiles
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
@@ -29,7 +29,7 @@ from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
 from engine.machine import compilers, device_memory, devices, memory
 from engine.machine.devices import Device
-from engine.models.checkpoints.checkpoint import AUTO, FP8, Checkpoint, inspect
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 
 DEFAULT_PARALLEL = 4
 """Requests at once by default: caches are allocated whole, and most people are alone on their machine."""

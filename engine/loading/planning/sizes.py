@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.backends.linear_factory import LinearFactory
 from engine.drafting.heads.base import HeadPlan
-from engine.kernels.formats import AS_STORED, Q4, QUANTISED
+from engine.kernels.formats import AS_STORED, FP8, Q4, QUANTISED
 from engine.kernels.formats.block_formats import LAYOUTS
 from engine.loading.planning import fit
 from engine.loading.planning.choices import (
@@ -19,7 +19,7 @@ from engine.loading.planning.choices import (
 )
 from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.machine.devices import Device
-from engine.models.checkpoints.checkpoint import FP8, Checkpoint
+from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import joined
 

@@ -16,19 +16,13 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.kernels.formats import AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.models.checkpoints.config_file import check_computable, read_config
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tokenizers.tokenizer import special_tokens, template_of
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
-from engine.models.checkpoints.tokenizer_files import TokenizerSignature, tokenizer_signature
+from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
-
-__all__ = [
-    "AUTO", "FP8", "KV_CACHE_DTYPES", "QUANTIZATIONS", "Checkpoint", "TensorInfo", "TokenizerSignature",
-    "fingerprint", "inspect", "read_config", "tokenizer_signature", "weights_complete",
-]  # fmt: skip
 
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 

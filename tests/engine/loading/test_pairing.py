@@ -14,7 +14,8 @@ from engine.loading.catalog import local_spec
 from engine.loading.drafts import best_draft, judge_draft
 from engine.loading.planning.pairing import caution, compare, vocabularies, why_not
 from engine.loading.specs import ModelSpec
-from engine.models.checkpoints.checkpoint import inspect, tokenizer_signature
+from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import tokenizer_json, write_files, write_model
 from tests.support.vocabularies import write_sentencepiece
