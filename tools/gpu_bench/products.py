@@ -19,8 +19,8 @@ from engine.kernels.cuda.attention import (
     choose_tiling,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.linear.dispatch import Weight, make_product
-from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
+from engine.kernels.cuda.linear.dispatch import Weight, make_linear
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
@@ -151,8 +151,8 @@ def _product_case(name: str, out: int, width: int, kind: str, clock: Clock) -> C
     norm = Norm(torch.ones(width, dtype=torch.bfloat16, device=device), EPSILON)
     normed = name in ("qkv", "gate_up", "head")
     fusion = Fusion(norm if normed else None, gated=name == "gate_up")
-    products: list[Product] = [
-        make_product(random_weight(kind, out, width, device), fusion)
+    products: list[FusedLinear] = [
+        make_linear(random_weight(kind, out, width, device), fusion)
         for _ in range(copies(size, clock))
     ]
     x = random_rows(ROWS[-1], width, device)

@@ -24,10 +24,9 @@ from engine.kernels.cuda.linear.dispatch import (
     DTYPE,
     embedding_of,
     hold,
-    make_product,
+    make_linear,
 )
-from engine.kernels.cuda.linear.fusion import Norm
-from engine.kernels.cuda.norm import normalise
+from engine.kernels.cuda.linear.fusion import Norm, normalise
 from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
@@ -93,7 +92,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         if not architecture.tied:
             held = hold(quantization, tensor(names.head))
         del table
-        self.head = make_product(held)
+        self.head = make_linear(held)
         norm = make_norm(architecture, tensor(names.norm))
         self.norm = Norm(norm.weight, norm.epsilon)
         rotations = self._rotations()

@@ -11,10 +11,10 @@ from torch import Tensor
 from engine.kernels.cuda.linear.dispatch import (
     Weight,
     hold,
-    make_product,
-    make_product_for_any_rows,
+    make_linear,
+    make_linear_for_any_rows,
 )
-from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.formats.blocks import widen
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
@@ -33,14 +33,14 @@ class CudaLayer:
     ``gate`` is applied to the result of ``gate_up`` where the kernel does not do it.
     """
 
-    qkv: Product  # its norm in front
+    qkv: FusedLinear  # its norm in front
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
-    output: Product
+    output: FusedLinear
     attention_after: Norm | None
-    gate_up: Product  # its norm in front
+    gate_up: FusedLinear  # its norm in front
     gate: Activation | None
-    down: Product
+    down: FusedLinear
     mlp_after: Norm | None
 
 
@@ -51,7 +51,7 @@ class Held:
         self.weight = weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        return make_product(self.weight)(x)
+        return make_linear(self.weight)(x)
 
 
 def load(
@@ -90,12 +90,12 @@ def norm_of(norm: RmsNorm | None) -> Norm | None:
     return None if norm is None else Norm(norm.weight, norm.epsilon)
 
 
-def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> Product:
+def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> FusedLinear:
     """The product with a held weight, its bias and what is in front of it in one launch."""
     bias = linear.bias if isinstance(linear, Biased) else None
     held = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(held, Held)
-    return make_product_for_any_rows(held.weight, Fusion(norm_of(norm), bias, gated))
+    return make_linear_for_any_rows(held.weight, Fusion(norm_of(norm), bias, gated))
 
 
 def _gate(function: Activation) -> Activation:

@@ -5,7 +5,7 @@ Importing this package needs neither Triton nor a device.
 Linear layers, in ``linear``, that stream a weight once for 1 to 64 rows:
     ``dispatch``            choose the kernel for a weight's format, or the torch reference off CUDA
     ``bulk``                the same for many rows of a prompt, through cuBLAS; NF4 by ``nf4_widen``
-    ``fusion``              what a launch does besides the product: norm, bias, gate
+    ``fusion``              what a launch does besides the product (norm, bias, gate), and the norm alone
     ``streamed``            launches
     ``reference``           the same in torch, for all three formats
     ``tiles``               how the work is split

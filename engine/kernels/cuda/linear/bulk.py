@@ -23,14 +23,14 @@ LEAST_INTEGER_ROWS = 17
 """What cuBLAS's int8 product takes at least; its sizes must be multiples of 8."""
 
 
-class BulkProduct:
+class BulkLinear:
     """The product with a weight as it is kept; int8 has the bits of its kernel, the rest has not."""
 
     def __init__(self, weight: Tensor | Int8Weight | Nf4Weight, fusion: Fusion) -> None:
         self.weight, self.fusion = weight, fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """``x (rows, in)`` to ``(rows, out)``, as ``Product``."""
+        """``x (rows, in)`` to ``(rows, out)``, as ``FusedLinear``."""
         if isinstance(self.weight, Int8Weight):
             sums = _int8_sums(x, self.weight, self.fusion)
         else:

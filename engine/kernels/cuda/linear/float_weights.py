@@ -1,4 +1,4 @@
-"""Products with bf16 weights. The torch reference is ``product_reference.FloatReference``."""
+"""Products with bf16 weights. The torch reference is ``reference.FloatReference``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from engine.kernels.cuda.linear.parts import (
 
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
-def bf16_product(
+def bf16_gemm(
     x: tl.tensor, weight: tl.tensor, norm: tl.tensor, bias: tl.tensor, residual: tl.tensor,
     result: tl.tensor, partial: tl.tensor, squares: tl.tensor, counters: tl.tensor,
     rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor, epsilon: tl.tensor,

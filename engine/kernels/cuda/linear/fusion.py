@@ -1,10 +1,11 @@
-"""What is fused with a product: done before and after it in the same launch. Fixed for one weight."""
+"""What a linear layer does before and after its product in the same launch, and the norm alone."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 
@@ -18,10 +19,10 @@ class Norm:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """``norm`` is applied to the rows, ``bias (out,)`` added to the product.
+    """Apply ``norm`` to the rows before the product, and add ``bias (out,)`` after it.
 
-    ``gated``: the weight holds a gate's outputs and as many others, the gate's first (SwiGLU, Shazeer
-    2020); silu(gate) * other is the result, half as wide.
+    ``gated``: the weight holds the gate's outputs, then as many others (SwiGLU, Shazeer 2020); the
+    result is silu(gate) * other, half as wide.
     """
 
     norm: Norm | None = None
@@ -32,10 +33,27 @@ class Fusion:
 PLAIN = Fusion()
 
 
-class Product(Protocol):
+class FusedLinear(Protocol):
     """Maps ``x (rows, in)`` to ``(rows, out)`` in the dtype of ``x``, and adds ``residual`` to it.
 
-    A row's bits depend neither on the rows beside it nor on its slot.
+    A row's bits depend neither on the other rows nor on its index.
     """
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor: ...
+
+
+def normalise(x: Tensor, norm: Norm, residual: Tensor | None = None) -> Tensor:
+    """Return the RMSNorm of ``x (rows, width)`` plus ``residual``, rounded once to the dtype of ``x``.
+
+    For a norm that no linear layer follows; ``residual`` has the shape of ``x``. One program computes a
+    row, so its bits do not depend on the other rows; torch splits its reductions by their number.
+    """
+    from engine.kernels.cuda.linear.parts import normalise_rows
+
+    x = x.contiguous()
+    result = torch.empty_like(x)
+    normalise_rows[(len(x),)](
+        x, norm.weight, None if residual is None else residual.contiguous(), result,
+        x.shape[1], norm.epsilon, DEPTH=1024, num_warps=4, enable_fp_fusion=False,
+    )  # fmt: skip
+    return result

@@ -1,5 +1,5 @@
 """Products with int8 weights and rows quantised to int8. The torch references, whose bits these
-kernels give, are ``product_reference.Int8Reference`` and ``product_reference.quantise_rows``.
+kernels give, are ``reference.Int8Reference`` and ``reference.quantise_rows``.
 
 Sums are integers: exact in any order, so that splits of the inputs change nothing. What follows is
 element by element, in the reference's order.
@@ -73,7 +73,7 @@ def _part(
 
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
-def int8_product(
+def int8_gemm(
     values: tl.tensor, scales: tl.tensor, weight: tl.tensor, weight_scales: tl.tensor,
     bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
     counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,

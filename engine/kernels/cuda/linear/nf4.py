@@ -1,6 +1,6 @@
 """Products with NF4 weights in bitsandbytes' layout.
 
-The torch reference is ``product_reference.FloatReference``.
+The torch reference is ``reference.FloatReference``.
 
 A byte holds the codes of two inputs, the first in its high half; 64 inputs of an output share a scale.
 Codes are decoded in registers to bf16, multiplied with the rows on tensor cores, and each block's sums
@@ -87,7 +87,7 @@ def _scales(
 
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
-def nf4_product(
+def nf4_gemm(
     x: tl.tensor, packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, norm: tl.tensor,
     bias: tl.tensor, residual: tl.tensor, result: tl.tensor, partial: tl.tensor,
     squares: tl.tensor, counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor,

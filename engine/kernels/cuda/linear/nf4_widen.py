@@ -1,6 +1,6 @@
 """NF4 weights in bf16, for products of many rows: half a byte read and two written for each.
 
-What it writes is ``product_reference.rounded`` has, rounded to bf16.
+What it writes is ``reference.rounded`` has, rounded to bf16.
 """
 
 from __future__ import annotations

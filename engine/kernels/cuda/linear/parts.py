@@ -2,7 +2,7 @@
 
 The grid is (blocks of 16 rows, splits of the inputs, tiles of outputs). Programs of one tile stand side
 by side, so that a weight's rows are read in order. What all of this means in torch stands
-in ``product_reference``.
+in ``reference``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.linear import tiles as product_tiles
+from engine.kernels.cuda.linear import tiles
 
-ROWS = tl.constexpr(product_tiles.ROWS)
+ROWS = tl.constexpr(tiles.ROWS)
 """Rows of one tile. Rows that are not there are zeros in registers."""
 
 
@@ -130,3 +130,26 @@ def finish(
     if residual is not None:
         sums = sums + tl.load(residual + place, mask=there, other=0.0).to(tl.float32)
     tl.store(result + place, sums.to(result.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def normalise_rows(
+    x: tl.tensor, weight: tl.tensor, residual: tl.tensor, result: tl.tensor, width: tl.tensor,
+    epsilon: tl.tensor, DEPTH: tl.constexpr,
+) -> None:  # fmt: skip
+    """Write the RMSNorm of ``x (rows, width)`` plus ``residual``. One program a row, in two passes."""
+    row = tl.program_id(0).to(tl.int64) * width
+    square = tl.zeros((DEPTH,), tl.float32)
+    for start in range(0, width, DEPTH):
+        place = start + tl.arange(0, DEPTH)
+        values = tl.load(x + row + place, mask=place < width, other=0.0).to(tl.float32)
+        square += values * values
+    factor = norm_factor(tl.sum(square, 0), width, epsilon)
+    for start in range(0, width, DEPTH):
+        place = start + tl.arange(0, DEPTH)
+        there = place < width
+        values = tl.load(x + row + place, mask=there, other=0.0).to(tl.float32)
+        values = values * factor * tl.load(weight + place, mask=there, other=0.0).to(tl.float32)
+        if residual is not None:
+            values += tl.load(residual + row + place, mask=there, other=0.0).to(tl.float32)
+        tl.store(result + row + place, values.to(result.dtype.element_ty), mask=there)

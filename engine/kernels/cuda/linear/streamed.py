@@ -1,4 +1,4 @@
-"""Launches of the kernels: the products of one weight each, with its tile and its scratch memory."""
+"""Launch the linear kernels. Each layer has its weight, its tile and its counters."""
 
 from __future__ import annotations
 
@@ -8,55 +8,54 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.linear.float_weights import bf16_product
+from engine.kernels.cuda import STREAMED_ROWS
+from engine.kernels.cuda.linear.float_weights import bf16_gemm
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion
-from engine.kernels.cuda.linear.int8 import int8_product, int8_rows
-from engine.kernels.cuda.linear.nf4 import nf4_product
+from engine.kernels.cuda.linear.int8 import int8_gemm, int8_rows
+from engine.kernels.cuda.linear.nf4 import nf4_gemm
 from engine.kernels.cuda.linear.tiles import ROWS, Tile, choose_tile
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import CODE, GROUP, Nf4Weight
 
-MOST_ROWS = 128
-"""Rows of one launch; more take several."""
 ALIGNMENT = 16
-"""Bytes; what Triton takes into account of an address."""
+"""Bytes. Triton specialises kernels on this alignment of a pointer."""
 OPTIONS = {"enable_fp_fusion": False}
-"""Multiplying and adding round twice, as in the reference, unless a kernel says ``fma``."""
+"""Multiply and add round separately, as in the reference, unless a kernel calls ``fma``."""
 REGISTERS = {4: 168, 8: 128}
-"""What a thread may have, by warps: room for three programs of 4 warps, or two of 8.
+"""Registers per thread, by warps: room for three programs of 4 warps, or two of 8.
 
-Left to itself, the assembler spills a few bytes to get by with 64 (bf16, 9.0).
+Without this limit the assembler spills a few bytes to use only 64 (bf16, 9.0).
 """
 
 
 class Scratch:
-    """Memory for partial sums, and the counters that tell who comes last.
+    """Memory for partial sums, and the counters that find the last program of a tile.
 
-    Counters are zero between launches: the last program resets its own. So one product must not run
-    on two streams at once.
+    Counters are zero between launches: the last program resets its own. So one layer must not run on
+    two streams at once.
     """
 
     def __init__(self, outputs: int, tile: Tile, dtype: torch.dtype, device: torch.device) -> None:
         self.outputs, self.tile, self.dtype = outputs, tile, dtype
         self.tiles = -(-outputs // tile.columns)
-        count = self.tiles * (MOST_ROWS // ROWS) if tile.splits > 1 else 0
+        count = self.tiles * (STREAMED_ROWS // ROWS) if tile.splits > 1 else 0
         self.counters = torch.zeros(count, dtype=torch.int32, device=device)
 
     def grid(self, rows: int) -> tuple[int, int, int]:
         return -(-rows // ROWS), self.tile.splits, self.tiles
 
     def sums(self, rows: int) -> Tensor:
-        """(splits, rows, outputs), or nothing where one program sees all inputs."""
+        """Return memory (splits, rows, outputs), or none where one program sees all inputs."""
         shape = (self.tile.splits, rows, self.outputs) if self.tile.splits > 1 else (0,)
         return torch.empty(shape, dtype=self.dtype, device=self.counters.device)
 
     def squares(self, rows: int) -> Tensor:
-        """(tiles, splits, rows), or nothing."""
+        """Return memory (tiles, splits, rows), or none where one program sees all inputs."""
         shape = (self.tiles, self.tile.splits, rows) if self.tile.splits > 1 else (0,)
         return torch.empty(shape, dtype=torch.float32, device=self.counters.device)
 
     def constants(self, gated: bool) -> dict[str, Any]:
-        """The kernels' compile-time arguments."""
+        """Return the kernels' compile-time arguments."""
         tile = self.tile
         return {
             "COLUMNS": tile.columns, "DEPTH": tile.depth, "SPLITS": tile.splits, "GATED": gated,
@@ -66,12 +65,13 @@ class Scratch:
 
 
 class _Launched(ABC):
-    """Cuts rows into launches, and gives each its part of the result and of the residual."""
+    """A linear layer of at most ``STREAMED_ROWS`` rows. Allocates the result and launches the kernel."""
 
     fusion: Fusion
     outputs: int
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        assert len(x) <= STREAMED_ROWS
         x = x.contiguous()
         if x.data_ptr() % ALIGNMENT:  # Triton would compile other loads, and a norm other sums
             x = x.clone()
@@ -79,18 +79,16 @@ class _Launched(ABC):
         result = torch.empty(x.shape[0], out, dtype=x.dtype, device=x.device)
         if residual is not None:
             residual = residual.contiguous()
-        for start in range(0, x.shape[0], MOST_ROWS):
-            part = slice(start, start + MOST_ROWS)
-            self.launch(x[part], None if residual is None else residual[part], result[part])
+        self.launch(x, residual, result)
         return result
 
     @abstractmethod
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
-        """Writes ``result (rows, out)`` for at most ``MOST_ROWS`` rows."""
+        """Write ``result (rows, out)``."""
 
 
-class Bf16Product(_Launched):
-    """With ``weight (out, in)`` bf16."""
+class Bf16Linear(_Launched):
+    """A layer with ``weight (out, in)`` bf16."""
 
     def __init__(self, weight: Tensor, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
         self.outputs, self.width = weight.shape
@@ -101,7 +99,7 @@ class Bf16Product(_Launched):
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
         fusion, rows = self.fusion, x.shape[0]
         norm = fusion.norm
-        bf16_product[self.scratch.grid(rows)](
+        bf16_gemm[self.scratch.grid(rows)](
             x, self.weight, norm and norm.weight, fusion.bias, residual, result,
             self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.counters,
             rows, self.outputs, self.width, self.scratch.tile.span, norm.epsilon if norm else 0.0,
@@ -109,8 +107,8 @@ class Bf16Product(_Launched):
         )  # fmt: skip
 
 
-class Int8Product(_Launched):
-    """With ``Int8Weight``; a small kernel quantises the rows first."""
+class Int8Linear(_Launched):
+    """A layer with an ``Int8Weight``; a small kernel quantises the rows first."""
 
     def __init__(
         self, weight: Int8Weight, fusion: Fusion = PLAIN, tile: Tile | None = None
@@ -123,7 +121,7 @@ class Int8Product(_Launched):
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
         rows = x.shape[0]
         values, scales = quantise_rows(x, self.fusion)
-        int8_product[self.scratch.grid(rows)](
+        int8_gemm[self.scratch.grid(rows)](
             values, scales, self.weight.values, self.weight.scale, self.fusion.bias, residual,
             result, self.scratch.sums(rows), self.scratch.counters,
             rows, self.outputs, self.width, self.scratch.tile.span,
@@ -131,18 +129,18 @@ class Int8Product(_Launched):
         )  # fmt: skip
 
 
-class Nf4Product(_Launched):
-    """With ``Nf4Weight`` of rows of whole groups, in bitsandbytes' layout; only scales are reordered."""
+class Nf4Linear(_Launched):
+    """A layer with an ``Nf4Weight`` (bitsandbytes' layout) whose rows are whole groups; scales are reordered."""
 
     def __init__(self, weight: Nf4Weight, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
         self.outputs, self.width = weight.shape
         assert self.width % GROUP == 0
         self.packed, self.fusion = weight.packed, fusion
         scales = weight.absmax.view(self.outputs, self.width // GROUP).t()
-        if fusion.gated:  # the order of ``product_parts.own_columns``
+        if fusion.gated:  # the order of ``parts.own_columns``
             scales = scales.unflatten(1, (2, -1)).transpose(1, 2).flatten(1)
         self.scales = scales.contiguous()  # (in / 64, out): neighbours are read together
-        # The interpreter, whose memory is the CPU's, has no assembler and looks the codes up.
+        # The interpreter has no inline assembly, so it looks the codes up.
         self.codes = CODE.bfloat16() if self.packed.device.type == "cpu" else None
         tile = tile or choose_tile(self.outputs, self.width, "nf4")
         self.scratch = Scratch(self.outputs, tile, torch.float32, self.packed.device)
@@ -150,7 +148,7 @@ class Nf4Product(_Launched):
     def launch(self, x: Tensor, residual: Tensor | None, result: Tensor) -> None:
         fusion, rows = self.fusion, x.shape[0]
         norm = fusion.norm
-        nf4_product[self.scratch.grid(rows)](
+        nf4_gemm[self.scratch.grid(rows)](
             x, self.packed, self.scales, self.codes, norm and norm.weight, fusion.bias, residual,
             result, self.scratch.sums(rows), self.scratch.squares(rows), self.scratch.counters,
             rows, self.outputs, self.width, self.scratch.tile.span, norm.epsilon if norm else 0.0,
@@ -159,7 +157,7 @@ class Nf4Product(_Launched):
 
 
 def quantise_rows(x: Tensor, fusion: Fusion = PLAIN) -> tuple[Tensor, Tensor]:
-    """``x (rows, in)`` as int8 and each row's scale ``(rows,)``, as its twin in ``product_reference``."""
+    """Return ``x (rows, in)`` as int8 and its scales ``(rows,)``, as ``reference.quantise_rows``."""
     values = torch.empty(x.shape, dtype=torch.int8, device=x.device)
     scales = torch.empty(x.shape[0], dtype=torch.float32, device=x.device)
     norm = fusion.norm

@@ -12,9 +12,9 @@ pytest.importorskip("triton")
 
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.round import DeviceRound, Mode
-from engine.kernels.cuda import attention_kernel, norm_kernel, rotary_kernel
+from engine.kernels.cuda import attention_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
-from engine.kernels.cuda.linear import streamed
+from engine.kernels.cuda.linear import parts, streamed
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling import draw as sampling
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
@@ -25,9 +25,9 @@ from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
 KERNELS = (
-    *((streamed, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
+    *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
-    (norm_kernel, "normalise_rows"),
+    (parts, "normalise_rows"),
     (rotary_kernel, "rope_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),

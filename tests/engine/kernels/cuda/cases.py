@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 
 from engine.kernels.cuda.linear.dispatch import Weight
-from engine.kernels.cuda.linear.fusion import Fusion, Norm, Product
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
 from engine.kernels.cuda.linear.tiles import Kind, Tile
 from engine.kernels.formats import int8, nf4
 
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
-CLASSES = {"bf16": "Bf16Product", "int8": "Int8Product", "nf4": "Nf4Product"}
+CLASSES = {"bf16": "Bf16Linear", "int8": "Int8Linear", "nf4": "Nf4Linear"}
 # Small tiles, so that small weights have several, and several splits; depths are the smallest there are.
 DEPTHS: dict[Kind, int] = {"bf16": 16, "int8": 32, "nf4": 64}
 
@@ -28,16 +28,16 @@ class Case:
     width: int
     out: int
 
-    def product(self, device: torch.device, tile: Tile | None) -> Product:
+    def product(self, device: torch.device, tile: Tile | None) -> FusedLinear:
         """The kernel's product, there; with the engine's own tile if none is given."""
         from engine.kernels.cuda.linear import streamed
 
-        made: Product = getattr(streamed, CLASSES[self.kind])(
+        made: FusedLinear = getattr(streamed, CLASSES[self.kind])(
             weight_on(device, self.weight), fusion_on(device, self.fusion), tile
         )
         return made
 
-    def reference(self) -> Product:
+    def reference(self) -> FusedLinear:
         if isinstance(self.weight, int8.Int8Weight):
             return Int8Reference(self.weight, self.fusion)
         return FloatReference(self.weight, self.fusion)

@@ -20,14 +20,12 @@ from engine.kernels.cuda import (
     attention,
     attention_kernel,
     clock,
-    norm,
-    norm_kernel,
     rotary,
     rotary_kernel,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.linear import nf4_widen, streamed
-from engine.kernels.cuda.linear.fusion import Fusion, Norm
+from engine.kernels.cuda.linear import nf4_widen, parts, streamed
+from engine.kernels.cuda.linear.fusion import Fusion, Norm, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling import draw as sampling
@@ -41,9 +39,9 @@ from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 
 KERNELS = (
-    *((streamed, name) for name in ("bf16_product", "int8_product", "int8_rows", "nf4_product")),
+    *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
-    (norm_kernel, "normalise_rows"),
+    (parts, "normalise_rows"),
     (nf4_widen, "widen_kernel"),
     (rotary_kernel, "rope_and_store"),
     *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
@@ -58,8 +56,8 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.empty(shape, dtype=dtype, device=META)
 
 
-def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
-    """``full``: the most that can be fused with a product, and the most splits.
+def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
+    """``full``: everything that can be fused with a linear layer, and the most splits.
 
     ``head``: a norm in front, and rows and results in float32.
     """
@@ -73,12 +71,12 @@ def product(kind: Kind, out: int, full: bool, head: bool = False) -> None:
     made: Any
     if kind == "int8":
         weight = Int8Weight(empty(out, width, dtype=torch.int8), empty(out, dtype=torch.float32))
-        made = streamed.Int8Product(weight, fusion, tile)
+        made = streamed.Int8Linear(weight, fusion, tile)
     elif kind == "nf4":
         packed, scales = empty(out * width // 2, dtype=torch.uint8), empty(out * width // GROUP)
-        made = streamed.Nf4Product(Nf4Weight(packed, scales, (out, width)), fusion, tile)
+        made = streamed.Nf4Linear(Nf4Weight(packed, scales, (out, width)), fusion, tile)
     else:
-        made = streamed.Bf16Product(empty(out, width), fusion, tile)
+        made = streamed.Bf16Linear(empty(out, width), fusion, tile)
     rows = empty(MAX_ROWS, width, dtype=torch.float32 if head else torch.bfloat16)
     made(rows, empty(MAX_ROWS, out // 2) if full else None)
 
@@ -131,14 +129,14 @@ def widening() -> None:
 
 def norms() -> None:
     """A norm with what it is added to."""
-    norm.normalise(empty(MAX_ROWS, 4096), Norm(empty(4096), 1e-5), empty(MAX_ROWS, 4096))
+    normalise(empty(MAX_ROWS, 4096), Norm(empty(4096), 1e-5), empty(MAX_ROWS, 4096))
 
 
 Launch = Callable[[], None]
 EVERYWHERE: dict[str, Launch] = {
-    "bf16 product": partial(product, "bf16", 4096, True),
-    "int8 product": partial(product, "int8", 4096, True),
-    "nf4 product": partial(product, "nf4", 4096, True),
+    "bf16 linear": partial(linear, "bf16", 4096, True),
+    "int8 linear": partial(linear, "int8", 4096, True),
+    "nf4 linear": partial(linear, "nf4", 4096, True),
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
     "distribution": distribution,
@@ -149,12 +147,12 @@ EVERYWHERE: dict[str, Launch] = {
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}
 ONCE: dict[str, Launch] = {
-    "plain bf16 product": partial(product, "bf16", 128256, False),
-    "plain int8 product": partial(product, "int8", 128256, False),
-    "plain nf4 product": partial(product, "nf4", 128256, False),
-    "bf16 head": partial(product, "bf16", 128256, False, True),
-    "int8 head": partial(product, "int8", 128256, False, True),
-    "nf4 head": partial(product, "nf4", 128256, False, True),
+    "plain bf16 linear": partial(linear, "bf16", 128256, False),
+    "plain int8 linear": partial(linear, "int8", 128256, False),
+    "plain nf4 linear": partial(linear, "nf4", 128256, False),
+    "bf16 head": partial(linear, "bf16", 128256, False, True),
+    "int8 head": partial(linear, "int8", 128256, False, True),
+    "nf4 head": partial(linear, "nf4", 128256, False, True),
     "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
     "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
     "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),

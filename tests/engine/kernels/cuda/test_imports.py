@@ -12,7 +12,7 @@ from tests.support.places import ROOT
 
 PLAIN = """
     attention availability kv_cache linear.bulk linear.dispatch linear.fusion linear.reference
-    linear.tiles norm rotary sampling.state
+    linear.tiles rotary sampling.state
 """.split()
 
 
@@ -26,7 +26,7 @@ def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multipli
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
         "from engine.kernels.cuda.linear import dispatch\n"
-        "print(dispatch.make_product(weight)(torch.ones(1, 3)).tolist())"
+        "print(dispatch.make_linear(weight)(torch.ones(1, 3)).tolist())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -7,8 +7,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.linear.fusion import Norm
-from engine.kernels.cuda.norm import normalise
+from engine.kernels.cuda.linear.fusion import Norm, normalise
 from tests.engine.kernels.cuda.cases import near
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support.cuda_references import normalise_reference

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.kernels.cuda.linear.dispatch import make_product
-from engine.kernels.cuda.linear.fusion import Product
+from engine.kernels.cuda.linear.dispatch import make_linear
+from engine.kernels.cuda.linear.fusion import FusedLinear
 from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8, nf4
-from engine.kernels.torch import int8 as int8_product
+from engine.kernels.torch import int8 as torch_int8
 from tests.engine.kernels.cuda.cases import KINDS, Case, fusion_on, make, near, weight_on
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED
 
@@ -25,8 +25,8 @@ SHAPES = [(4096, 4096), (1000, 4160), (70, 64), (32064, 1024), (2048, 11008)]
 shapes = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
-def both(case: Case) -> tuple[Product, Product]:
-    product = make_product(weight_on(DEVICE, case.weight), fusion_on(DEVICE, case.fusion))
+def both(case: Case) -> tuple[FusedLinear, FusedLinear]:
+    product = make_linear(weight_on(DEVICE, case.weight), fusion_on(DEVICE, case.fusion))
     assert not isinstance(product, FloatReference | Int8Reference)
     return product, case.reference()
 
@@ -65,9 +65,9 @@ def test_rows_slots_and_runs_do_not_matter(kind: Kind, shape: tuple[int, int]) -
 def test_int8_gives_the_bits_of_the_cpu(dtype: torch.dtype) -> None:
     case = make("int8", 500, 4100, 1)
     assert isinstance(case.weight, int8.Int8Weight)
-    x = case.rows(100, dtype)
-    found = make_product(weight_on(DEVICE, case.weight))(x.cuda())
-    assert torch.equal(found.cpu(), int8_product.Int8Reference(case.weight)(x))
+    x = case.rows(64, dtype)
+    found = make_linear(weight_on(DEVICE, case.weight))(x.cuda())
+    assert torch.equal(found.cpu(), torch_int8.Int8Reference(case.weight)(x))
 
 
 def test_every_byte_is_decoded() -> None:
@@ -78,7 +78,7 @@ def test_every_byte_is_decoded() -> None:
         packed.reshape(-1), torch.ones(len(packed)).bfloat16(), (len(packed), 64)
     )
     expected = nf4.CODE.bfloat16()[nf4.unpack(weight.packed).int()].view(-1, 64).t()
-    found = make_product(weight_on(DEVICE, weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
+    found = make_linear(weight_on(DEVICE, weight))(torch.eye(64, dtype=torch.bfloat16).cuda())
     assert torch.equal(found.cpu(), expected)
 
 

@@ -7,8 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.linear import bulk as bulk_product
-from engine.kernels.cuda.linear.bulk import BulkProduct
+from engine.kernels.cuda.linear import bulk
+from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.reference import rounded
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import nf4
@@ -23,11 +23,11 @@ def test_many_rows_are_multiplied_as_few_are(
     device: torch.device, kind: Kind, fusion: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In parts, with a gate's halves in different ones."""
-    monkeypatch.setattr(bulk_product, "PART", 64)
+    monkeypatch.setattr(bulk, "PART", 64)
     full = fusion == "all"
     case = make(kind, 80, 128, 1, norm=full, bias=full, gated=full)
     x, residual = case.rows(20, torch.bfloat16), case.residual(20, torch.bfloat16)
-    product = BulkProduct(weight_on(device, case.weight), fusion_on(device, case.fusion))
+    product = BulkLinear(weight_on(device, case.weight), fusion_on(device, case.fusion))
     found = product(x.to(device), residual.to(device)).cpu().float()
     expected = case.reference()(x, residual).float()
     assert float((found - expected).norm() / expected.norm()) < 0.01
