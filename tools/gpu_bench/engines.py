@@ -1,4 +1,4 @@
-"""The one place of this bench that knows how the engine is built for a device."""
+"""Build the engine for a device. With ``rounds``, only this module knows the CUDA engine's interface."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.state import DeviceState
 from engine.backends.torch.decoder import TorchDecoder
-from engine.kernels.cuda.availability import runs_kernels
 from engine.kernels.torch.factory import kernels_for
+from engine.machine.devices import runs_kernels
 from engine.models.base import Model, ModelInfo
 from engine.models.sequence_state import SequenceState
 from tools.gpu_bench.shapes import NAMES, Sizes
@@ -20,12 +20,12 @@ KINDS = ("bf16", "int8", "nf4")
 
 
 def kinds(device: torch.device) -> tuple[str, ...]:
-    """How weights can be held there, from wide to narrow."""
+    """Return the weight formats that the device can run, from wide to narrow."""
     return KINDS if device.type == "cpu" or runs_kernels(device) else KINDS[:1]
 
 
 def make(sizes: Sizes, weights: RandomWeights, kind: str, context: int) -> Model:
-    """A decoder of these sizes on the weights' device. Elsewhere torch's operations."""
+    """Return a decoder of these sizes on the weights' device; without Triton, one of torch operations."""
     architecture, device = sizes.architecture, weights.device
     info = ModelInfo(
         sizes.name, "random", architecture.vocabulary, context, sizes.parameters, kind,
@@ -38,20 +38,20 @@ def make(sizes: Sizes, weights: RandomWeights, kind: str, context: int) -> Model
 
 
 def path(model: Model) -> str:
-    """What computes, for the report."""
+    """Return the executor's name for the report."""
     return "CUDA kernels" if isinstance(model, CudaDecoder) else "torch's operations"
 
 
 def step_of(model: Model, state: SequenceState, tokens: Sequence[int]) -> Callable[[], object]:
-    """A step with ``tokens`` behind the state, which stays: to be timed, and captured if it can."""
+    """Return a call that computes a step of ``tokens`` after the state and leaves the state unchanged."""
     if isinstance(model, CudaDecoder) and isinstance(state, DeviceState):
-        # Everything it needs is on the device, so a graph may hold it.
-        own, there = model, state
-        ids = torch.tensor(tokens, dtype=torch.long, device=own.device)
+        # All its inputs are on the device, so it can be captured.
+        decoder, device_state = model, state
+        ids = torch.tensor(tokens, dtype=torch.long, device=decoder.device)
 
         def on_device() -> object:
             with torch.inference_mode():
-                return own.predict(own.step(ids, there))
+                return decoder.predict(decoder.step(ids, device_state))
 
         return on_device
 

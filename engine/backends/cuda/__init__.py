@@ -1,9 +1,9 @@
 """The captured executor: a decoder on a CUDA device, and whole rounds there as CUDA graphs.
 
-``layers``      a checkpoint's tensors as fused linear layers
-``state``       a sequence's state, whose length both host and device know
+``layers``      fused linear layers from a checkpoint's tensors
+``state``       a sequence's state, whose length host and device both know
 ``decoder``     the model
-``round``       one round as device operations alone: draft, verify, accept, next inputs
+``round``       one round as device operations only: draft, verify, accept, next inputs
 ``graphs``      rounds captured once and replayed, and their results on the host
 
 Importing this package needs neither torch, Triton nor a device; ``round`` and ``graphs`` need Triton.
@@ -16,4 +16,4 @@ from engine.kernels.cuda import KV_SPLIT, STREAMED_ROWS
 __all__ = ["GRAPH_DEPTHS", "KV_SPLIT", "STREAMED_ROWS"]
 
 GRAPH_DEPTHS = (0, 1, 2, 3, 4, 5, 7, 10, 15)
-"""Depths that a round may have. Each is a graph, which takes memory and a moment to capture."""
+"""Depths of a round. Each is a graph, which takes memory and time to capture."""

@@ -1,7 +1,7 @@
 """The captured executor of a decoder: Triton's kernels on a CUDA device.
 
-A step of 1 to 16 rows streams every weight once; what is on the device decides where it stands, so it
-may be captured in a graph. In Triton's interpreter all of it runs on the CPU's memory.
+A step of 1 to 16 rows reads every weight once. Its position is on the device, so it may be captured in a
+graph. In Triton's interpreter everything is in the CPU's memory.
 """
 
 from __future__ import annotations
@@ -20,12 +20,7 @@ from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
-from engine.kernels.cuda.linear.dispatch import (
-    DTYPE,
-    embedding_of,
-    hold,
-    make_linear,
-)
+from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
 from engine.kernels.cuda.linear.fusion import Norm, normalise
 from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.formats import QUANTISED
@@ -40,20 +35,13 @@ from engine.models.sequence_state import SequenceState
 from engine.models.weights import Names, TensorSource, make_norm
 
 WIDEST_HEAD = 256
-"""Heads wider than this have tiles that no multiprocessor can hold."""
+"""The tiles of wider heads do not fit into a multiprocessor."""
 
-
-SUPPORT = Support(
-    "The kernels for CUDA",
-    ATTENTION,
-    GATED_MLP,
-    ACTIVATIONS,
-    ("bf16", *QUANTISED),
-)  # fmt: skip
+SUPPORT = Support("The kernels for CUDA", ATTENTION, GATED_MLP, ACTIVATIONS, ("bf16", *QUANTISED))
 
 
 def why_not(architecture: Architecture, weights: str) -> str | None:
-    """Why the kernels cannot run such a model; None where they can. A sentence for people."""
+    """Return why the kernels cannot run such a model, as a sentence for people; None if they can."""
     reason = SUPPORT.why_not(architecture, weights)
     if reason is not None:
         return reason
@@ -67,12 +55,12 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
 
 
 class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
-    """A decoder for one sequence, up to 16 rows a step with the same bits, more in prefill.
+    """A decoder for one sequence: steps of up to 16 rows with the same bits, more in prefill.
 
-    All layers of a step share the cache, whose length on the device says where the rows stand.
+    All layers share the cache, whose length on the device is the position of a step's first row.
     """
 
-    prefill_rows = 512  # cuBLAS is near its best, and buffers are still some tens of megabytes
+    prefill_rows = 512  # cuBLAS is near its best, and buffers are only some tens of megabytes
 
     def __init__(
         self,
@@ -81,18 +69,18 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         tensor: TensorSource,
         info: ModelInfo,
         quantization: str,
-        cached: torch.dtype = torch.bfloat16,
+        kv_dtype: torch.dtype = torch.bfloat16,
     ) -> None:
-        """``quantization``: bf16, int8 or nf4. ``cached``: bf16, or e4m3 for half the KV cache."""
+        """``quantization``: bf16, int8 or nf4. ``kv_dtype``: bf16, or e4m3 for half the KV cache."""
         table = tensor(names.embedding)
         super().__init__(architecture, info, DTYPE, table.device)
-        self._cached = cached
-        held = hold(quantization, table)
-        self.embedding = embedding_of(held)
+        self._kv_dtype = kv_dtype
+        weight = convert_weight(quantization, table)
+        self.embedding = embedding_of(weight)
         if not architecture.tied:
-            held = hold(quantization, tensor(names.head))
+            weight = convert_weight(quantization, tensor(names.head))
         del table
-        self.head = make_linear(held)
+        self.head = make_linear(weight)
         norm = make_norm(architecture, tensor(names.norm))
         self.norm = Norm(norm.weight, norm.epsilon)
         rotations = self._rotations()
@@ -119,12 +107,14 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         }
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> DeviceState:
-        """See ``HiddenStateModel``. Raises DeviceLost where the GPU is gone."""
+        """See ``HiddenStateModel``. Raise DeviceLost if the GPU is lost."""
         with device_errors(self.device):
             capacity = min(context, self._info.context)
             attentions = self.architecture.attentions
             slots = [(each.kv_heads, each.head_dim) for each in attentions]
-            static = StaticKVCache(slots, capacity=capacity, device=self.device, dtype=self._cached)
+            static = StaticKVCache(
+                slots, capacity=capacity, device=self.device, dtype=self._kv_dtype
+            )
             for each in set(attentions):
                 self._workspace(each, capacity)
             return DeviceState(static, self.new_aux(aux_layers, capacity + 1))
@@ -132,15 +122,14 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``; the head's sums are not rounded to bf16."""
-        parts = [self.head(part.float()) for part in normed.split(STREAMED_ROWS)]
-        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        logits = _joined([self.head(part.float()) for part in normed.split(STREAMED_ROWS)])
         cap = self.architecture.logit_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
-        """See ``Model.forward``. Raises DeviceLost where the GPU is gone."""
+        """See ``Model.forward``. Raise DeviceLost if the GPU is lost."""
         assert isinstance(state, DeviceState) and 0 <= last <= len(tokens)
         assert state.end + len(tokens) <= state.context
         with device_errors(self.device):
@@ -169,7 +158,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         return normalise(x, self.norm)
 
     def positions(self, state: DeviceState, rows: int) -> Tensor:
-        """See ``LayerDecoder``. What lies beyond the capacity goes to one spare row."""
+        """See ``LayerDecoder``. Rows beyond the capacity go to one spare row."""
         cache = state.static
         return (cache.length + torch.arange(rows, device=self.device)).clamp_max(cache.capacity)
 
@@ -178,15 +167,15 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         return state.static
 
     def mixer(self, index: int, x: Tensor, step: StaticKVCache) -> Tensor:
-        """See ``LayerDecoder``. The norm is fused with the first product, the residual with the last."""
+        """See ``LayerDecoder``. ``qkv`` includes the norm, ``output`` the residual."""
         layer, spec = self.layers[index], self.architecture.layers[index].attention
-        mixed = self._attention(layer, spec, layer.qkv(x), step.slots[index], step.length)
+        attended = self._attention(layer, spec, layer.qkv(x), step.slots[index], step.length)
         if layer.attention_after is None:
-            return layer.output(mixed, x)
-        return normalise(layer.output(mixed), layer.attention_after, x)
+            return layer.output(attended, x)
+        return normalise(layer.output(attended), layer.attention_after, x)
 
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
-        """See ``LayerDecoder``. Fused like ``mixer``; the gate too where the kernel has it."""
+        """See ``LayerDecoder``. Fused like ``mixer``; ``gate_up`` includes the gate if the kernel can."""
         layer = self.layers[index]
         inner = layer.gate_up(x)
         if layer.gate is not None:
@@ -198,7 +187,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
     def _attention(
         self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, length: Tensor
     ) -> Tensor:
-        """(rows, heads * head_dim); stores the rows' keys and values."""
+        """Store the rows' keys and values; return their attention ``(rows, heads * head_dim)``."""
         query = rope_and_store(
             qkv,
             kv,
@@ -209,22 +198,23 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             scale=spec.query_scale,
         )
         workspace = self._workspace(spec, kv.capacity)
-        parts = [
-            attend(
-                part,
-                kv,
-                length + index * STREAMED_ROWS if index else length,
-                workspace,
-                _tiling(spec),
-                window=spec.window,
-                cap=spec.score_cap,
-            )
-            for index, part in enumerate(query.split(STREAMED_ROWS))
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        return _joined(
+            [
+                attend(
+                    part,
+                    kv,
+                    length + index * STREAMED_ROWS if index else length,
+                    workspace,
+                    _tiling(spec),
+                    window=spec.window,
+                    cap=spec.score_cap,
+                )
+                for index, part in enumerate(query.split(STREAMED_ROWS))
+            ]
+        )
 
     def _workspace(self, spec: Attention, capacity: int) -> Workspace:
-        """Return what attention over such a cache needs; layers of one size share it."""
+        """Return attention's workspace for such a cache, which layers of one size share."""
         key = spec.heads, spec.head_dim, capacity
         if key not in self._workspaces:
             self._workspaces[key] = Workspace.make(
@@ -240,6 +230,10 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
 
 def _tiling(spec: Attention) -> Tiling:
     return choose_tiling(spec.heads, spec.kv_heads, spec.head_dim)
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:

@@ -1,7 +1,7 @@
-"""Rounds captured once and replayed, and their results on the host one round late.
+"""Capture rounds as CUDA graphs and replay them; read their results on the host one round late.
 
-The first round of a mode runs as it stands: that compiles its kernels, which cannot be done within a
-capture. It is captured right behind, so the second one is a single launch.
+The first round of a mode runs directly, because kernels cannot be compiled within a capture. It is
+captured right after that, so the second one is a single launch.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _RULES = {
     AcceptanceRule.BLOCK: Rule.BLOCK,
 }
 _UNREAD = 2
-"""Rounds whose results the host may not have read yet."""
-_kept: list[Tensor] = []
-"""Pinned memory of all runners, some hundred bytes each. Never freed: to free it, torch asks the device,
-and where that is lost the answer ends the process."""
+"""Most rounds whose results the host has not read yet."""
+_pinned: list[Tensor] = []
+"""Pinned memory of all runners, some hundred bytes each. It is never freed: freeing makes torch call the
+device, and if that is lost, the error ends the process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """A ``PendingRound``; ``copied`` tells when its result is on the host."""
+    """A ``PendingRound``; ``copied`` is recorded after the copy of its result to the host."""
 
     depth: int
     result: Tensor
@@ -52,25 +52,24 @@ class Pending:
 
 
 class Runner:
-    """The ``RoundRunner`` of one ``DeviceRound``: runs it as graphs where ``captures``."""
+    """The ``RoundRunner`` of one ``DeviceRound``: runs it as graphs if ``captures``."""
 
     depths = GRAPH_DEPTHS
 
     def __init__(self, round: DeviceRound, captures: bool = True) -> None:
-        """Without CUDA nothing is captured."""
         self.round = round
         self._rule = Rule.GREEDY
         device = round.target.device
-        self.captures = captures and device.type == "cuda"
+        cuda = device.type == "cuda"
+        self.captures = captures and cuda
         self._graphs: dict[Mode, torch.cuda.CUDAGraph] = {}
         self._pool = torch.cuda.graph_pool_handle() if self.captures else None
-        pinned = device.type == "cuda"
         self._copies = [
-            torch.empty(round.result.shape, dtype=torch.int32, pin_memory=pinned)
+            torch.empty(round.result.shape, dtype=torch.int32, pin_memory=cuda)
             for _ in range(_UNREAD)
         ]
-        if pinned:
-            _kept.extend(self._copies)
+        if cuda:
+            _pinned.extend(self._copies)
         self._launched = 0
 
     def begin(
@@ -83,7 +82,7 @@ class Runner:
     ) -> None:
         """See ``RoundRunner``."""
         self._rule = _RULES[rule]
-        if self._rule is Rule.GREEDY:  # the likeliest token is in every part of a distribution
+        if self._rule is Rule.GREEDY:  # no truncation removes the most likely token
             sampling = replace(sampling, top_k=0, top_p=1.0, min_p=0.0)
         self.round.begin(sampling, seed, list(tokens), prompt_length)
 
@@ -98,13 +97,13 @@ class Runner:
     def mode(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
     ) -> Mode:
-        """That of such a round in this request."""
+        """Return the mode of such a round in this request."""
         return Mode(depth, self._rule, drafts, drawn, masked)
 
     def launch(
         self, depth: int, *, drafts: bool = False, drawn: bool = False, masked: bool = False
     ) -> Pending:
-        """See ``RoundRunner``. Waits for nothing, but captures what is new."""
+        """See ``RoundRunner``. It waits for nothing, except to capture a new mode."""
         mode = self.mode(depth, drafts=drafts, drawn=drawn, masked=masked)
         graph = self._graphs.get(mode)
         if graph is not None:
@@ -123,14 +122,14 @@ class Runner:
         return Pending(mode.depth, copy, copied)
 
     def _capture(self, mode: Mode) -> None:
-        """Where it fails, for lack of memory say, rounds run as they stand from here on."""
+        """Capture the round; if that fails, for example for lack of memory, run without graphs."""
         graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
         try:
             with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
                 self.round.run(mode)
-        except RuntimeError as error:  # a device that is lost says so again at its next call
+        except RuntimeError as error:  # a lost device raises again at its next call
             log.warning("No CUDA graph of %s, so rounds run without, slower: %s", mode, error)
             self.captures = False
-            torch.cuda.set_stream(stream)  # a capture that broke leaves its own in place
+            torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
             return
         self._graphs[mode] = graph

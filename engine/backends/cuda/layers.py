@@ -1,8 +1,7 @@
-"""A checkpoint's tensors -> layers of the kernels' products, with what can be fused with them."""
+"""Build layers of fused linear kernels from a checkpoint's tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from engine.kernels.cuda.linear.dispatch import (
     Weight,
-    hold,
+    convert_weight,
     make_linear,
     make_linear_for_any_rows,
 )
@@ -20,32 +19,32 @@ from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
-from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer
+from engine.models.weights import RmsNorm, TensorSource, load_layer
 
 FUSED_GATE = "silu"
-"""The gate that the kernels apply themselves; others are operations of torch behind the product."""
+"""The gate that the kernels apply themselves; torch applies others after the product."""
 
 
 @dataclass(frozen=True, slots=True)
 class CudaLayer:
-    """One layer. None for what the model lacks.
+    """One layer. Parts that the model lacks are None.
 
-    ``gate`` is applied to the result of ``gate_up`` where the kernel does not do it.
+    ``gate`` is applied to the result of ``gate_up`` if the kernel does not apply it.
     """
 
-    qkv: FusedLinear  # its norm in front
+    qkv: FusedLinear  # with the norm before it
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim) float32
     rotation: Tensor | None  # (context, head_dim / 2, 2) float32
     output: FusedLinear
     attention_after: Norm | None
-    gate_up: FusedLinear  # its norm in front
+    gate_up: FusedLinear  # with the norm before it
     gate: Activation | None
     down: FusedLinear
     mlp_after: Norm | None
 
 
-class Held:
-    """A weight as it is kept, while it is not known yet what is fused with its product."""
+class UnfusedLinear:
+    """A linear layer whose norm and gate are not known yet; ``_fused`` takes its weight."""
 
     def __init__(self, weight: Weight) -> None:
         self.weight = weight
@@ -61,48 +60,43 @@ def load(
     quantization: str,
     rotation: Tensor | None,
 ) -> CudaLayer:
-    """One layer; ``tensor`` fetches by the name within the layer.
+    """Load one layer; ``tensor`` reads a tensor by its name within the layer.
 
-    The scale of the scores stays out of the weights: the kernel that turns the queries multiplies by it.
+    The weights do not include the scale of the scores: the rope kernel multiplies the queries by it.
     """
-    kernels = Kernels(lambda weight: Held(hold(quantization, widen(weight))), plain_embedding)
+    kernels = Kernels(
+        lambda weight: UnfusedLinear(convert_weight(quantization, widen(weight))), plain_embedding
+    )
     unscaled = replace(spec, mixer=replace(spec.attention, query_scale=1.0))
-    return _fused(spec, load_layer(architecture, unscaled, tensor, kernels), rotation)
-
-
-def _fused(spec: LayerSpec, layer: Layer, rotation: Tensor | None) -> CudaLayer:
-    fused = spec.feed_forward.activation == FUSED_GATE
+    layer = load_layer(architecture, unscaled, tensor, kernels)
+    gated = spec.feed_forward.activation == FUSED_GATE
     return CudaLayer(
-        qkv=_product(layer.attention.qkv, layer.mixer_norm),
+        qkv=_fused(layer.attention.qkv, layer.mixer_norm),
         qk_norm=layer.attention.qk_norm,
         rotation=rotation,
-        output=_product(layer.attention.output),
+        output=_fused(layer.attention.output),
         attention_after=norm_of(layer.mixer_after),
-        gate_up=_product(layer.feed_forward.gate_up, layer.feed_forward_norm, gated=fused),
-        gate=None if fused else _gate(activation(spec.feed_forward.activation)),
-        down=_product(layer.feed_forward.down),
+        gate_up=_fused(layer.feed_forward.gate_up, layer.feed_forward_norm, gated=gated),
+        gate=None if gated else partial(_gate, activation(spec.feed_forward.activation)),
+        down=_fused(layer.feed_forward.down),
         mlp_after=norm_of(layer.feed_forward_after),
     )
 
 
 def norm_of(norm: RmsNorm | None) -> Norm | None:
-    """The kernels' name of it."""
+    """Convert a norm to the kernels' class."""
     return None if norm is None else Norm(norm.weight, norm.epsilon)
 
 
-def _product(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> FusedLinear:
-    """The product with a held weight, its bias and what is in front of it in one launch."""
+def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) -> FusedLinear:
+    """Fuse a loaded linear layer with its bias, the norm before it and the gate after it."""
     bias = linear.bias if isinstance(linear, Biased) else None
-    held = linear.linear if isinstance(linear, Biased) else linear
-    assert isinstance(held, Held)
-    return make_linear_for_any_rows(held.weight, Fusion(norm_of(norm), bias, gated))
+    unfused = linear.linear if isinstance(linear, Biased) else linear
+    assert isinstance(unfused, UnfusedLinear)
+    return make_linear_for_any_rows(unfused.weight, Fusion(norm_of(norm), bias, gated))
 
 
-def _gate(function: Activation) -> Activation:
-    return partial(_gated, function)
-
-
-def _gated(function: Callable[[Tensor], Tensor], both: Tensor) -> Tensor:
-    """``both (rows, 2 * width)``: the gate's outputs, then what they multiply."""
-    gate, other = both.chunk(2, dim=-1)
-    return function(gate) * other
+def _gate(function: Activation, gate_up: Tensor) -> Tensor:
+    """Apply the gate to ``gate_up (rows, 2 * width)``, whose first half are the gate's outputs."""
+    gate, up = gate_up.chunk(2, dim=-1)
+    return function(gate) * up

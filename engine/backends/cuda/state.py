@@ -1,4 +1,4 @@
-"""A sequence's state whose length both sides know: the host that feeds it and the device."""
+"""A sequence's state whose length the host and the device both know."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from engine.models.sequence_state import SequenceState
 
 
 class DeviceState(SequenceState):
-    """The host's view of a ``StaticKVCache``. Never waits for the device.
+    """The host's view of a ``StaticKVCache``. It never waits for the device.
 
-    ``aux`` has one row more than positions, for what a round computes beyond the last.
+    ``aux`` has one row more than positions, for rows that a round computes beyond the last.
     """
 
     def __init__(self, static: StaticKVCache, aux: AuxHiddenStates | None = None) -> None:
@@ -21,14 +21,14 @@ class DeviceState(SequenceState):
     def append(self, rows: int, *, final: bool) -> None:
         """See ``SequenceState``."""
         super().append(rows, final=final)
-        self._tell()
+        self._update_device()
 
     def settle(self, length: int) -> None:
-        """See ``SequenceState``. Rounds on the device may have gone beyond the host's length."""
+        """See ``SequenceState``. Rounds on the device may have advanced beyond the host's length."""
         super().settle(length)
-        self._tell()
+        self._update_device()
 
-    def _tell(self) -> None:
-        """Tell the device where the next row goes."""
+    def _update_device(self) -> None:
+        """Write the position of the next row to the device."""
         with device_errors(self.static.length.device):
             self.static.set_length(self.end)

@@ -2,11 +2,11 @@
 
 Importing this package needs neither Triton nor a device.
 
-Linear layers, in ``linear``, that stream a weight once for 1 to 64 rows:
-    ``dispatch``            choose the kernel for a weight's format, or the torch reference off CUDA
-    ``bulk``                the same for many rows of a prompt, through cuBLAS; NF4 by ``nf4_widen``
-    ``fusion``              what a launch does besides the product (norm, bias, gate), and the norm alone
-    ``streamed``            launches
+Linear layers, in ``linear``, that read a weight once for 1 to 64 rows:
+    ``dispatch``            chooses the kernel for a weight's format, or the torch reference off CUDA
+    ``streamed``            launches the kernels
+    ``bulk``                many rows of a prompt, through cuBLAS
+    ``fusion``              the operations fused with a product (norm, bias, gate), and the norm alone
     ``reference``           the same in torch, for all three formats
     ``tiles``               how the work is split
     ``float_weights`` ``int8`` ``nf4``   kernels; ``parts`` is what they share
@@ -16,21 +16,17 @@ Attention over a cache whose length is on the device:
     ``rotary``              launch; kernel in ``rotary_kernel``
     ``kv_cache``            the cache itself
 
-From logits to accepted tokens, in three launches a round (adjust, truncate, accept):
-    ``state``               what a sequence keeps on the device between rounds
-    ``arithmetic``          noise and exponentials, with their torch twins
-    ``sampling``            penalties, mask, temperature: launches of the first two, and their kernel;
-                            the reference of the penalties is ``engine.decoding.sampling``
-    ``truncation``          top-k, top-p, min-p without a sort, with its reference
-    ``acceptance``          launch of the third; kernel in ``acceptance_kernel``, its reference is
-                            ``engine.decoding.acceptance``
+From logits to accepted tokens, in ``sampling``, in three launches a round (adjust, truncate, accept):
+    ``state``               a sequence's sampling state on the device
+    ``arithmetic``          noise and exponentials
+    ``distribution``        penalties, mask, temperature: the first kernel, and launches of the first two
+    ``truncation``          top-k, top-p, min-p without a sort
+    ``acceptance``          launch of the third; kernel in ``acceptance_kernel``
 
-``clock`` stamps the device's time, to measure the parts of a round.
-``availability`` says where kernels run.
-``last_program`` tells a program that it is the last of its launch; linear and sampling kernels use it.
+``intrinsics`` finds the last program of a launch, and stamps the device's time.
 
-Importing these needs Triton: ``linear.streamed``, the kernels, ``last_program``, ``clock``, and
-``sampling`` except ``sampling.state``. The other modules must not import it at module level.
+Importing these needs Triton: ``linear.streamed``, the kernels, ``intrinsics``, and ``sampling`` except
+``sampling.state``. The other modules must not import it at module level.
 """
 
 from __future__ import annotations

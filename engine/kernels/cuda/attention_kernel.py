@@ -67,15 +67,15 @@ def attend_splits(
         if begin + SPLIT <= lowest:
             return
 
-    lane = tile * ROWS + tl.arange(0, ROWS)
-    row, head = lane // GROUP, kv_head * GROUP + lane % GROUP
+    tile_row = tile * ROWS + tl.arange(0, ROWS)
+    row, head = tile_row // GROUP, kv_head * GROUP + tile_row % GROUP
     present = row < rows
     position = start + row
     width = tl.arange(0, PADDED)
     inside = width < WIDTH
-    place = row * HEADS + head
+    query_index = row * HEADS + head
     q = tl.load(
-        query + place[:, None] * WIDTH + width[None, :],
+        query + query_index[:, None] * WIDTH + width[None, :],
         mask=present[:, None] & inside[None, :],
         other=0.0,
     )
@@ -90,13 +90,13 @@ def attend_splits(
     acc = tl.zeros([ROWS, PADDED], tl.float32)
     for offset in range(0, SPLIT, POSITIONS):
         key = begin + offset + tl.arange(0, POSITIONS)
-        there = key < stored
-        at = key[:, None] * WIDTH + width[None, :]
-        readable = there[:, None] & inside[None, :]
-        k = tl.load(keys + at, mask=readable, other=0.0)
+        in_cache = key < stored
+        kv_offset = key[:, None] * WIDTH + width[None, :]
+        kv_mask = in_cache[:, None] & inside[None, :]
+        k = tl.load(keys + kv_offset, mask=kv_mask, other=0.0)
         scores = tl.dot(q, tl.trans(k.to(q.dtype)))  # (ROWS, POSITIONS) float32
         if SCALED:
-            scores *= tl.load(key_scales + first + key, mask=there, other=0.0)[None, :]
+            scores *= tl.load(key_scales + first + key, mask=in_cache, other=0.0)[None, :]
         if CAP > 0:
             scores = _soft_cap(scores, CAP)
         seen = key[None, :] <= position[:, None]
@@ -109,13 +109,13 @@ def attend_splits(
         weight = tl.exp2(scores - m_finite[:, None])
         alpha = tl.exp2(m_i - m_finite)
         l_i = l_i * alpha + tl.sum(weight, 1)
-        v = tl.load(values + at, mask=readable, other=0.0)
+        v = tl.load(values + kv_offset, mask=kv_mask, other=0.0)
         if SCALED:
-            weight *= tl.load(value_scales + first + key, mask=there, other=0.0)[None, :]
+            weight *= tl.load(value_scales + first + key, mask=in_cache, other=0.0)[None, :]
         acc = tl.dot(weight.to(q.dtype), v.to(q.dtype), acc * alpha[:, None])
         m_i = m_new
 
-    slot = place.to(tl.int64) * splits + split
+    slot = query_index.to(tl.int64) * splits + split
     tl.store(
         acc_out + slot[:, None] * WIDTH + width[None, :],
         acc,
@@ -174,5 +174,5 @@ def combine_splits(
             other=0.0,
         )
         acc_total += tl.sum(alpha[:, None] * acc, 0)
-    place = (row.to(tl.int64) * HEADS + head) * WIDTH + width
-    tl.store(out + place, (acc_total / l_total).to(out.dtype.element_ty), mask=inside)
+    offset = (row.to(tl.int64) * HEADS + head) * WIDTH + width
+    tl.store(out + offset, (acc_total / l_total).to(out.dtype.element_ty), mask=inside)

@@ -1,4 +1,4 @@
-"""Everything between the QKV projection and attention in one launch: norm, rope, store.
+"""Apply norm and rope and store keys and values, between the QKV projection and attention.
 
 Sources: Su et al. 2021 (rotary positions), Henry et al. 2020 (normalised queries and keys). The two
 numbers of a rotated pair are adjacent (engine/models/rotation.py), so a head is ``WIDTH / 2`` pairs.
@@ -30,9 +30,9 @@ def _store_pairs(
         # A quotient may round to just above the limit, and e4m3 has no infinity.
         even = tl.clamp(even / scale, -_FP8_LIMIT, _FP8_LIMIT)
         odd = tl.clamp(odd / scale, -_FP8_LIMIT, _FP8_LIMIT)
-    kind = out.dtype.element_ty
-    tl.store(out + 2 * pair, even.to(kind), mask=inside)
-    tl.store(out + 2 * pair + 1, odd.to(kind), mask=inside)
+    dtype = out.dtype.element_ty
+    tl.store(out + 2 * pair, even.to(dtype), mask=inside)
+    tl.store(out + 2 * pair + 1, odd.to(dtype), mask=inside)
 
 
 @triton.jit(do_not_specialize=["capacity"])
@@ -57,7 +57,7 @@ def rope_and_store(
     ROTATED: tl.constexpr,
     SCALED: tl.constexpr,
 ) -> None:
-    """Norm, rotate and store one head, except rows beyond the capacity. Program: (row, head of qkv)."""
+    """Norm, rotate and store one head; skip rows beyond the capacity. Program: (row, head of qkv)."""
     row, head = tl.program_id(0), tl.program_id(1)
     position = tl.load(length) + row
     pair = tl.arange(0, PAIRS)
@@ -68,10 +68,10 @@ def rope_and_store(
     fits = position < capacity
 
     if head >= HEADS + KV_HEADS:
-        place = (head - HEADS - KV_HEADS).to(tl.int64) * capacity + position
+        offset = (head - HEADS - KV_HEADS).to(tl.int64) * capacity + position
         if fits:
             _store_pairs(
-                values + place * WIDTH, value_scales + place, even, odd, pair, inside, SCALED
+                values + offset * WIDTH, value_scales + offset, even, odd, pair, inside, SCALED
             )
         return
 
@@ -90,5 +90,5 @@ def rope_and_store(
         target = query + (row.to(tl.int64) * HEADS + head) * WIDTH
         _store_pairs(target, target, even * scale, odd * scale, pair, inside, False)
     elif fits:
-        place = (head - HEADS).to(tl.int64) * capacity + position
-        _store_pairs(keys + place * WIDTH, key_scales + place, even, odd, pair, inside, SCALED)
+        offset = (head - HEADS).to(tl.int64) * capacity + position
+        _store_pairs(keys + offset * WIDTH, key_scales + offset, even, odd, pair, inside, SCALED)

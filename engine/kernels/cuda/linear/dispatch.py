@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.availability import runs_kernels
-from engine.kernels.cuda.linear import reference
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Fusion
+from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
 from engine.kernels.formats import int8, nf4
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.kernels.torch.factory import Embedding, plain_embedding
 from engine.kernels.torch.int8 import Int8Embedding
 from engine.kernels.torch.nf4 import Nf4Embedding
+from engine.machine.devices import runs_kernels
 
 Weight = Tensor | Int8Weight | Nf4Weight
 """``(out, in)`` in any float dtype, or quantised."""
@@ -26,7 +26,7 @@ DTYPE = torch.bfloat16
 """The dtype of hidden states."""
 
 
-def hold(quantization: str, weight: Tensor) -> Weight:
+def convert_weight(quantization: str, weight: Tensor) -> Weight:
     """Convert ``weight (out, in)`` to the format ``quantization``, on its device."""
     if quantization == "int8":
         return int8.quantise(weight)
@@ -44,15 +44,15 @@ def embedding_of(weight: Weight) -> Embedding:
 class AnyRows:
     """A linear layer for decoding and prompts; up to ``STREAMED_ROWS`` rows have the kernels' bits."""
 
-    few: FusedLinear
-    many: FusedLinear
+    streamed: FusedLinear
+    bulk: FusedLinear
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        return (self.few if len(x) <= STREAMED_ROWS else self.many)(x, residual)
+        return (self.streamed if len(x) <= STREAMED_ROWS else self.bulk)(x, residual)
 
 
 def make_linear_for_any_rows(weight: Weight, fusion: Fusion = PLAIN) -> AnyRows:
-    """Return ``make_linear`` for few rows and cuBLAS for many."""
+    """Return ``make_linear`` for up to ``STREAMED_ROWS`` rows and cuBLAS for more."""
     return AnyRows(make_linear(weight, fusion), BulkLinear(weight, fusion))
 
 
@@ -63,16 +63,18 @@ def make_linear(weight: Weight, fusion: Fusion = PLAIN) -> FusedLinear:
     not whole groups) gets the reference, which is row-independent too, but slow.
     """
     if not runs_kernels(device_of(weight)):
-        return _reference(weight, fusion)
+        if isinstance(weight, Int8Weight):
+            return Int8Reference(weight, fusion)
+        return FloatReference(weight, fusion)
     from engine.kernels.cuda.linear import streamed
 
     if isinstance(weight, Int8Weight):
         return streamed.Int8Linear(weight, fusion)
     if isinstance(weight, Nf4Weight):
         whole = weight.shape[1] % GROUP == 0
-        return streamed.Nf4Linear(weight, fusion) if whole else _reference(weight, fusion)
+        return streamed.Nf4Linear(weight, fusion) if whole else FloatReference(weight, fusion)
     if weight.dtype != torch.bfloat16:  # rounding it would be another model
-        return _reference(weight, fusion)
+        return FloatReference(weight, fusion)
     return streamed.Bf16Linear(weight, fusion)
 
 
@@ -81,9 +83,3 @@ def device_of(weight: Weight) -> torch.device:
     if isinstance(weight, Int8Weight):
         return weight.values.device
     return weight.packed.device if isinstance(weight, Nf4Weight) else weight.device
-
-
-def _reference(weight: Weight, fusion: Fusion) -> FusedLinear:
-    if isinstance(weight, Int8Weight):
-        return reference.Int8Reference(weight, fusion)
-    return reference.FloatReference(weight, fusion)

@@ -34,7 +34,7 @@ PLAIN = Fusion()
 
 
 class FusedLinear(Protocol):
-    """Maps ``x (rows, in)`` to ``(rows, out)`` in the dtype of ``x``, and adds ``residual`` to it.
+    """A linear layer from ``x (rows, in)`` to ``(rows, out)`` in the dtype of ``x``; adds ``residual``.
 
     A row's bits depend neither on the other rows nor on its index.
     """

@@ -1,8 +1,8 @@
-"""Products with int8 weights and rows quantised to int8. The torch references, whose bits these
-kernels give, are ``reference.Int8Reference`` and ``reference.quantise_rows``.
+"""The kernels for int8 weights: quantise rows to int8, and multiply.
 
-Sums are integers: exact in any order, so that splits of the inputs change nothing. What follows is
-element by element, in the reference's order.
+They give the bits of ``reference.quantise_rows`` and ``reference.Int8Reference``: integer sums are exact
+in any order, so splits of the inputs change nothing, and the rest is element by element in the
+reference's order.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.last_program import is_last_program
+from engine.kernels.cuda.intrinsics import is_last_program
 from engine.kernels.cuda.linear.parts import (
     ROWS,
     collect_sums,
@@ -31,19 +31,19 @@ def int8_rows(
     x: tl.tensor, norm: tl.tensor, values: tl.tensor, scales: tl.tensor, width: tl.tensor,
     epsilon: tl.tensor, DEPTH: tl.constexpr,
 ) -> None:  # fmt: skip
-    """One row a program: ``x (rows, width)`` to ``values`` int8 and ``scales (rows,)`` float32.
+    """Quantise ``x (rows, width)`` to ``values`` int8 and ``scales (rows,)`` float32.
 
-    Two passes over a row of some kilobytes, which stays in the cache.
+    One program a row, in two passes: a row of some kilobytes stays in the cache.
     """
     row = tl.program_id(0).to(tl.int64)
-    peak = tl.zeros((DEPTH,), tl.float32)
+    absmax = tl.zeros((DEPTH,), tl.float32)
     square = tl.zeros((DEPTH,), tl.float32)
     for start in range(0, width, DEPTH):
         part, squared = _part(x, norm, row, start, width, DEPTH)
-        peak = tl.maximum(peak, tl.abs(part), propagate_nan=tl.PropagateNan.ALL)
+        absmax = tl.maximum(absmax, tl.abs(part), propagate_nan=tl.PropagateNan.ALL)
         square += squared
-    scale = tl.fma(tl.max(peak, 0), 1 / 127, TINY)  # one rounding, as torch.add with alpha
-    bad = (tl.max((peak != peak).to(tl.int32), 0) > 0) | (scale == float("inf"))
+    scale = tl.fma(tl.max(absmax, 0), 1 / 127, TINY)  # one rounding, as torch.add with alpha
+    bad = (tl.max((absmax != absmax).to(tl.int32), 0) > 0) | (scale == float("inf"))
     for start in range(0, width, DEPTH):
         part, _ = _part(x, norm, row, start, width, DEPTH)
         # Truncation after adding a half rounds to the nearest; LEVELS + 1 makes it positive.
@@ -61,14 +61,14 @@ def _part(
     x: tl.tensor, norm: tl.tensor, row: tl.tensor, start: tl.tensor, width: tl.tensor,
     DEPTH: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """Inputs of a row times the norm's weight, and their squares without: (DEPTH,) float32 each."""
+    """Return inputs of a row times the norm's weight, and the inputs' squares: (DEPTH,) float32 both."""
     inputs = start + tl.arange(0, DEPTH)
-    there = inputs < width
-    values = tl.load(x + row * width + inputs, mask=there, other=0.0).to(tl.float32)
+    mask = inputs < width
+    values = tl.load(x + row * width + inputs, mask=mask, other=0.0).to(tl.float32)
     square = 0.0
     if norm is not None:
         square = values * values
-        values = values * tl.load(norm + inputs, mask=there, other=0.0).to(tl.float32)
+        values = values * tl.load(norm + inputs, mask=mask, other=0.0).to(tl.float32)
     return values, square
 
 
@@ -79,31 +79,29 @@ def int8_gemm(
     counters: tl.tensor, rows: tl.tensor, outputs: tl.tensor, width: tl.tensor, span: tl.tensor,
     COLUMNS: tl.constexpr, DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """``values (rows, width)`` int8 times ``weight (outputs, width)`` int8, times both scales."""
+    """Multiply ``values (rows, width)`` int8 by ``weight (outputs, width)`` int8 and both scales."""
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
     weight += source.to(tl.int64)[:, None] * width
-    sums = tl.zeros((ROWS, COLUMNS), tl.int32)
+    acc = tl.zeros((ROWS, COLUMNS), tl.int32)
     first = tl.program_id(1) * span
     for start in range(first, tl.minimum(first + span, width), DEPTH):
         inputs = start + tl.arange(0, DEPTH)
-        there = (row < rows)[:, None] & (inputs < width)[None, :]
-        place = row.to(tl.int64)[:, None] * width + inputs[None, :]
-        part = tl.load(values + place, mask=there, other=0)
-        there = (column < outputs)[:, None] & (inputs < width)[None, :]
-        tile = tl.load(weight + inputs[None, :], mask=there, other=0)
-        # Triton 3.6 takes the sums for float32 unless out_dtype says otherwise.
-        sums = tl.dot(part, tl.trans(tile), sums, out_dtype=tl.int32)
+        mask = (row < rows)[:, None] & (inputs < width)[None, :]
+        offset = row.to(tl.int64)[:, None] * width + inputs[None, :]
+        part = tl.load(values + offset, mask=mask, other=0)
+        mask = (column < outputs)[:, None] & (inputs < width)[None, :]
+        tile = tl.load(weight + inputs[None, :], mask=mask, other=0)
+        # Without out_dtype, Triton 3.6 takes the sums to be float32.
+        acc = tl.dot(part, tl.trans(tile), acc, out_dtype=tl.int32)
     last = True
     if SPLITS > 1:
-        publish_sums(partial, sums, row, column, rows, outputs)
+        publish_sums(partial, acc, row, column, rows, outputs)
         last = is_last_program(own_counter(counters), SPLITS)
     if last:
         if SPLITS > 1:
-            sums = collect_sums(partial, sums, row, column, rows, outputs, SPLITS)
+            acc = collect_sums(partial, acc, row, column, rows, outputs, SPLITS)
         column_scale = tl.load(weight_scales + source, mask=column < outputs, other=0.0)
         row_scale = tl.load(scales + row, mask=row < rows, other=0.0)
-        total = sums.to(tl.float32) * column_scale[None, :] * row_scale[:, None]
-        finish(
-            total, bias, residual, result, row, column, source, rows, outputs, COLUMNS, GATED
-        )  # fmt: skip
+        total = acc.to(tl.float32) * column_scale[None, :] * row_scale[:, None]
+        finish(total, bias, residual, result, row, column, source, rows, outputs, COLUMNS, GATED)

@@ -1,23 +1,25 @@
-"""Products with NF4 weights in bitsandbytes' layout.
+"""The kernels for NF4 weights in bitsandbytes' layout: multiply, and dequantise for many rows.
 
-The torch reference is ``reference.FloatReference``.
-
-A byte holds the codes of two inputs, the first in its high half; 64 inputs of an output share a scale.
-Codes are decoded in registers to bf16, multiplied with the rows on tensor cores, and each block's sums
-multiplied by its scale in float32: no product is rounded that the reference does not round. The inputs
-of high and low halves are two products, so that decoded weights never change places.
+A byte has the codes of two inputs, the first in its high half; 64 inputs of an output share a scale.
+``nf4_gemm`` decodes codes to bf16 in registers, multiplies them on tensor cores, and multiplies each
+group's sums by its scale in float32, so it rounds only what ``reference.FloatReference`` rounds. High and
+low halves are two products, so that decoded weights need no shuffle.
 """
 
 from __future__ import annotations
 
+import torch
 import triton
 import triton.language as tl
+from torch import Tensor
 
 from engine.kernels.cuda.linear.float_weights import epilogue
 from engine.kernels.cuda.linear.parts import ROWS, float_rows, own_columns, own_rows
 from engine.kernels.formats import nf4
 
 GROUP = tl.constexpr(nf4.GROUP)
+BYTES = 2048
+"""Packed bytes that one program dequantises: eight a thread."""
 
 DECODE = tl.constexpr(
     """
@@ -49,18 +51,18 @@ DECODE = tl.constexpr(
     }
     """
 )
-"""Four bytes to four codes of their high halves ($0, $1) and four of their low halves ($2, $3).
+"""Decode four bytes to the codes of their high halves ($0, $1) and of their low halves ($2, $3).
 
-``prmt`` looks four half bytes up in a table of eight bytes at once. The codes' upper and lower bytes
-have a table for the indices below 8 and one for those above; bit 3 of an index chooses between them.
+``prmt`` looks four half bytes up in a table of eight bytes at once. Upper and lower bytes of codes each
+have two tables, for indices below 8 and from 8 on; bit 3 of an index chooses one.
 """
 
 
 @triton.jit
-def decoded(packed: tl.tensor, codes: tl.tensor) -> tl.tensor:
-    """``packed`` uint8 to bf16 codes of the high and of the low halves, each of the same shape.
+def decode(packed: tl.tensor, codes: tl.tensor) -> tl.tensor:
+    """Return the bf16 codes of the high and of the low halves of ``packed`` uint8, both of its shape.
 
-    ``codes`` is None on a GPU. The interpreter has no assembler and looks them up in ``codes (16,)``.
+    ``codes`` is None on a GPU. The interpreter has no assembler, so it looks them up in ``codes (16,)``.
     """
     if codes is None:
         return tl.inline_asm_elementwise(
@@ -80,10 +82,10 @@ def decoded(packed: tl.tensor, codes: tl.tensor) -> tl.tensor:
 def _scales(
     absmax: tl.tensor, start: tl.tensor, column: tl.tensor, outputs: tl.tensor, width: tl.tensor
 ) -> tl.tensor:
-    """The scales of the group of inputs at ``start``: (columns,) float32. Asked for one step ahead."""
-    group = tl.minimum(start, width - GROUP) // GROUP  # the last step asks for nothing new
-    place = group.to(tl.int64) * outputs + column
-    return tl.load(absmax + place, mask=column < outputs, other=0.0).to(tl.float32)
+    """Return the scales of the group of inputs at ``start``: (columns,) float32."""
+    group = tl.minimum(start, width - GROUP) // GROUP  # the prefetch of the last step is not used
+    offset = group.to(tl.int64) * outputs + column
+    return tl.load(absmax + offset, mask=column < outputs, other=0.0).to(tl.float32)
 
 
 @triton.jit(do_not_specialize=["rows"])  # one program for every number of rows
@@ -94,31 +96,64 @@ def nf4_gemm(
     width: tl.tensor, span: tl.tensor, epsilon: tl.tensor, COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr, SPLITS: tl.constexpr, GATED: tl.constexpr,
 ) -> None:  # fmt: skip
-    """``x (rows, width)`` times ``packed (outputs, width / 2)``, with its fusion.
+    """Multiply ``x (rows, width)`` by ``packed (outputs, width / 2)``, with its fusion.
 
-    ``DEPTH`` is one group of inputs, and ``width`` a multiple of it.
-    ``absmax (width / 64, outputs)`` of any float dtype, in the order of the sums' columns.
+    ``DEPTH`` is one group of inputs, and ``width`` a multiple of it. ``absmax (width / 64, outputs)``
+    of any float dtype has the order of ``own_columns``. Scales are loaded one step ahead.
     """
     row = own_rows()
     column, source = own_columns(outputs, COLUMNS, GATED)
-    there = column < outputs
+    mask = column < outputs
     packed += source.to(tl.int64)[:, None] * (width // 2)
-    sums = tl.zeros((ROWS, COLUMNS), tl.float32)
+    acc = tl.zeros((ROWS, COLUMNS), tl.float32)
     square = tl.zeros((ROWS, DEPTH), tl.float32)
     first = tl.program_id(1) * span
-    coming = _scales(absmax, first, column, outputs, width)
+    next_scale = _scales(absmax, first, column, outputs, width)
     for start in range(first, tl.minimum(first + span, width), DEPTH):
         values, squared = float_rows(x, norm, row, start + tl.arange(0, DEPTH), rows, width)
         square += squared
         pairs = start // 2 + tl.arange(0, DEPTH // 2)
-        tile = tl.load(packed + pairs[None, :], mask=there[:, None], other=0)
-        scale, coming = coming, _scales(absmax, start + DEPTH, column, outputs, width)
-        high, low = decoded(tile, codes)
+        tile = tl.load(packed + pairs[None, :], mask=mask[:, None], other=0)
+        scale, next_scale = next_scale, _scales(absmax, start + DEPTH, column, outputs, width)
+        high, low = decode(tile, codes)
         first_of_pair, second_of_pair = tl.split(tl.reshape(values, (ROWS, DEPTH // 2, 2)))
         group = tl.dot(first_of_pair, tl.trans(high))
         group = tl.dot(second_of_pair, tl.trans(low), group)
-        sums += group * scale[None, :]
+        acc += group * scale[None, :]
     epilogue(
-        sums, tl.sum(square, 1), norm, bias, residual, result, partial, squares, counters,
+        acc, tl.sum(square, 1), norm, bias, residual, result, partial, squares, counters,
         row, column, source, rows, outputs, width, epsilon, COLUMNS, SPLITS, GATED,
     )  # fmt: skip
+
+
+@triton.jit
+def dequantise_kernel(
+    packed: tl.tensor, absmax: tl.tensor, codes: tl.tensor, result: tl.tensor, count: tl.tensor,
+    BYTES: tl.constexpr,
+) -> None:  # fmt: skip
+    """Write ``count`` bytes of ``packed`` as twice as many bf16; ``absmax`` of any float dtype."""
+    first = tl.program_id(0).to(tl.int64) * BYTES
+    offset = first + tl.arange(0, BYTES)
+    mask = offset < count
+    high, low = decode(tl.load(packed + offset, mask=mask, other=0), codes)
+    scale = tl.load(absmax + offset // (GROUP // 2), mask=mask, other=0.0).to(tl.float32)
+    pairs = tl.join(high.to(tl.float32) * scale, low.to(tl.float32) * scale)
+    values = tl.reshape(pairs, (2 * BYTES,)).to(tl.bfloat16)
+    at = 2 * first + tl.arange(0, 2 * BYTES)
+    tl.store(result + at, values, mask=at < 2 * count)
+
+
+def dequantise(packed: Tensor, absmax: Tensor, count: int) -> Tensor:
+    """Return the first ``count`` weights, an even number, as flat bf16, rounded once."""
+    result = torch.empty(count, dtype=torch.bfloat16, device=packed.device)
+    codes = interpreter_codes(packed.device)
+    dequantise_kernel[(triton.cdiv(count // 2, BYTES),)](
+        packed, absmax, codes, result, count // 2,
+        BYTES=BYTES, num_warps=8, enable_fp_fusion=False,
+    )  # fmt: skip
+    return result
+
+
+def interpreter_codes(device: torch.device) -> Tensor | None:
+    """Return the table of codes where the interpreter runs the kernels, on the CPU; None on a GPU."""
+    return nf4.CODE.bfloat16() if device.type == "cpu" else None

@@ -1,7 +1,7 @@
-"""The products in plain torch: what the kernels mean, and what runs where they cannot.
+"""The linear layers in torch: the kernels' reference, and their stand-in where they cannot run.
 
-Sums are taken in float32 (int8: in integers) over inputs and weights rounded as the kernels round
-them, and everything after the sum stays in float32 until the result is rounded, once.
+Sums are float32 (int8: integers) over inputs and weights rounded as the kernels round them. Everything
+after the sum stays in float32 until the result is rounded, once.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ LEVELS = int8.ACTIVATION_LEVELS[0]
 class FloatReference:
     """For weights ``(out, in)`` in bf16, or NF4: bf16 inputs and codes, scales in float32.
 
-    Weights in fp32 or fp16 have no kernel: neither they nor the rows are rounded to bf16.
-
-    The norm's factor is one number a row, so it multiplies the sum and not the inputs: x * norm is
-    rounded to bf16 before it is normalised, which loses no more than after.
+    Weights in fp32 or fp16 have no kernel: neither they nor the rows are rounded to bf16. A norm's
+    factor is one number a row, so it multiplies the sum. The inputs are then rounded to bf16 before
+    they are normalised, which loses no more than rounding after it.
     """
 
     def __init__(self, weight: Tensor | Nf4Weight, fusion: Fusion = PLAIN) -> None:
-        floats = rounded(weight) if isinstance(weight, Nf4Weight) else weight.float()
-        self.product = make_unpacked(floats)
-        self.rounded = isinstance(weight, Nf4Weight) or weight.dtype == torch.bfloat16
-        self.fusion = fusion
+        if isinstance(weight, Nf4Weight):
+            self.rounds, floats = True, dequantise_rounded(weight)
+        else:
+            self.rounds, floats = weight.dtype == torch.bfloat16, weight.float()
+        self.multiply, self.fusion = make_unpacked(floats), fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         norm = self.fusion.norm
         inputs = x.float() if norm is None else x.float() * norm.weight.float()
-        sums = self.product(inputs.bfloat16().float() if self.rounded else inputs)
+        sums = self.multiply(inputs.bfloat16().float() if self.rounds else inputs)
         if norm is not None:
             sums = sums * norm_factor(x, norm)
         return finish(sums, self.fusion, residual, x.dtype)
@@ -46,7 +46,7 @@ class FloatReference:
 class Int8Reference:
     """For int8 weights: rows are quantised by their own largest value, sums are exact.
 
-    Without a norm these are the bits of ``engine.kernels.torch.int8.Int8Reference``.
+    Without a norm it gives the bits of ``engine.kernels.torch.int8.Int8Reference``.
     """
 
     def __init__(self, weight: Int8Weight, fusion: Fusion = PLAIN) -> None:
@@ -59,10 +59,10 @@ class Int8Reference:
 
 
 def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
-    """``x (rows, in)`` as int8 of ``LEVELS`` steps a side, and each row's scale ``(rows, 1)`` float32.
+    """Return ``x (rows, in)`` as int8 up to +-``LEVELS``, and each row's scale ``(rows, 1)`` float32.
 
-    The scale of a row that is not finite is NaN, and so is what becomes of it. A norm's factor is
-    part of the scale: quantising x * norm gives the same bytes.
+    The scale of a row that is not finite is NaN, and so is its result. A norm's factor is part of the
+    scale: it does not change the quantised values.
     """
     inputs = x.float() if norm is None else x.float() * norm.weight.float()
     quantised, scale = int8.quantise_rows(inputs, LEVELS)
@@ -72,8 +72,8 @@ def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:
     return values, scale if norm is None else scale * norm_factor(x, norm)
 
 
-def rounded(weight: Nf4Weight) -> Tensor:
-    """What the kernels multiply by, float32 ``(out, in)``: codes rounded to bf16, times their scales."""
+def dequantise_rounded(weight: Nf4Weight) -> Tensor:
+    """Return the weights that the kernels multiply by: bf16 codes times scales, float32 ``(out, in)``."""
     out, width = weight.shape
     codes = code_on(weight.packed.device).bfloat16().float()
     values = codes[unpack(weight.packed).int()][: out * width]
@@ -82,12 +82,12 @@ def rounded(weight: Nf4Weight) -> Tensor:
 
 
 def norm_factor(x: Tensor, norm: Norm) -> Tensor:
-    """1 / sqrt(mean square + epsilon) of each row: ``(rows, 1)`` float32."""
+    """Return 1 / sqrt(mean square + epsilon) of each row: ``(rows, 1)`` float32."""
     return torch.rsqrt(x.float().square().mean(-1, keepdim=True) + norm.epsilon)
 
 
 def finish(sums: Tensor, fusion: Fusion, residual: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """Bias, gate and residual on float32 ``sums (rows, out)``; rounded once, to ``dtype``."""
+    """Apply bias, gate and residual to float32 ``sums (rows, out)``; round once, to ``dtype``."""
     if fusion.bias is not None:
         sums = sums + fusion.bias.float()
     if fusion.gated:

@@ -1,7 +1,7 @@
-"""Which tile of a weight one program computes, and how many programs share the sum over its inputs.
+"""Choose the tile of a weight that one program computes, and how many programs share its inputs.
 
-Both follow from the weight's shape and format alone. Neither the number of rows nor the device has a
-say: they would change the order of a sum, and with it a row's bits.
+Both follow from the weight's shape and format alone, never from the number of rows or the device: these
+would change the order of a sum, and with it a row's bits.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Literal
 from engine.values import MAX_ROWS
 
 ROWS = MAX_ROWS
-"""Rows of one tile: all of a round, and the least that tensor cores take."""
+"""Rows of one tile: all rows of a round, and the least that tensor cores take."""
 Kind = Literal["bf16", "int8", "nf4"]
 
 PROGRAMS = 264
 """Programs to aim for: two on each of 132 multiprocessors, so that one loads while another adds."""
 LEAST_STEPS = 4
-"""Steps over the inputs that a program takes at least: fewer never fill the pipeline of loads."""
+"""Least steps over the inputs in a program: fewer never fill the pipeline of loads."""
 MOST_SPLITS = 8
-"""Partial sums are written and read once more, and all of an output's are held in registers at once."""
+"""Partial sums are written and read once more, and those of one output are in registers at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class Tile:
     stages: int
 
 
-# Columns, inputs a step, warps, stages. A stage of weights is 4 to 16 KiB; the two to four in flight
-# cover the latency of memory, and several programs fit on a multiprocessor beside each other, also in
-# the 99 KiB of shared memory that consumer cards (8.6, 8.9, 12.0) give one program. Sixteen rows are read
-# again for every tile of columns, so narrow weights (NF4: half a byte) take wider tiles: or the rows
-# would be most of the bytes. With 4 warps the sums of all splits and a norm's squares do not fit into
-# the registers of a thread (bf16, NF4).
+# Columns, inputs a step, warps, stages. A stage of weights is 4 to 16 KiB; two to four in flight hide
+# the latency of memory, and several programs fit on a multiprocessor, also in the 99 KiB of shared
+# memory that consumer cards (8.6, 8.9, 12.0) give one program. Sixteen rows are read again for every
+# tile of columns, so narrow weights (NF4: half a byte) have wider tiles: otherwise the rows would be most
+# of the bytes. With 4 warps the sums of all splits and a norm's squares do not fit into the registers
+# of a thread (bf16, NF4).
 _SHAPES: dict[Kind, tuple[int, int, int, int]] = {
     "bf16": (64, 128, 8, 3),
     "int8": (64, 128, 4, 4),
@@ -52,15 +52,15 @@ _SHAPES: dict[Kind, tuple[int, int, int, int]] = {
 
 
 def choose_tile(outputs: int, width: int, kind: Kind) -> Tile:
-    """The tile for a weight ``(outputs, width)``.
+    """Return the tile for a weight ``(outputs, width)``.
 
-    The inputs are split until there are ``PROGRAMS`` programs: a weight of few outputs would otherwise
-    leave most of the device idle.
+    Split the inputs until there are ``PROGRAMS`` programs: otherwise a weight of few outputs would leave
+    most of the device idle.
     """
     columns, depth, warps, stages = _SHAPES[kind]
     steps = -(-width // depth)
     programs = -(-outputs // columns)
-    wanted = min(-(-PROGRAMS // programs), steps // LEAST_STEPS, MOST_SPLITS)
-    steps_each = -(-steps // max(wanted, 1))
-    splits = -(-steps // steps_each)  # no split is left empty
-    return Tile(columns, depth, splits, steps_each * depth, warps, stages)
+    splits = min(-(-PROGRAMS // programs), steps // LEAST_STEPS, MOST_SPLITS)
+    split_steps = -(-steps // max(splits, 1))
+    splits = -(-steps // split_steps)  # no split is empty
+    return Tile(columns, depth, splits, split_steps * depth, warps, stages)

@@ -1,7 +1,6 @@
-"""Judging a drafted chain on the device, and drafting it: launches, and what the host reads.
+"""Verify a drafted chain on the device, or draw its next token; read the result on the host.
 
-A draft step is the same launch with nothing to judge: it draws one token and adds it to
-the chain.
+Both are launches of ``accept_kernel``: a draft step has no drafted tokens to verify.
 """
 
 from __future__ import annotations
@@ -22,65 +21,65 @@ from engine.kernels.cuda.sampling.acceptance_kernel import (
     Rule,
     accept_kernel,
 )
-from engine.kernels.cuda.sampling.arithmetic import exponential_reference
-from engine.kernels.cuda.sampling.state import BLOCK, Distribution, Scratch, State
+from engine.kernels.cuda.sampling.state import TILE, Distribution, SamplingState, Scratch
 from engine.noise import Stream
 from engine.values import RoundResult
 
 WARPS = 8
 REGISTERS = 160
-"""What a thread may have. Left to itself, the assembler spills a few bytes to get by with 128 (9.0)."""
+"""Registers per thread. Without this limit the assembler spills a few bytes to use only 128 (9.0)."""
 
 
 def empty_result(device: torch.device | str) -> Tensor:
-    """Where a round is written: int32 (80,), one copy to pinned memory."""
+    """Return memory for a round's result: int32 (80,), which one copy brings to the host."""
     return torch.zeros(RESULT_SIZE, dtype=torch.int32, device=device)
 
 
-def judge(
+def verify(
     p: Distribution,
     q: Distribution | None,
-    state: State,
+    state: SamplingState,
     scratch: Scratch,
     out: Tensor,
     *,
     rule: Rule,
     depth: int,
 ) -> None:
-    """Judges the first ``depth`` drafted tokens by ``p``, which ``distribute`` has written last.
+    """Verify the first ``depth`` drafted tokens by ``p``, the last that ``compute_distribution`` wrote.
 
-    ``q``: what each was drawn from, for ``rejection`` and ``block``; None: drafted without chance.
-    Writes ``out`` int32 (80,), for ``read_result``, and moves ``state`` on by what was emitted.
+    ``q``: the distributions they were drawn from, for ``rejection`` and ``block``; None for a
+    deterministic draft. Write ``out`` int32 (80,) for ``read_result``; advance ``state`` by the emitted
+    tokens.
     """
     _launch(p, q, state, scratch, out, rule, Stream.CHOICE, depth, 0, False)
 
 
 def draft(
-    q: Distribution, state: State, scratch: Scratch, out: Tensor, *, rule: Rule, place: int
+    q: Distribution, state: SamplingState, scratch: Scratch, out: Tensor, *, rule: Rule, index: int
 ) -> None:
-    """Draws the draft's token at ``place`` of the chain from row 0 of ``q``, and puts it there.
+    """Draw the chain's token ``index`` from row 0 of ``q``, and store it in ``state``.
 
-    Under ``coupled`` the draft has the target's noise, under ``rejection`` and ``block`` its own.
+    The noise is the target's under ``coupled``, the draft's own under ``rejection`` and ``block``.
     """
     stream = Stream.DRAFT if rule >= Rule.REJECTION else Stream.CHOICE
     drawing = Rule.GREEDY if rule is Rule.GREEDY else Rule.COUPLED
-    _launch(q, None, state, scratch, out, drawing, stream, 0, place, True)
+    _launch(q, None, state, scratch, out, drawing, stream, 0, index, True)
 
 
 def _launch(
-    p: Distribution, q: Distribution | None, state: State, scratch: Scratch, out: Tensor,
+    p: Distribution, q: Distribution | None, state: SamplingState, scratch: Scratch, out: Tensor,
     rule: Rule, stream: Stream, depth: int, first: int, drafting: bool,
 ) -> None:  # fmt: skip
     vocabulary = len(state.seen)
-    blocks = triton.cdiv(vocabulary, BLOCK)
+    tiles = triton.cdiv(vocabulary, TILE)
     draft = p if q is None else q
-    accept_kernel[(1, 1) if rule is Rule.GREEDY else (depth + 1, blocks)](
+    accept_kernel[(1, 1) if rule is Rule.GREEDY else (depth + 1, tiles)](
         vocabulary, depth, first, state.numbers, state.drafted, state.seen,
         p.weights, p.threshold, p.mass, draft.weights, draft.threshold, draft.mass,
-        scratch.peaks, scratch.peak_tokens, scratch.times, scratch.winners, scratch.residuals,
+        scratch.tile_max, scratch.tile_argmax, scratch.times, scratch.winners, scratch.residuals,
         scratch.done, out,
         RULE=int(rule), STREAM=int(stream), HAS_Q=q is not None, DRAFTING=drafting,
-        BLOCKS=triton.next_power_of_2(blocks), num_warps=WARPS, maxnreg=REGISTERS,
+        TILES=triton.next_power_of_2(tiles), num_warps=WARPS, maxnreg=REGISTERS,
         enable_fp_fusion=False,
     )  # fmt: skip
 
@@ -88,8 +87,10 @@ def _launch(
 def read_result(
     result: Tensor, depth: int, draft_s: float = 0.0, total_s: float = 0.0
 ) -> RoundResult:
-    """Return a round from a copy of the device's result on the host. Raises ModelError for broken logits,
-    and InvalidRequest where a grammar allows no token."""
+    """Read the host's copy of the device's result.
+
+    Raise ModelError for broken logits, and InvalidRequest if a grammar allows no token.
+    """
     status, accepted = result[:2].tolist()
     if status == NOT_FINITE:
         raise ModelError(BROKEN_LOGITS)
@@ -106,9 +107,3 @@ def read_result(
         draft_s,
         total_s,
     )
-
-
-def draw_reference(weights: Tensor, seed: int, stream: Stream, position: int) -> int:
-    """The token the kernels draw from ``weights`` float32 (vocabulary,): the first clock to ring."""
-    noise = exponential_reference(seed, stream, (position,), len(weights))[0]
-    return int(torch.where(weights > 0, noise / weights, torch.inf).argmin())

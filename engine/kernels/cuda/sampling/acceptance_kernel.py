@@ -1,9 +1,11 @@
-"""The third launch of a round: draws, judges the drafted chain, and writes what the host reads.
+"""The third launch of a round: draw tokens, accept drafted ones, and write the round's result.
 
-Every row's programs draw the token that would follow if the chain ended there: all rows at once,
-though one is used. The last program to finish knows them all; it applies the rule and moves the
-state on. The rules are those of ``engine.decoding.acceptance``, which is their torch reference, with
-``engine.kernels.cuda.sampling.arithmetic``'s noise.
+Every row's programs draw the token that would follow if the chain ended there: all rows at once, though
+only one is used. The last program to finish applies the acceptance rule and advances the state.
+``engine.decoding.acceptance`` has the same rules in torch; the noise is that of ``arithmetic``.
+
+A token is drawn by an exponential race: each token's time is E / w, with exponential noise E and its
+weight w, and the earliest wins. It equals the Gumbel-max trick, with one division.
 """
 
 from __future__ import annotations
@@ -13,16 +15,16 @@ from enum import IntEnum
 import triton
 import triton.language as tl
 
-from engine.kernels.cuda.last_program import is_last_program
+from engine.kernels.cuda.intrinsics import is_last_program
 from engine.kernels.cuda.sampling.arithmetic import exponential, noise_key, uniform
-from engine.kernels.cuda.sampling.state import BLOCK
+from engine.kernels.cuda.sampling.state import TILE
 from engine.kernels.cuda.sampling.truncation import MASS_ONE, mass_of
 from engine.noise import Stream
 from engine.values import MAX_ROWS
 
 
 class Rule(IntEnum):
-    """How the chain is judged; from ``REJECTION`` on by chance, with a residual."""
+    """The acceptance rule; rules from ``REJECTION`` on draw random numbers and have a residual."""
 
     GREEDY = 0
     COUPLED = 1
@@ -30,14 +32,14 @@ class Rule(IntEnum):
     BLOCK = 3
 
 
-_BLOCK, _ROWS = tl.constexpr(BLOCK), tl.constexpr(MAX_ROWS)
+_TILE, _ROWS = tl.constexpr(TILE), tl.constexpr(MAX_ROWS)
 _GREEDY, _REJECTION = tl.constexpr(int(Rule.GREEDY)), tl.constexpr(int(Rule.REJECTION))
 _BLOCK_RULE = tl.constexpr(int(Rule.BLOCK))
 _ACCEPT, _RESIDUAL = tl.constexpr(int(Stream.ACCEPT)), tl.constexpr(int(Stream.RESIDUAL))
 _MASS_ONE = tl.constexpr(MASS_ONE)
 
-# Where things stand in the result: status, accepted tokens, p of the last token, then four lists of
-# 16, and three times in nanoseconds that the round's clock writes (int64).
+# Offsets in the result: status, accepted tokens, p of the last token; then four lists of 16, and three
+# times in nanoseconds (int64) that the round's clock writes.
 RESULT_SIZE, TOKENS_AT, P_AT, Q_AT, CHAIN_AT, TIMES_AT = 80, 4, 20, 36, 52, 68
 NOT_FINITE, NOTHING_ALLOWED = 1, 2
 _TOKENS, _P, _Q = tl.constexpr(TOKENS_AT), tl.constexpr(P_AT), tl.constexpr(Q_AT)
@@ -47,16 +49,16 @@ _NOT_FINITE, _NOTHING_ALLOWED = tl.constexpr(NOT_FINITE), tl.constexpr(NOTHING_A
 
 @triton.jit
 def _p_at(weights: tl.tensor, thresholds: tl.tensor, masses: tl.tensor, row: tl.tensor,
-          token: tl.tensor, vocabulary: tl.tensor, live: tl.tensor) -> tl.tensor:  # fmt: skip
-    """A token's probability in a row of a ``Distribution``; float32. Any shape."""
-    w = tl.load(weights + row * vocabulary + token, live, other=0.0)
-    kept = w.to(tl.int32, bitcast=True) >= tl.load(thresholds + row, live, other=0)
-    return tl.where(kept, tl.div_rn(w, tl.load(masses + row, live, other=1.0)), 0.0)
+          token: tl.tensor, vocabulary: tl.tensor, mask: tl.tensor) -> tl.tensor:  # fmt: skip
+    """Return a token's probability in a row of a ``Distribution``: float32, any shape."""
+    w = tl.load(weights + row * vocabulary + token, mask, other=0.0)
+    kept = w.to(tl.int32, bitcast=True) >= tl.load(thresholds + row, mask, other=0)
+    return tl.where(kept, tl.div_rn(w, tl.load(masses + row, mask, other=1.0)), 0.0)
 
 
 @triton.jit
-def _scale_on(scale: tl.tensor, p: tl.tensor, q: tl.tensor) -> tl.tensor:
-    """min(1, scale p / q): float64 from float64 and two float32, as ``block_scales`` has it."""
+def _next_scale(scale: tl.tensor, p: tl.tensor, q: tl.tensor) -> tl.tensor:
+    """Return min(1, scale p / q) as ``block_scales`` does: float64 from float64 and two float32."""
     target, drafted = scale * p.to(tl.float64), q.to(tl.float64)
     return tl.where(target >= drafted, 1.0, target / tl.where(drafted > 0, drafted, 1.0))
 
@@ -64,35 +66,35 @@ def _scale_on(scale: tl.tensor, p: tl.tensor, q: tl.tensor) -> tl.tensor:
 @triton.jit
 def _draft_p_at(
     q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, row: tl.tensor,
-    token: tl.tensor, vocabulary: tl.tensor, live: tl.tensor, HAS_Q: tl.constexpr,
+    token: tl.tensor, vocabulary: tl.tensor, mask: tl.tensor, HAS_Q: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """What the draft gave its own token; 1 where it drafts without chance."""
+    """Return the draft's probability of its own token: 1 where the draft is deterministic."""
     if HAS_Q:
-        q = _p_at(q_weights, q_thresholds, q_masses, row, token, vocabulary, live)
+        q = _p_at(q_weights, q_thresholds, q_masses, row, token, vocabulary, mask)
     else:
-        q = live.to(tl.float32)
+        q = mask.to(tl.float32)
     return q
 
 
 @triton.jit
-def _scale_before(
+def _prefix_scale(
     row: tl.tensor, drafted: tl.tensor, weights: tl.tensor, thresholds: tl.tensor, masses: tl.tensor,
     q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, vocabulary: tl.tensor,
     HAS_Q: tl.constexpr,
 ) -> tl.tensor:  # fmt: skip
-    """``block_scales`` of the tokens drafted before a row; float64."""
+    """Return ``block_scales`` of the tokens drafted before a row: float64."""
     scale = tl.full([], 1.0, tl.float64)
     for node in range(0, row):
         x = tl.load(drafted + node)
         p = _p_at(weights, thresholds, masses, node, x, vocabulary, x >= 0)
         q = _draft_p_at(q_weights, q_thresholds, q_masses, node, x, vocabulary, x >= 0, HAS_Q)
-        scale = _scale_on(scale, p, q)
+        scale = _next_scale(scale, p, q)
     return scale
 
 
 @triton.jit
 def _race(noise: tl.tensor, weights: tl.tensor, tokens: tl.tensor) -> tl.tensor:
-    """The first clock E / w to ring, and whose it is; inf where no weight is left."""
+    """Return the winning time E / w and its index; the time is inf where all weights are 0."""
     times = tl.where(weights > 0, tl.div_rn(noise, weights), float("inf"))
     first, at = tl.min(times, 0, return_indices=True, return_indices_tie_break_left=True)
     return first, at
@@ -112,8 +114,8 @@ def accept_kernel(
     q_weights: tl.tensor,  # unused without HAS_Q, as the next two
     q_thresholds: tl.tensor,
     q_masses: tl.tensor,
-    peaks: tl.tensor,
-    peak_tokens: tl.tensor,
+    tile_max: tl.tensor,
+    tile_argmax: tl.tensor,
     times: tl.tensor,
     winners: tl.tensor,
     residuals: tl.tensor,
@@ -123,108 +125,100 @@ def accept_kernel(
     STREAM: tl.constexpr,
     HAS_Q: tl.constexpr,
     DRAFTING: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    TILES: tl.constexpr,
 ) -> None:
-    """Draws and judges; grid (depth + 1, blocks), (1, 1) under ``greedy``, which draws nothing."""
-    row, block = tl.program_id(0), tl.program_id(1)
+    """Draw and accept tokens; grid (depth + 1, tiles), or (1, 1) under ``greedy``, which draws none."""
+    row, tile = tl.program_id(0), tl.program_id(1)
     position = tl.load(numbers + 1) + first
     if RULE != _GREEDY:
-        tokens = block * _BLOCK + tl.arange(0, _BLOCK)
+        tokens = tile * _TILE + tl.arange(0, _TILE)
         inside = tokens < vocabulary
-        p = _p_at(weights, thresholds, masses, row + tokens * 0, tokens, vocabulary, inside)
-        rest = p
+        rows = row + tokens * 0
+        p = _p_at(weights, thresholds, masses, rows, tokens, vocabulary, inside)
+        residual = p
         stream = tl.full([], STREAM, tl.uint64)
         if RULE >= _REJECTION:  # noqa: SIM102 (one is known to the compiler)
             if row < depth:
                 stream = tl.full([], _RESIDUAL, tl.uint64)
                 token = tl.load(drafted + row)
                 if HAS_Q:
-                    q = _p_at(
-                        q_weights,
-                        q_thresholds,
-                        q_masses,
-                        row + tokens * 0,
-                        tokens,
-                        vocabulary,
-                        inside,
-                    )
+                    q = _p_at(q_weights, q_thresholds, q_masses, rows, tokens, vocabulary, inside)
                 else:
                     q = (tokens == token).to(tl.float32)
                 if RULE == _BLOCK_RULE:
-                    scale = _scale_before(
+                    scale = _prefix_scale(
                         row, drafted, weights, thresholds, masses, q_weights, q_thresholds, q_masses,
                         vocabulary, HAS_Q,
                     )  # fmt: skip
-                    rest = rest * scale.to(tl.float32)
-                rest = tl.maximum(rest - q, 0.0)
-        blocks = tl.num_programs(1)
-        place = row * blocks + block
-        spare = tl.num_programs(0) * blocks + place
+                    residual = residual * scale.to(tl.float32)
+                residual = tl.maximum(residual - q, 0.0)
+        tiles = tl.num_programs(1)
+        offset = row * tiles + tile
+        fallback = tl.num_programs(0) * tiles + offset
         if RULE == _BLOCK_RULE:
-            tl.store(residuals + place, tl.sum(mass_of(rest), 0))
+            tl.store(residuals + offset, tl.sum(mass_of(residual), 0))
         if tl.max(p, 0) > 0:
             noise = exponential(noise_key(tl.load(numbers), stream, position + row), tokens)
-            time, at = _race(noise, rest, tokens)
-            tl.store(times + place, time)
-            tl.store(winners + place, block * _BLOCK + at)
+            time, at = _race(noise, residual, tokens)
+            tl.store(times + offset, time)
+            tl.store(winners + offset, tile * _TILE + at)
             if RULE >= _REJECTION:
                 time, at = _race(noise, p, tokens)
-                tl.store(times + spare, time)
-                tl.store(winners + spare, block * _BLOCK + at)
+                tl.store(times + fallback, time)
+                tl.store(winners + fallback, tile * _TILE + at)
         else:
-            tl.store(times + place, float("inf"))
-            tl.store(winners + place, 0)
-            tl.store(times + spare, float("inf"))
-            tl.store(winners + spare, 0)
+            tl.store(times + offset, float("inf"))
+            tl.store(winners + offset, 0)
+            tl.store(times + fallback, float("inf"))
+            tl.store(winners + fallback, 0)
     if is_last_program(done, tl.num_programs(0) * tl.num_programs(1)):
-        _conclude(
+        _finish_round(
             vocabulary, depth, first, numbers, drafted, seen, weights, thresholds, masses, q_weights,
-            q_thresholds, q_masses, peaks, peak_tokens, times, winners, residuals, out,
-            RULE, HAS_Q, DRAFTING, BLOCKS,
+            q_thresholds, q_masses, tile_max, tile_argmax, times, winners, residuals, out,
+            RULE, HAS_Q, DRAFTING, TILES,
         )  # fmt: skip
 
 
 @triton.jit
-def _drawn(
-    times: tl.tensor, winners: tl.tensor, at: tl.tensor, there: tl.tensor, blocks: tl.tensor
+def _race_winners(
+    times: tl.tensor, winners: tl.tensor, at: tl.tensor, mask: tl.tensor, tiles: tl.tensor
 ) -> tl.tensor:
-    """Each row's first clock over its blocks, and whose it is: both (16,)."""
-    all_times = tl.load(times + at, there, other=float("inf"))
-    time, block = tl.min(all_times, 1, return_indices=True, return_indices_tie_break_left=True)
+    """Return each row's winning time over its tiles, and its token: both (16,)."""
+    all_times = tl.load(times + at, mask, other=float("inf"))
+    time, tile = tl.min(all_times, 1, return_indices=True, return_indices_tie_break_left=True)
     rows = tl.arange(0, _ROWS)
-    # A row beyond the chain reads the first one's winner, and nobody reads that.
-    live = tl.max(there.to(tl.int32), 1) != 0
-    return time, tl.load(winners + rows * blocks + block, live, other=0)
+    in_chain = tl.max(mask.to(tl.int32), 1) != 0
+    return time, tl.load(winners + rows * tiles + tile, in_chain, other=0)
 
 
 @triton.jit
-def _conclude(
+def _finish_round(
     vocabulary: tl.tensor, depth: tl.tensor, first: tl.tensor, numbers: tl.tensor,
     drafted: tl.tensor, seen: tl.tensor, weights: tl.tensor, thresholds: tl.tensor, masses: tl.tensor,
-    q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, peaks: tl.tensor,
-    peak_tokens: tl.tensor, times: tl.tensor, winners: tl.tensor, residuals: tl.tensor,
+    q_weights: tl.tensor, q_thresholds: tl.tensor, q_masses: tl.tensor, tile_max: tl.tensor,
+    tile_argmax: tl.tensor, times: tl.tensor, winners: tl.tensor, residuals: tl.tensor,
     out: tl.tensor, RULE: tl.constexpr, HAS_Q: tl.constexpr, DRAFTING: tl.constexpr,
-    BLOCKS: tl.constexpr,
+    TILES: tl.constexpr,
 ) -> None:  # fmt: skip
-    """The round, from what all programs left; run by one of them."""
+    """Apply the rule to the results of all programs and write the round; one program runs this."""
     rows = tl.arange(0, _ROWS)
     nodes = rows < depth
-    blocks = tl.cdiv(vocabulary, _BLOCK)
-    each = tl.arange(0, BLOCKS)
-    at = rows[:, None] * blocks + each[None, :]
-    there = (rows[:, None] <= depth) & (each[None, :] < blocks)
-    all_peaks = tl.load(peaks + at, there, other=float("-inf"))
-    highest, block = tl.max(all_peaks, 1, return_indices=True, return_indices_tie_break_left=True)
+    tiles = tl.cdiv(vocabulary, _TILE)
+    each = tl.arange(0, TILES)
+    at = rows[:, None] * tiles + each[None, :]
+    mask = (rows[:, None] <= depth) & (each[None, :] < tiles)
+    maxima = tl.load(tile_max + at, mask, other=float("-inf"))
+    highest, tile = tl.max(maxima, 1, return_indices=True, return_indices_tie_break_left=True)
     chain = tl.load(drafted + rows, nodes, other=0)
     p = _p_at(weights, thresholds, masses, rows, chain, vocabulary, nodes)
     q = _draft_p_at(q_weights, q_thresholds, q_masses, rows, chain, vocabulary, nodes, HAS_Q)
     if RULE == _GREEDY:
-        choices = tl.load(peak_tokens + rows * blocks + block, rows <= depth, other=0)
+        choices = tl.load(tile_argmax + rows * tiles + tile, rows <= depth, other=0)
     else:
-        time, choices = _drawn(times, winners, at, there, blocks)
+        time, choices = _race_winners(times, winners, at, mask, tiles)
         if RULE >= _REJECTION:
-            spare = (depth + 1) * blocks
-            _, fallback = _drawn(times + spare, winners + spare, at, there, blocks)
+            of_p = (depth + 1) * tiles
+            _, fallback = _race_winners(times + of_p, winners + of_p, at, mask, tiles)
             choices = tl.where(time < float("inf"), choices, fallback)
     if RULE >= _REJECTION:
         position = tl.load(numbers + 1) + first + rows
@@ -234,13 +228,13 @@ def _conclude(
         scales = tl.full([_ROWS], 1.0, tl.float64)
         for node in range(0, depth):
             here = rows == node
-            scale = _scale_on(
+            scale = _next_scale(
                 scale, tl.sum(tl.where(here, p, 0.0), 0), tl.sum(tl.where(here, q, 0.0), 0)
             )
             scales = tl.where(here, scale, scales)
-        # The residual after node i is that of row i + 1.
-        below = (rows[:, None] + 1 < depth) & there
-        left = tl.sum(tl.load(residuals + at + blocks, below, other=0), 1)
+        # The residual after node i is in row i + 1.
+        below = (rows[:, None] + 1 < depth) & mask
+        left = tl.sum(tl.load(residuals + at + tiles, below, other=0), 1)
         left = left.to(tl.float64) / _MASS_ONE
         lost = left + 1.0 - scales
         chances = tl.where(lost > 0, left / tl.where(lost > 0, lost, 1.0), 1.0)
@@ -248,10 +242,10 @@ def _conclude(
         count = tl.max(tl.where(nodes & (coins < chances), rows + 1, 0), 0)
     else:
         if RULE == _REJECTION:
-            stands = coins < _scale_on(tl.full([_ROWS], 1.0, tl.float64), p, q)
+            accepted = coins < _next_scale(tl.full([_ROWS], 1.0, tl.float64), p, q)
         else:
-            stands = choices == chain
-        count = tl.min(tl.where(nodes & stands, _ROWS, rows), 0)
+            accepted = choices == chain
+        count = tl.min(tl.where(nodes & accepted, _ROWS, rows), 0)
     ending = rows == count
     following = tl.sum(tl.where(ending, choices, 0), 0)
     emitted = tl.where(ending, following, chain)
@@ -270,6 +264,6 @@ def _conclude(
         tl.store(drafted + first, following)
     else:
         tl.store(numbers + 1, tl.load(numbers + 1) + count + 1)
-        # Unseen is 0, so the first time counts twice.
+        # An unseen token is 0, so its first occurrence counts twice.
         tl.atomic_max(seen + emitted, 1, used)
         tl.atomic_add(seen + emitted, 1, used)

@@ -1,30 +1,24 @@
-"""Noise and exponentials with the same bits on every device, in Triton and in torch.
+"""Noise and exponentials with the same bits on every device, and in torch.
 
-Both are made of additions, multiplications and divisions that IEEE 754 rounds in one way; kernels
-that use them are compiled with ``enable_fp_fusion=False``, so that no product is fused into a sum.
-The hardware's own ``lg2`` and ``ex2`` are not used: they differ between GPUs, and near 1, where the
-clock that wins a race stands, ``lg2`` has hardly a correct digit.
+They consist of additions, multiplications and divisions, which IEEE 754 defines exactly. Kernels that use
+them are compiled with ``enable_fp_fusion=False``, so that no product is fused into a sum. The hardware's
+``lg2`` and ``ex2`` are not used: they differ between GPUs, and near 1, where winners of the exponential
+race are, ``lg2`` has hardly a correct digit.
 
-The noise is float32, though ``engine.noise`` has float64: consumer GPUs (sm_86, 89, 120) do 64
-float32 operations in the time of one float64. The hash is the same; a clock is its float64 twin
-to about 3e-7, so a token differs only where two clocks ring that close together.
+The noise is float32, and float64 in ``engine.noise``: consumer GPUs (sm_86, 89, 120) do 64 float32
+operations in the time of one float64. The hash is the same, and the noise differs by about 3e-7, so a
+drawn token differs only where two times of the race are that close.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import torch
 import triton
 import triton.language as tl
-from torch import Tensor
-
-from engine.noise import Stream, random_bits
 
 _GOLDEN = tl.constexpr(0x9E3779B97F4A7C15)
 _MIX_1 = tl.constexpr(0xBF58476D1CE4E5B9)
 _MIX_2 = tl.constexpr(0x94D049BB133111EB)
-_LAST = tl.constexpr((1 << 52) - 1)
+_ALL_ONES = tl.constexpr((1 << 52) - 1)
 _UNIT = tl.constexpr(2.0**-52)
 _ONE = tl.constexpr(0x3F800000)
 _LOWEST = tl.constexpr(0x3F400000)
@@ -41,7 +35,7 @@ _TINY = tl.constexpr(-87.0)
 
 @triton.jit
 def mix(x: tl.tensor) -> tl.tensor:
-    """SplitMix64's finaliser; uint64."""
+    """Apply SplitMix64's finaliser; uint64."""
     x = (x ^ (x >> 30)) * _MIX_1
     x = (x ^ (x >> 27)) * _MIX_2
     return x ^ (x >> 31)
@@ -49,7 +43,7 @@ def mix(x: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def noise_key(seed: tl.tensor, stream: tl.tensor, position: tl.tensor) -> tl.tensor:
-    """The key of (seed int64, stream, position int64), as ``engine.noise`` chains it; uint64."""
+    """Return the key of (seed int64, stream, position int64), as ``engine.noise`` chains it: uint64."""
     key = mix(seed.to(tl.uint64) + _GOLDEN)
     key = mix((key ^ stream) + _GOLDEN)
     return mix((key ^ position.to(tl.uint64)) + _GOLDEN)
@@ -57,24 +51,24 @@ def noise_key(seed: tl.tensor, stream: tl.tensor, position: tl.tensor) -> tl.ten
 
 @triton.jit
 def uniform(key: tl.tensor) -> tl.tensor:
-    """A float64 in (0, 1)."""
+    """Return a float64 in (0, 1)."""
     return ((mix(key + _GOLDEN) >> 12).to(tl.float64) + 0.5) * _UNIT
 
 
 @triton.jit
 def exponential(key: tl.tensor, tokens: tl.tensor) -> tl.tensor:
-    """Exponential noise, float32, of each token under one position's key."""
+    """Return exponential noise of each token under one position's key: float32."""
     bits = (mix(key + (tokens + 1).to(tl.uint64) * _GOLDEN) >> 12).to(tl.int64)
     u = (bits.to(tl.float32) + 0.5) * _UNIT
-    rest = ((bits ^ _LAST).to(tl.float32) + 0.5) * _UNIT
+    complement = ((bits ^ _ALL_ONES).to(tl.float32) + 0.5) * _UNIT
     # u = 2^k (1 + f) with f in [-0.25, 0.5). Near 1, where the winners are, f is taken from the
-    # complement: 1 - u would keep only its first bits.
+    # complement: 1 - u would have only its first bits.
     raw = u.to(tl.int32, bitcast=True) + (_ONE - _LOWEST)
     k = (raw >> 23) - 127
     f = ((raw & 0x7FFFFF) + _LOWEST).to(tl.float32, bitcast=True) - 1.0
-    near = rest < 0.25
+    near = complement < 0.25
     k = tl.where(near, 0, k)
-    f = tl.where(near, -rest, f)
+    f = tl.where(near, -complement, f)
     # log(1 + f) = 2 artanh(s), s = f / (2 + f), |s| <= 0.2
     s = tl.div_rn(f, f + 2.0)
     z = s * s
@@ -84,43 +78,12 @@ def exponential(key: tl.tensor, tokens: tl.tensor) -> tl.tensor:
 
 @triton.jit
 def exp(x: tl.tensor) -> tl.tensor:
-    """e^x for float32 ``x <= 0``; 0 below -87, where subnormal numbers are near."""
-    x_ = tl.where(x > _TINY, x, 0.0)
-    n = tl.floor(x_ * _LOG2_E + 0.5)
-    r = (x_ - n * _LN_2_HIGH) - n * _LN_2_LOW
+    """Return e^x for float32 ``x <= 0``; 0 below -87, where subnormal numbers are near."""
+    clamped = tl.where(x > _TINY, x, 0.0)
+    n = tl.floor(clamped * _LOG2_E + 0.5)
+    r = (clamped - n * _LN_2_HIGH) - n * _LN_2_LOW
     series = ((((r * _C7 + _C6) * r + _C5) * r + _C4) * r + _C3) * r + _C2
     scale = ((n.to(tl.int32) + 127) << 23).to(tl.float32, bitcast=True)
     result = ((series * (r * r) + r) + 1.0) * scale
-    # Rounding must not lift anything over the likeliest token, whose weight is 1.
+    # Rounding must not lift a weight above that of the most likely token, which is 1.
     return tl.where(x > _TINY, tl.minimum(result, 1.0), 0.0)
-
-
-def exponential_reference(
-    seed: int, stream: Stream, positions: Sequence[int], vocabulary: int
-) -> Tensor:
-    """``exponential`` in torch: float32 (positions, vocabulary)."""
-    bits = random_bits(seed, stream, positions, vocabulary)
-    u = (bits.float() + 0.5) * _UNIT.value
-    rest = ((bits ^ _LAST.value).float() + 0.5) * _UNIT.value
-    raw = u.view(torch.int32) + (_ONE.value - _LOWEST.value)
-    near = rest < 0.25
-    k = torch.where(near, 0, (raw >> 23) - 127)
-    f = torch.where(near, -rest, ((raw & 0x7FFFFF) + _LOWEST.value).view(torch.float32) - 1.0)
-    s = f / (f + 2.0)
-    z = s * s
-    series = ((z * _NINTH.value + _SEVENTH.value) * z + _FIFTH.value) * z + _THIRD.value
-    clocks: Tensor = -(k.float() * _LN_2.value + (s * 2.0 + s * z * series))
-    return clocks
-
-
-def exp_reference(x: Tensor) -> Tensor:
-    """``exp`` in torch; float32 of any shape."""
-    x_ = torch.where(x > _TINY.value, x, 0.0)
-    n = (x_ * _LOG2_E.value + 0.5).floor()
-    r = (x_ - n * _LN_2_HIGH.value) - n * _LN_2_LOW.value
-    series = torch.full_like(r, _C7.value)
-    for coefficient in (_C6, _C5, _C4, _C3, _C2):
-        series = series * r + coefficient.value
-    scale = ((n.int() + 127) << 23).view(torch.float32)
-    result = ((series * (r * r) + r) + 1.0) * scale
-    return torch.where(x > _TINY.value, result.clamp_max(1.0), torch.zeros_like(x))

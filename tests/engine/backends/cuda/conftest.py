@@ -19,7 +19,7 @@ from tests.support import interpreter
 
 @pytest.fixture(scope="session")
 def device() -> Iterator[torch.device]:
-    """Where models run from here on, whatever they are loaded with."""
+    """Return the device of models, and make every load choose it."""
     pytest.importorskip("triton")
     if not INTERPRETED:
         if not torch.cuda.is_available():
@@ -35,7 +35,7 @@ def device() -> Iterator[torch.device]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Of a small target and its draft."""
+    """Return the folders of a small target and its draft."""
     root = tmp_path_factory.mktemp("pair")
     write_pair(root / "target", root / "draft")
     return root / "target", root / "draft"

@@ -27,11 +27,11 @@ SIZES: dict[str, Any] = {
     "num_key_value_heads": 1,
     "head_dim": 16,
 }
-"""Rows of whole blocks, so that NF4 has its kernel."""
+"""Rows are whole groups, so that NF4 has its kernel."""
 
 
 def write_pair(target: Path, draft: Path) -> None:
-    """A target, and a draft whose weights are a little beside its own."""
+    """Write a target, and a draft with slightly different weights."""
     model = write_random(target, **SIZES)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -50,7 +50,7 @@ def load(
 
 
 def load_reference(folder: Path, context: int = CONTEXT) -> TorchDecoder:
-    """The same model through torch's operations, in float32 on the CPU."""
+    """Load the same model as torch operations in float32 on the CPU."""
     checkpoint, cpu = inspect(folder), torch.device("cpu")
     architecture = FAMILIES[checkpoint.architecture](checkpoint, context)
     info = load_info(folder, context)

@@ -15,8 +15,7 @@ from engine.backends.cuda.round import DeviceRound, Mode
 from engine.kernels.cuda import attention_kernel, rotary_kernel
 from engine.kernels.cuda.kv_cache import FP8
 from engine.kernels.cuda.linear import parts, streamed
-from engine.kernels.cuda.sampling import acceptance
-from engine.kernels.cuda.sampling import draw as sampling
+from engine.kernels.cuda.sampling import acceptance, distribution
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
@@ -29,7 +28,7 @@ KERNELS = (
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (parts, "normalise_rows"),
     (rotary_kernel, "rope_and_store"),
-    *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
+    *((distribution, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
 )
 META = torch.device("meta")

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
 FORMATS = ("bf16", "int8", "nf4")
 FIRST = ("bf16", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in FORMATS[1:]))
-"""All of them; where what differs is a product alone, the kernels' own tests have it."""
+"""All formats; where only the linear layers differ, the kernels' own tests suffice."""
 SOME = (
     "gemma2",  # a GELU, norms on either side, both soft caps, a window
     "gemma3",  # norms on queries and keys, a rope for near and one for far layers
@@ -28,9 +28,9 @@ SOME = (
     "smollm3",  # a layer without positions
     "phi3, half turned",  # joined tensors, a part of each head turns
 )
-"""What no plain Llama has."""
+"""Features that a plain Llama does not have."""
 APART = {"bf16": 0.02, "int8": 0.04, "nf4": 0.4}
-"""Share of the logits that rounding explains: of activations, and of such small weights."""
+"""Relative error of the logits that rounding of activations and small weights explains."""
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
@@ -46,7 +46,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_logits_are_those_of_the_torch_decoder(folder: Path, dtype: str) -> None:
-    """A prompt, then some rows behind it; with graphs the same kernels run."""
+    """Compute a prompt, then some rows after it; graphs run the same kernels."""
     text = tokens(9)
     model, reference = load(folder, dtype), load_reference(folder)
     ours, theirs = model.new_state(64), reference.new_state(64)
@@ -102,7 +102,7 @@ def test_what_was_rejected_leaves_no_trace(folder: Path) -> None:
 def test_a_long_prompt_goes_through_cublas_in_parts(
     folder: Path, dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two parts of many rows, attention in smaller ones; what follows sees nearly the same text."""
+    """Two parts of many rows, with attention in smaller ones; later logits are nearly the same."""
     text = tokens(14)
     streamed = load(folder, dtype)
     expected = streamed.forward(text, streamed.new_state(64), last=4).cpu()
@@ -116,7 +116,7 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
 
 
 def test_heads_read_the_hidden_states_of_the_torch_decoder(folder: Path) -> None:
-    """And the output head on the normed ones gives the very logits of the step."""
+    """The output head on the normed states gives exactly the logits of the step."""
     aux_layers, text = (AuxLayer(0), AuxLayer(1), NORMED), tokens(6)
     model, reference = load(folder), load_reference(folder)
     ours, theirs = model.new_state(64, aux_layers), reference.new_state(64, aux_layers)

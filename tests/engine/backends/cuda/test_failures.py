@@ -1,4 +1,4 @@
-"""A reply that breaks off on the device: memory that runs out, a GPU that is lost."""
+"""Replies that fail on the device: memory runs out, or the GPU is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOST = RuntimeError("CUDA error: an illegal memory access was encountered")
 
 @pytest.fixture(autouse=True)
 def _own_list(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is lost here is lost for this test alone."""
+    """Devices lost in a test are lost for this test alone."""
     monkeypatch.setattr(devices, "_lost", set())
 
 
@@ -44,7 +44,7 @@ def _own_list(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reply_that_fails_leaves_the_session_whole(
     error: RuntimeError, expected: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second round fails, with the first one's tokens shown; the next request starts as ever."""
+    """The second round fails after the first one's tokens were shown; the next request succeeds."""
     write_pair(tmp_path / "target", tmp_path / "draft")
     session = Session(load(tmp_path / "target"), TextCodec(tmp_path / "target"), Resources())
     request = Request(

@@ -1,4 +1,4 @@
-"""The target's KV cache in fp8: other numbers than in bf16, but the same promises."""
+"""The target's KV cache in fp8: other numbers than in bf16, but the same guarantees."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def engine() -> Iterator[LocalEngine]:
 def test_only_the_targets_cache_is_narrow(
     engine: LocalEngine, folders: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    """A draft's acceptance would suffer more than its little cache would save."""
+    """A draft would lose more acceptance than its small cache would save."""
     write_random(tmp_path, **{**SIZES, "intermediate_size": 32})
     pair = folders[0], tmp_path
     loaded = engine.load(request_for(*pair, quantization="bf16", kv_cache_dtype="fp8"))

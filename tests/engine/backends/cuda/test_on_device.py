@@ -52,7 +52,7 @@ CONTEXT = 1024
 def llama(
     hidden: int, inner: int, heads: int, kv_heads: int, width: int, tied: bool, normed: bool = False
 ) -> Architecture:
-    """Two layers of it, a whole vocabulary."""
+    """Return two layers of this shape with a whole vocabulary."""
     rope = ROPE if width == 128 else NARROW
     attention = Attention(heads, kv_heads, width, width**-0.5, rope, qk_norm=normed)
     return Architecture(
@@ -69,7 +69,7 @@ SHAPES = {
 
 
 def random_tensors(architecture: Architecture) -> Callable[[str], Tensor]:
-    """bf16 weights by name, the same for every model that asks."""
+    """Return bf16 weights by name, the same for every model."""
     shapes = tensor_shapes(architecture, Names())
 
     def tensor(name: str) -> Tensor:
@@ -153,7 +153,7 @@ RULES = [rule for rule in AcceptanceRule if rule is not AcceptanceRule.AUTO]
 def test_a_captured_round_gives_the_bits_of_one_that_is_not(
     depth: int, rule: AcceptanceRule
 ) -> None:
-    """Twelve rounds of the 1B shape beside each other; a graph serves every length."""
+    """Compare twelve rounds of the 1B shape; one graph serves every length."""
     architecture = SHAPES["Llama 3.2 1B"]
     models = model_of(architecture, "nf4"), model_of(architecture, "int8")
     sampling = (
@@ -174,7 +174,7 @@ def test_a_captured_round_gives_the_bits_of_one_that_is_not(
 
 
 def test_a_round_asks_the_device_nothing() -> None:
-    """torch raises at whatever would make the host wait."""
+    """torch raises at every operation that makes the host wait."""
     architecture = SHAPES["Llama 3.2 1B"]
     model = model_of(architecture, "bf16")
     caches = model.new_state(64), model.new_state(64)
@@ -261,7 +261,7 @@ print("goes on", flush=True)
 
 
 def test_who_loses_the_gpu_goes_on_on_the_cpu(tmp_path: Path) -> None:
-    """In a process of its own, which has no GPU from then on; what it frees there must not end it."""
+    """Run a process that loses its GPU; freeing memory afterwards must not end it."""
     write_pair(tmp_path / "target", tmp_path / "draft")
     done = subprocess.run(
         [sys.executable, "-c", LOSES_THE_GPU, str(tmp_path / "target")],

@@ -1,4 +1,4 @@
-"""Whole requests whose rounds run on the device: the words of ``none``, whoever drafts."""
+"""Whole requests with rounds on the device: the words of ``none``, whichever proposer drafts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def session(folders: tuple[Path, Path]) -> Session:
 def run(
     session: Session, speculation: Speculation, sampling: Sampling = GREEDY, **asked: Any
 ) -> tuple[list[Round], Finished]:
-    """A request from an empty cache, to the end."""
+    """Run a request from an empty cache to its end."""
     wish: dict[str, Any] = {
         "token_ids": PROMPT, "max_tokens": LENGTH, "ignore_eos": True, "reuse_cache": False, **asked
     }  # fmt: skip
@@ -73,7 +73,7 @@ Plain = Callable[[Sampling], Finished]
 
 @pytest.fixture(scope="module")
 def plain(session: Session) -> Plain:
-    """What is said without drafts, computed once; shorter replies are the beginning of it."""
+    """Return the reply without drafts, computed once; shorter replies are its beginning."""
     return functools.cache(lambda sampling: run(session, NONE, sampling)[1])
 
 
@@ -99,7 +99,7 @@ def test_words_do_not_depend_on_who_drafts(
 
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN], ids=str)
 def test_a_grammar_holds_whoever_drafts(session: Session, sampling: Sampling) -> None:
-    """The host masks the rows of each round; what is forced it drafts."""
+    """The host masks the rows of each round, and drafts forced tokens."""
     asked: dict[str, Any] = {
         "grammar": Grammar(GrammarKind.REGEX, "so (yes|no), said the (fox|crow)!*"),
         "ignore_eos": False,
@@ -114,7 +114,7 @@ def test_a_grammar_holds_whoever_drafts(session: Session, sampling: Sampling) ->
 
 
 def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], plain: Plain) -> None:
-    """The target drafts for itself: every token stands, and the bonus comes on top."""
+    """The target drafts for itself: every token is accepted, and a bonus token follows."""
     target, _ = folders
     session = Session(load(target), TextCodec(target), Resources(draft=load(target)))
     rounds, done = run(session, draft(2))
@@ -124,7 +124,7 @@ def test_a_draft_that_is_often_right_is_accepted(folders: tuple[Path, Path], pla
 
 
 def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
-    """The same model, judged by torch on the host: the same tokens, and probabilities nearly so."""
+    """The same model verified by torch on the host: the same tokens, nearly equal probabilities."""
     rounds, done = run(session, NONE)
     model = session.target.model
     context, target = Context(PROMPT), Target(model)
@@ -147,7 +147,7 @@ def test_rounds_are_those_of_the_ordinary_loop(session: Session) -> None:
     ],
 )
 def test_what_the_draft_was_drawn_from_is_weighed(session: Session, rule: AcceptanceRule) -> None:
-    """What is accepted differs, but the same seed says the same again."""
+    """Acceptance differs, but the same seed gives the same text again."""
     asked = draft(2, acceptance=rule)
     rounds, first = run(session, asked, DRAWN, max_tokens=4 if INTERPRETED else LENGTH)
     assert all(0 < q <= 1 for round in rounds for q in round.q if q is not None)
@@ -156,7 +156,7 @@ def test_what_the_draft_was_drawn_from_is_weighed(session: Session, rule: Accept
 
 
 def test_a_follow_up_reuses_what_was_shown(session: Session) -> None:
-    """Rounds that ran ahead left more in the caches; none of it counts."""
+    """Rounds that ran ahead leave more rows in the caches, which do not count."""
     _, first = run(session, draft(2), max_tokens=3)
     text = [*PROMPT, *first.token_ids]
     assert session.target.keys == text[:-1]
@@ -177,14 +177,14 @@ def test_a_stop_string_ends_the_reply(session: Session, plain: Plain) -> None:
 
 
 def test_the_end_of_the_context_is_no_trouble(folders: tuple[Path, Path], plain: Plain) -> None:
-    """Near it a round may reach beyond; what it computes there nobody takes."""
+    """Near the end a round may reach beyond it; those rows are not used."""
     target, own = folders
     session = Session(load(target, context=8), TextCodec(target), Resources(draft=load(own)))
     assert words(session, draft(3), max_tokens=None) == plain(GREEDY).token_ids[:4]
 
 
 def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None:
-    """A head's q, put on the device: a token that q is sure of stands as often as p has it."""
+    """With a head's q on the device, a token of q = 1 is accepted with probability p."""
     model = session.target.model
     assert isinstance(model, CudaDecoder)
     cache, text = model.new_state(CONTEXT), list(PROMPT)
@@ -203,7 +203,7 @@ def test_what_a_host_drew_its_tokens_from_is_judged_by(session: Session) -> None
 def test_a_draft_that_is_elsewhere_changes_no_words(
     folders: tuple[Path, Path], plain: Plain
 ) -> None:
-    """On the CPU, in torch: it drafts on the host, and is judged on the device like any other."""
+    """A draft on the CPU drafts on the host, and the device verifies its tokens."""
     target, own = folders
     beside = Session(load(target), TextCodec(target), Resources(draft=load_reference(own, CONTEXT)))
     rounds, done = run(beside, draft(2), PENALISED, max_tokens=4)
@@ -213,7 +213,7 @@ def test_a_draft_that_is_elsewhere_changes_no_words(
 
 @pytest.mark.exhaustive
 def test_who_drafted_is_told_and_may_be_chosen(session: Session, plain: Plain) -> None:
-    """``best`` has its choice on a device too, where the first round tells what verifying takes."""
+    """``best`` can choose on a device too; the first round measures the verification."""
     alone = plain(GREEDY).token_ids[:4]
     for control in (Control.FIXED, Control.AUTO):
         asked = Speculation(proposer="best", depth=2, controller=control)

@@ -1,4 +1,4 @@
-"""Random weights, rows and surroundings, and what their products must come near to."""
+"""Random linear layers with their inputs, and checks of their results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Case:
     out: int
 
     def product(self, device: torch.device, tile: Tile | None) -> FusedLinear:
-        """The kernel's product, there; with the engine's own tile if none is given."""
+        """Return the kernel's linear layer on ``device``; without ``tile``, with the engine's own."""
         from engine.kernels.cuda.linear import streamed
 
         made: FusedLinear = getattr(streamed, CLASSES[self.kind])(
@@ -43,7 +43,7 @@ class Case:
         return FloatReference(self.weight, self.fusion)
 
     def rows(self, count: int, dtype: torch.dtype, seed: int = 2) -> torch.Tensor:
-        """Rows of very different size: (count, width)."""
+        """Return rows of very different magnitudes: (count, width)."""
         x = torch.randn(count, self.width, generator=torch.Generator().manual_seed(seed))
         return (x * torch.logspace(-2, 2, count)[:, None]).to(dtype)
 
@@ -66,7 +66,7 @@ def fusion_on(device: torch.device, fusion: Fusion) -> Fusion:
 
 
 def small_tile(kind: Kind, width: int, splits: int) -> Tile:
-    """At most ``splits`` splits of whole steps, none of them empty."""
+    """Return a tile with at most ``splits`` splits of whole steps, none empty."""
     depth = DEPTHS[kind]
     steps = -(-width // depth)
     each = -(-steps // splits)
@@ -77,7 +77,7 @@ def make(
     kind: Kind, out: int, width: int, splits: int,
     *, norm: bool = False, bias: bool = False, gated: bool = False, seed: int = 0,
 ) -> Case:  # fmt: skip
-    """A product of ``out`` results; NF4 needs a ``width`` of whole groups."""
+    """Return a linear layer with ``out`` results; NF4 needs a ``width`` of whole groups."""
     generator = torch.Generator().manual_seed(seed)
     outputs = 2 * out if gated else out
     fusion = Fusion(
@@ -96,7 +96,7 @@ def make(
 
 
 def near(found: torch.Tensor, expected: torch.Tensor) -> bool:
-    """Whether two results differ by no more than sums in another order, and one rounding, explain."""
+    """Return whether another order of sums and one rounding can explain the difference."""
     found, expected = found.cpu(), expected.cpu()
     step = 2**-7 if expected.dtype == torch.bfloat16 else 2**-15
     size = expected.float().abs().amax(-1, keepdim=True)

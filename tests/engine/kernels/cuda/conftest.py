@@ -14,7 +14,7 @@ from tests.support import interpreter
 
 @pytest.fixture(scope="session")
 def device() -> torch.device:
-    """Where kernels run: a CUDA device, or the interpreter's memory."""
+    """Return the device of kernels: CUDA, or the CPU for the interpreter."""
     pytest.importorskip("triton")
     if INTERPRETED:
         interpreter.repair()

@@ -1,4 +1,4 @@
-"""Whole rounds on a device or in Triton's interpreter, and what the torch rules make of the same."""
+"""Whole rounds on a device or in Triton's interpreter, and the same by the torch rules."""
 
 from __future__ import annotations
 
@@ -12,20 +12,19 @@ from engine.decoding.acceptance import follow, reject, verify_block
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Tree
-from engine.kernels.cuda.sampling.acceptance import (
-    draw_reference,
-    empty_result,
-    judge,
-    read_result,
-)
+from engine.kernels.cuda.sampling.acceptance import empty_result, read_result, verify
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling.draw import distribute, weights_reference
-from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
-from engine.kernels.cuda.sampling.truncation import truncated_reference
+from engine.kernels.cuda.sampling.distribution import compute_distribution
+from engine.kernels.cuda.sampling.state import Distribution, SamplingState, Scratch
 from engine.noise import Stream, uniform
 from engine.values import MAX_ROWS, RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.engine.kernels.cuda.where import DEVICE
+from tests.support.sampling_references import (
+    draw_reference,
+    truncated_reference,
+    weights_reference,
+)
 
 samplings = st.builds(
     Sampling,
@@ -41,7 +40,7 @@ samplings = st.builds(
 
 @dataclass
 class Bench:
-    """One sequence on the device, with the text it stands for."""
+    """The sampling state of one sequence on the device, and its text."""
 
     sampling: Sampling
     seed: int
@@ -50,7 +49,7 @@ class Bench:
     output: list[int]
 
     def __post_init__(self) -> None:
-        self.state = State.empty(self.vocabulary, DEVICE)
+        self.state = SamplingState.empty(self.vocabulary, DEVICE)
         self.state.begin(self.sampling, self.seed, self.text, len(self.prompt))
         self.scratch = Scratch.empty(MAX_ROWS, self.vocabulary, DEVICE)
         self.result = empty_result(DEVICE)
@@ -59,24 +58,26 @@ class Bench:
     def text(self) -> list[int]:
         return [*self.prompt, *self.output]
 
-    def distribute(
+    def distribution(
         self,
         logits: Tensor,
         drafted: list[int],
         allowed: Tensor | None = None,
         greedy: bool = False,
     ) -> Distribution:
-        """Rows after none, one, two ... of ``drafted``."""
+        """Return the distributions of rows after none, one, two ... of ``drafted``."""
         self.state.drafted[: len(drafted)] = torch.tensor(drafted, dtype=torch.int32)
         out = Distribution.empty(len(logits), self.vocabulary, DEVICE)
         bits = None if allowed is None else packed(allowed).to(DEVICE)
-        distribute(logits.to(DEVICE), self.state, out, self.scratch, allowed=bits, greedy=greedy)
+        compute_distribution(
+            logits.to(DEVICE), self.state, out, self.scratch, allowed=bits, greedy=greedy
+        )
         return out
 
     def expected(
         self, logits: Tensor, drafted: list[int], allowed: Tensor | None = None
     ) -> Distribution:
-        """The same in torch, penalties by the engine's own sampler."""
+        """Compute the same in torch, with the penalties of the engine's sampler."""
         adjusted = self.adjusted(logits, drafted)
         if allowed is not None:
             adjusted = torch.where(allowed, adjusted, -torch.inf)
@@ -92,14 +93,16 @@ class Bench:
         context.tokens += self.output
         return Sampler(self.sampling, AcceptanceRule.COUPLED, self.seed, context, self.vocabulary)
 
-    def judge(self, p: Distribution, q: Distribution | None, rule: Rule, depth: int) -> RoundResult:
-        judge(p, q, self.state, self.scratch, self.result, rule=rule, depth=depth)
+    def verify(
+        self, p: Distribution, q: Distribution | None, rule: Rule, depth: int
+    ) -> RoundResult:
+        verify(p, q, self.state, self.scratch, self.result, rule=rule, depth=depth)
         return read_result(self.result.cpu(), depth)
 
     def expected_tokens(
         self, p: Tensor, q: Tensor | None, drafted: list[int], rule: Rule
     ) -> tuple[int, ...]:
-        """What ``engine.decoding.acceptance`` emits with the kernels' noise."""
+        """Return the tokens that ``engine.decoding.acceptance`` emits with the kernels' noise."""
         position, tree = len(self.text), Tree.chain(drafted)
 
         def draw(weights: Tensor, row: int, is_residual: bool) -> int:
@@ -117,7 +120,7 @@ class Bench:
 
 
 def packed(allowed: Tensor) -> Tensor:
-    """A mask (rows, vocabulary) as a grammar gives it: a bit for each token, lowest first."""
+    """Pack a mask (rows, vocabulary) as a grammar does: a bit for each token, lowest first."""
     rows, vocabulary = allowed.shape
     bits = torch.zeros(rows, -(-vocabulary // 32) * 32, dtype=torch.long)
     bits[:, :vocabulary] = allowed
@@ -132,7 +135,7 @@ def on_host(distribution: Distribution) -> Distribution:
 
 
 def logits_like(kind: str, rows: int, vocabulary: int, seed: int) -> Tensor:
-    """Ordinary, tied, flat, extreme or mostly impossible logits: (rows, vocabulary)."""
+    """Return ordinary, tied, flat, extreme or mostly impossible logits: (rows, vocabulary)."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, vocabulary, generator=generator)
     if kind == "tied":

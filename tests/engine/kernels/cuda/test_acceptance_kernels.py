@@ -1,4 +1,4 @@
-"""The acceptance kernel against the rules of ``engine.decoding.acceptance``, with the kernels' noise."""
+"""The acceptance kernel gives the tokens of ``engine.decoding.acceptance`` with the same noise."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from scipy.stats import chisquare
 
 pytest.importorskip("triton")
 
-from engine.kernels.cuda.sampling.acceptance import draft, draw_reference
+from engine.kernels.cuda.sampling.acceptance import draft
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling.draw import distribute
-from engine.kernels.cuda.sampling.state import Distribution, State
+from engine.kernels.cuda.sampling.distribution import compute_distribution
+from engine.kernels.cuda.sampling.state import Distribution, SamplingState
 from engine.noise import Stream
 from engine.values import MAX_DEPTH
 from engine.values.sampling import Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host
 from tests.engine.kernels.cuda.where import DEVICE, INTERPRETED, examples
+from tests.support.sampling_references import draw_reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -26,7 +27,7 @@ CHANCE = [Rule.COUPLED, Rule.REJECTION, Rule.BLOCK]
 
 
 def tempted(logits: torch.Tensor, drafted: list[int], by: float) -> torch.Tensor:
-    """The same logits, except that each row likes the token that was drafted there."""
+    """Raise the logit of each row's drafted token."""
     result = logits.clone()
     for row, token in enumerate(drafted):
         result[row, token] += by
@@ -45,18 +46,18 @@ def tempted(logits: torch.Tensor, drafted: list[int], by: float) -> torch.Tensor
 def test_a_round_is_judged_as_by_the_torch_rule(
     rule: Rule, depth: int, vocabulary: int, seed: int, sampled: bool, cut: dict[str, float]
 ) -> None:
-    """Token for token, for the very noise; the rules themselves are enumerated exactly elsewhere."""
+    """Compare token for token with the same noise; other tests enumerate the rules exactly."""
     bench = Bench(Sampling(temperature=0.8, **cut), seed, vocabulary, [0], [0])  # type: ignore[arg-type]
     of = seed % 1000
     drafted = [(of + 5 * i) % vocabulary for i in range(depth)]
     near = tempted(logits_like("ordinary", depth + 1, vocabulary, of) / 3, drafted, 3.0)
     far = near + 0.3 * logits_like("ordinary", depth + 1, vocabulary, of + 1)
-    q = bench.distribute(far[:depth], drafted) if sampled and depth else None
-    p = bench.distribute(near, drafted)
+    q = bench.distribution(far[:depth], drafted) if sampled and depth else None
+    p = bench.distribution(near, drafted)
     dense = on_host(p).dense()
     q_dense = None if q is None else on_host(q).dense()
     expected = bench.expected_tokens(dense, q_dense, drafted, rule)
-    outcome = bench.judge(p, q, rule, depth)
+    outcome = bench.verify(p, q, rule, depth)
     assert outcome.tokens == expected
     assert outcome.accepted == len(expected) - 1
     assert outcome.chain == tuple(drafted)
@@ -68,8 +69,8 @@ def test_a_round_is_judged_as_by_the_torch_rule(
 
 
 def _check_moved_on(bench: Bench, emitted: tuple[int, ...]) -> None:
-    """The device's state is that of a request that begins with the longer text."""
-    fresh = State.empty(bench.vocabulary, DEVICE)
+    """Check that the state equals that of a new request with the longer text."""
+    fresh = SamplingState.empty(bench.vocabulary, DEVICE)
     text = [*bench.text, *emitted]
     fresh.begin(bench.sampling, bench.seed, text, len(bench.prompt))
     assert torch.equal(bench.state.numbers, fresh.numbers)
@@ -84,8 +85,8 @@ def test_greedy_takes_the_first_of_the_likeliest(vocabulary: int, agreeing: int)
     logits = logits_like("tied", 5, vocabulary, vocabulary)
     own = [int((row == row.max()).nonzero()[0]) for row in logits]
     drafted = [*own[:agreeing], *((x + 1) % vocabulary for x in own[agreeing:4])]
-    p = bench.distribute(logits, drafted, greedy=True)
-    outcome = bench.judge(p, None, Rule.GREEDY, 4)
+    p = bench.distribution(logits, drafted, greedy=True)
+    outcome = bench.verify(p, None, Rule.GREEDY, 4)
     assert outcome.tokens == tuple(own[: agreeing + 1])
     shown = torch.softmax(logits[agreeing], dim=-1)[own[agreeing]]
     assert outcome.next_p == pytest.approx(float(shown), rel=1e-4)
@@ -102,8 +103,8 @@ def test_coupled_text_does_not_depend_on_depth_or_slot() -> None:
             chain = guess[len(done) : len(done) + depth]
             rows = by_position[len(done) : len(done) + len(chain) + 1]
             bench.state.drafted[: len(chain)] = torch.tensor(chain, dtype=torch.int32)
-            p = bench.distribute(rows, chain)
-            done += bench.judge(p, None, Rule.COUPLED, len(chain)).tokens
+            p = bench.distribution(rows, chain)
+            done += bench.verify(p, None, Rule.COUPLED, len(chain)).tokens
         return done[:9]
 
     alone = text(0, [])
@@ -122,11 +123,11 @@ def test_draft_steps_build_the_chain_on_the_device(rule: Rule) -> None:
     q, chain = Distribution.empty(3, 50, DEVICE), []
     for place in range(3):
         row = q.row(place)
-        distribute(
+        compute_distribution(
             logits[place : place + 1].to(DEVICE), bench.state, row, bench.scratch,
             first=place, greedy=rule is Rule.GREEDY,
         )  # fmt: skip
-        draft(row, bench.state, bench.scratch, bench.result, rule=rule, place=place)
+        draft(row, bench.state, bench.scratch, bench.result, rule=rule, index=place)
         if rule is Rule.GREEDY:
             chain.append(int(bench.adjusted(logits, chain + [0] * 3)[place].argmax()))
         else:
@@ -153,9 +154,9 @@ def test_many_rounds_are_distributed_as_p(rule: Rule) -> None:
         for place in range(2):
             row = q.row(place)
             wrong = logits[place + 1 : place + 2].to(DEVICE)
-            distribute(wrong, bench.state, row, bench.scratch, first=place)
-            draft(row, bench.state, bench.scratch, bench.result, rule=rule, place=place)
+            compute_distribution(wrong, bench.state, row, bench.scratch, first=place)
+            draft(row, bench.state, bench.scratch, bench.result, rule=rule, index=place)
         p = Distribution.empty(3, vocabulary, DEVICE)
-        distribute(logits.to(DEVICE), bench.state, p, bench.scratch)
-        counts[bench.judge(p, q, rule, 2).tokens[0]] += 1
+        compute_distribution(logits.to(DEVICE), bench.state, p, bench.scratch)
+        counts[bench.verify(p, q, rule, 2).tokens[0]] += 1
     assert chisquare(counts, expected.tolist()).pvalue > 1e-4

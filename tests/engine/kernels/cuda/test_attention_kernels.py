@@ -1,4 +1,4 @@
-"""Attention, rotary positions and the cache on CUDA: right, and the same bits for any rows beside."""
+"""Attention, rope and the KV cache on CUDA: correct, and with bits that do not depend on other rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.cuda_references import attend_reference, rope_and_store_refer
 
 CPU = torch.device("cpu")
 SMALL = Tiling(rows=16, positions=16, split=32, chunk=2, warps=1)
-"""Several splits, and chunks of them, in few positions: the interpreter is slow."""
+"""Several splits and chunks within few positions, because the interpreter is slow."""
 CAPACITY = 150  # the last split and the last chunk are not full
 
 
@@ -53,7 +53,7 @@ class Case:
         return self.group * self.kv_heads
 
     def cache(self, device: torch.device) -> StaticKVCache:
-        """Empty, of two layers."""
+        """Return an empty cache of two layers."""
         if self.dtype == FP8 and not knows_fp8(device):
             pytest.skip("this device knows no e4m3")
         return StaticKVCache(
@@ -64,7 +64,7 @@ class Case:
         )
 
     def state(self, device: torch.device) -> tuple[Tensor, StaticKVCache]:
-        """Scaled queries of all positions, and a full cache: what is behind a length is stale."""
+        """Return scaled queries of all positions, and a full cache; positions past a length are stale."""
         torch.manual_seed(self.heads * self.head_dim)
         cache = self.cache(device)
         width = (self.heads + 2 * self.kv_heads) * self.head_dim
@@ -74,7 +74,7 @@ class Case:
         return query.bfloat16().to(device), cache
 
     def attended(self, query: Tensor, cache: StaticKVCache, start: int, rows: int) -> Tensor:
-        """Rows at ``start ..``, in a workspace that holds what nobody wrote."""
+        """Compute the rows from ``start`` on, in a workspace with garbage."""
         cache.set_length(start)
         workspace = Workspace.make(
             heads=self.heads,
@@ -230,7 +230,7 @@ def test_what_a_rolled_back_round_left_does_not_matter(device: torch.device, cas
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What happens to queries and keys. ``turned``: the part of the head that rotates."""
+    """The operations on queries and keys. ``turned``: the part of the head that rotates."""
 
     turned: float | None = 1.0
     normed: bool = False
@@ -319,7 +319,7 @@ def test_a_row_is_stored_with_the_same_bits_alone_and_among_others(
 
 @pytest.mark.gpu
 def test_rows_that_the_cache_has_no_room_for_are_not_stored(device: torch.device) -> None:
-    """A graph's depth is fixed: near the end of the context it may compute rows nobody takes."""
+    """A graph's depth is fixed, so near the end of the context it may compute rows beyond it."""
     case = Case(kv_heads=2, head_dim=8)
     cache = case.cache(device)
     cache.set_length(CAPACITY - 1)

@@ -1,4 +1,4 @@
-"""Products of many rows: near the kernels', int8 to the bit; weights widened as they are meant."""
+"""Linear layers of many rows: near the kernels, int8 with their bits; and NF4 dequantised for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 from engine.kernels.cuda.linear import bulk
 from engine.kernels.cuda.linear.bulk import BulkLinear
-from engine.kernels.cuda.linear.reference import rounded
+from engine.kernels.cuda.linear.reference import dequantise_rounded
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import nf4
 from tests.engine.kernels.cuda.cases import KINDS, fusion_on, make, weight_on
@@ -27,8 +27,8 @@ def test_many_rows_are_multiplied_as_few_are(
     full = fusion == "all"
     case = make(kind, 80, 128, 1, norm=full, bias=full, gated=full)
     x, residual = case.rows(20, torch.bfloat16), case.residual(20, torch.bfloat16)
-    product = BulkLinear(weight_on(device, case.weight), fusion_on(device, case.fusion))
-    found = product(x.to(device), residual.to(device)).cpu().float()
+    linear = BulkLinear(weight_on(device, case.weight), fusion_on(device, case.fusion))
+    found = linear(x.to(device), residual.to(device)).cpu().float()
     expected = case.reference()(x, residual).float()
     assert float((found - expected).norm() / expected.norm()) < 0.01
     if kind == "int8" and not full:
@@ -36,11 +36,11 @@ def test_many_rows_are_multiplied_as_few_are(
 
 
 @pytest.mark.parametrize("shape", [(3, 64), (70, 128), (33, 192)], ids=str)
-def test_nf4_is_widened_to_what_the_kernels_multiply_by(
+def test_nf4_is_dequantised_to_what_the_kernels_multiply_by(
     device: torch.device, shape: tuple[int, int]
 ) -> None:
-    from engine.kernels.cuda.linear.nf4_widen import widened
+    from engine.kernels.cuda.linear.nf4 import dequantise
 
     weight = nf4.quantise(torch.randn(shape, generator=torch.Generator().manual_seed(1)))
-    found = widened(weight.packed.to(device), weight.absmax.to(device), shape[0] * shape[1])
-    assert torch.equal(found.cpu().view(shape), rounded(weight).bfloat16())
+    found = dequantise(weight.packed.to(device), weight.absmax.to(device), shape[0] * shape[1])
+    assert torch.equal(found.cpu().view(shape), dequantise_rounded(weight).bfloat16())

@@ -1,4 +1,4 @@
-"""Every kernel compiled for devices that need not be there: it fits, and nothing spills.
+"""Compile every kernel for devices that are not present: it fits, and nothing spills.
 
 Launches are the engine's own, of tensors that have no memory. What takes most is compiled for all
 generations, the other variants for one.
@@ -19,18 +19,17 @@ pytest.importorskip("triton")
 from engine.kernels.cuda import (
     attention,
     attention_kernel,
-    clock,
+    intrinsics,
     rotary,
     rotary_kernel,
 )
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
-from engine.kernels.cuda.linear import nf4_widen, parts, streamed
+from engine.kernels.cuda.linear import nf4, parts, streamed
 from engine.kernels.cuda.linear.fusion import Fusion, Norm, normalise
 from engine.kernels.cuda.linear.tiles import MOST_SPLITS, Kind, choose_tile
-from engine.kernels.cuda.sampling import acceptance
-from engine.kernels.cuda.sampling import draw as sampling
+from engine.kernels.cuda.sampling import acceptance, distribution
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
-from engine.kernels.cuda.sampling.state import Distribution, Scratch, State
+from engine.kernels.cuda.sampling.state import Distribution, SamplingState, Scratch
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
@@ -42,11 +41,11 @@ KERNELS = (
     *((streamed, name) for name in ("bf16_gemm", "int8_gemm", "int8_rows", "nf4_gemm")),
     *((attention_kernel, name) for name in ("attend_splits", "combine_splits")),
     (parts, "normalise_rows"),
-    (nf4_widen, "widen_kernel"),
+    (nf4, "dequantise_kernel"),
     (rotary_kernel, "rope_and_store"),
-    *((sampling, name) for name in ("adjust_kernel", "truncate_kernel")),
+    *((distribution, name) for name in ("adjust_kernel", "truncate_kernel")),
     (acceptance, "accept_kernel"),
-    (clock, "stamp_kernel"),
+    (intrinsics, "stamp_kernel"),
 )
 META = torch.device("meta")
 VOCABULARY = 262144  # Gemma's, the widest
@@ -82,7 +81,7 @@ def linear(kind: Kind, out: int, full: bool, head: bool = False) -> None:
 
 
 def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float | None) -> None:
-    """Rotary positions with norms, the cache, attention."""
+    """Launch rope with norms, the cache's writes and attention."""
     capacity = 8192
     tiling = attention.choose_tiling(heads, kv_heads, width)
     cache = StaticKVCache([(kv_heads, width)], capacity=capacity, device=META, dtype=dtype)
@@ -97,38 +96,39 @@ def layer(heads: int, kv_heads: int, width: int, dtype: torch.dtype, cap: float 
     attention.attend(query, cache.slots[0], cache.length, workspace, tiling, cap=cap)
 
 
-def distribution() -> None:
-    """Logits to probabilities under a grammar's mask."""
-    sampling.distribute(
-        empty(MAX_ROWS, VOCABULARY), State.empty(VOCABULARY, META),
+def probabilities() -> None:
+    """Launch the kernels from logits to probabilities under a grammar's mask."""
+    distribution.compute_distribution(
+        empty(MAX_ROWS, VOCABULARY), SamplingState.empty(VOCABULARY, META),
         Distribution.empty(MAX_ROWS, VOCABULARY, META), Scratch.empty(MAX_ROWS, VOCABULARY, META),
         allowed=empty(MAX_ROWS, VOCABULARY // 32, dtype=torch.int32),
     )  # fmt: skip
 
 
-def verdict(rule: Rule, sampled: bool, drafting: bool = False) -> None:
+def verification(rule: Rule, sampled: bool, drafting: bool = False) -> None:
     p, q = (Distribution.empty(MAX_ROWS, VOCABULARY, META) for _ in range(2))
-    state, scratch = State.empty(VOCABULARY, META), Scratch.empty(MAX_ROWS, VOCABULARY, META)
+    state = SamplingState.empty(VOCABULARY, META)
+    scratch = Scratch.empty(MAX_ROWS, VOCABULARY, META)
     out = acceptance.empty_result(META)
     if drafting:
-        acceptance.draft(p, state, scratch, out, rule=rule, place=3)
+        acceptance.draft(p, state, scratch, out, rule=rule, index=3)
     else:
-        acceptance.judge(p, q if sampled else None, state, scratch, out, rule=rule, depth=5)
+        acceptance.verify(p, q if sampled else None, state, scratch, out, rule=rule, depth=5)
 
 
 def stamps() -> None:
-    """The device's clock, which the host's stands in for where there is no device."""
-    clock.stamp_kernel[(1,)](empty(3, dtype=torch.int64), PLACE=1, **clock.OPTIONS)
+    """Launch the kernel of the device's clock; without a device ``stamp`` uses the host's."""
+    intrinsics.stamp_kernel[(1,)](empty(3, dtype=torch.int64), INDEX=1, **intrinsics.STAMP_OPTIONS)
 
 
-def widening() -> None:
-    """A part of an NF4 weight, for a prompt."""
+def dequantising() -> None:
+    """Launch the kernel that dequantises a part of an NF4 weight for a prompt."""
     packed, scales = empty(2**21, dtype=torch.uint8), empty(2**22 // GROUP)
-    nf4_widen.widened(packed, scales, 2**22)
+    nf4.dequantise(packed, scales, 2**22)
 
 
 def norms() -> None:
-    """A norm with what it is added to."""
+    """Launch a norm with a residual."""
     normalise(empty(MAX_ROWS, 4096), Norm(empty(4096), 1e-5), empty(MAX_ROWS, 4096))
 
 
@@ -139,11 +139,11 @@ EVERYWHERE: dict[str, Launch] = {
     "nf4 linear": partial(linear, "nf4", 4096, True),
     "Qwen2.5 7B": partial(layer, 28, 4, 128, torch.bfloat16, None),  # most lanes
     "Gemma 2 9B": partial(layer, 16, 8, 256, torch.bfloat16, 50.0),  # widest
-    "distribution": distribution,
+    "distribution": probabilities,
     "clock": stamps,
     "norm": norms,
-    "nf4 widening": widening,
-    "block verdict": partial(verdict, Rule.BLOCK, True),
+    "nf4 dequantised": dequantising,
+    "block verification": partial(verification, Rule.BLOCK, True),
 }
 FP8_KNOWN: dict[str, Launch] = {"Qwen2.5 7B, fp8": partial(layer, 28, 4, 128, FP8, None)}
 ONCE: dict[str, Launch] = {
@@ -156,11 +156,11 @@ ONCE: dict[str, Launch] = {
     "Llama 3.1 8B": partial(layer, 32, 8, 128, torch.bfloat16, None),
     "Qwen2.5 0.5B": partial(layer, 14, 2, 64, torch.bfloat16, None),
     "Gemma 2 9B, fp8": partial(layer, 16, 8, 256, FP8, 50.0),
-    "greedy verdict": partial(verdict, Rule.GREEDY, False),
-    "coupled verdict": partial(verdict, Rule.COUPLED, False),
-    "rejection verdict": partial(verdict, Rule.REJECTION, True),
-    "block verdict, no chance": partial(verdict, Rule.BLOCK, False),
-    "draft step": partial(verdict, Rule.COUPLED, False, True),
+    "greedy verification": partial(verification, Rule.GREEDY, False),
+    "coupled verification": partial(verification, Rule.COUPLED, False),
+    "rejection verification": partial(verification, Rule.REJECTION, True),
+    "block verification, no q": partial(verification, Rule.BLOCK, False),
+    "draft step": partial(verification, Rule.COUPLED, False, True),
 }
 CASES = [
     *((name, capability) for name in EVERYWHERE for capability in ptx.CAPABILITIES),

@@ -1,4 +1,4 @@
-"""What has to import where there is neither Triton nor a CUDA device."""
+"""Modules that must import without Triton and a CUDA device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from tests.support.places import ROOT
 
 PLAIN = """
-    attention availability kv_cache linear.bulk linear.dispatch linear.fusion linear.reference
+    attention kv_cache linear.bulk linear.dispatch linear.fusion linear.reference
     linear.tiles rotary sampling.state
 """.split()
 

@@ -44,7 +44,7 @@ def test_the_kernels_pass_interpreted() -> None:
 def test_the_interpreters_product_gives_a_row_the_same_bits_in_any_place(
     depth: int, columns: int
 ) -> None:
-    """NumPy's, which it replaces, does not on most processors: tests of equal bits failed on some."""
+    """NumPy's product, which it replaces, gives different bits on most processors."""
     chance = np.random.default_rng(depth)
     row, weight = chance.standard_normal((1, depth)), chance.standard_normal((columns, depth))
     row, weight = row.astype(np.float32), weight.astype(np.float32).T  # as kernels turn it

@@ -1,4 +1,4 @@
-"""Products of small weights: what the reference means, and a row's bits whatever is beside it."""
+"""Linear layers of small weights: near the reference, with bits that do not depend on other rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 def run(
     case: Case, device: torch.device, *calls: tuple[Tensor, Tensor | None], small: bool = True
 ) -> list[Tensor]:
-    """What the kernel gives for each (rows, residual), with small tiles or the engine's."""
+    """Return the kernel's result for each (rows, residual), with small tiles or the engine's."""
     product = case.product(device, case.tile if small else None)
     return [
         product(x.to(device), None if residual is None else residual.to(device)).cpu()
@@ -70,7 +70,7 @@ def test_rows_and_slots_do_not_matter(device: torch.device, kind: Kind) -> None:
 @pytest.mark.gpu
 @kinds
 def test_tiles_of_real_sizes_are_filled_in_part(device: torch.device, kind: Kind) -> None:
-    """With the tiles that ``choose_tile`` gives: none of these sizes is a multiple of one."""
+    """Use the tiles of ``choose_tile``; none of these sizes is a multiple of one."""
     case = make(kind, 150, 1088, 1, norm=True)
     x = case.rows(3, torch.bfloat16)
     (found,) = run(case, device, (x, None), small=False)
@@ -118,7 +118,7 @@ def test_int8_gives_the_bits_of_the_cpu(device: torch.device, dtype: torch.dtype
 
 @pytest.mark.gpu
 def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
-    """Many rows, of every mantissa that bf16 has: their scales are rounded once, or ties show."""
+    """Rows of every bf16 mantissa: if scales were rounded twice, ties would show it."""
     x = torch.randn(256, 37, generator=torch.Generator().manual_seed(4)).bfloat16()
     x[:, 0] = torch.linspace(4, 8, 256).bfloat16()
     from engine.kernels.cuda.linear.streamed import quantise_rows
@@ -130,7 +130,7 @@ def test_rows_are_quantised_as_on_the_cpu(device: torch.device) -> None:
 
 
 def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
-    """The factor is taken out of the product; what is left are roundings."""
+    """The norm's factor multiplies the sums, so only rounding differs."""
     case = make("bf16", 30, 256, 1, norm=True)
     x, norm = case.rows(5, torch.bfloat16), case.fusion.norm
     assert norm is not None
@@ -149,7 +149,7 @@ def test_without_a_gpu_the_reference_multiplies(kind: Kind) -> None:
 def test_weights_that_are_no_bf16_are_not_rounded(
     monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
 ) -> None:
-    """On a CUDA device they went through the bf16 kernel, and so did what the reference made."""
+    """On a CUDA device they used to go through the bf16 kernel."""
     pytest.importorskip("triton")
     from engine.kernels.cuda.linear.streamed import Bf16Linear
 

@@ -1,4 +1,4 @@
-"""Products on a real GPU: tensor cores, programs that run at once, and tiles of real models."""
+"""Linear layers on a real GPU: tensor cores, concurrent programs, and tiles of real models."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_int8_gives_the_bits_of_the_cpu(dtype: torch.dtype) -> None:
 
 
 def test_every_byte_is_decoded() -> None:
-    """A weight of all 256 bytes in every place, scales of one: rows with a single one read it back."""
+    """A weight has all 256 bytes everywhere and scales of 1; unit rows read it back."""
     packed = torch.arange(256, dtype=torch.uint8).repeat(33)[: 128 * 32].view(128, 32)
     packed = torch.cat([packed.roll(shift, 1) for shift in range(8)])
     weight = nf4.Nf4Weight(

@@ -1,4 +1,4 @@
-"""The assembler that decodes NF4, read as PTX defines it: the interpreter cannot run it."""
+"""The assembler that decodes NF4, run by PTX's definitions, because the interpreter cannot run it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_every_byte_is_decoded() -> None:
 
 
 def run(assembly: str, word: np.ndarray) -> dict[str, np.ndarray]:
-    """Registers after ``assembly``, given ``word`` in $4, lane by lane."""
+    """Return the registers after ``assembly``, given ``word`` in $4, lane by lane."""
     registers = {"$4": word.astype(np.uint64)}
     for name, target, *sources in (
         re.split(r"[,\s]+", line.strip().rstrip(";"))
@@ -40,7 +40,7 @@ def run(assembly: str, word: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _prmt(a: Any, b: Any, selector: Any) -> Any:
-    """Byte i of the result is byte ``selector[i]`` of (a, b); no selector here asks for its sign."""
+    """Return byte ``selector[i]`` of (a, b) as byte i; no selector here replicates a sign."""
     eight = a | (b << np.uint64(32))
     result = np.zeros_like(selector + eight)
     for i in range(4):

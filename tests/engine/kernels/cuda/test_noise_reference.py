@@ -1,4 +1,4 @@
-"""The noise of the sampling kernels, in torch: distributed as it should be, and near the engine's."""
+"""The sampling kernels' noise in torch: its distribution, and its distance from the engine's noise."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ pytest.importorskip("triton")
 
 from engine.decoding.acceptance import reject, verify_block
 from engine.events import Tree
-from engine.kernels.cuda.sampling.acceptance import draw_reference
-from engine.kernels.cuda.sampling.arithmetic import exponential_reference
 from engine.noise import Stream, exponential, uniform
+from tests.support.sampling_references import draw_reference, exponential_reference
 
 
 def test_float32_clocks_are_exponential_and_those_of_the_engine_to_seven_digits() -> None:
@@ -27,7 +26,7 @@ def test_float32_clocks_are_exponential_and_those_of_the_engine_to_seven_digits(
 
 @pytest.mark.parametrize("rule", [reject, verify_block])
 def test_the_rules_with_the_kernels_noise_leave_p(rule: Any) -> None:
-    """Chi-square of the first token over 2,000 seeds; the kernel is this rule, token for token."""
+    """Chi-square of the first token over 2,000 seeds; the kernel gives the same tokens."""
     vocabulary, seeds = 12, 2000
     p, q = torch.softmax(
         torch.randn(2, 3, vocabulary, generator=torch.Generator().manual_seed(5)), -1

@@ -1,4 +1,4 @@
-"""Norms of whole rows: near torch's, and a row's bits are its own."""
+"""Norms of whole rows: near torch's, with bits that do not depend on other rows."""
 
 from __future__ import annotations
 

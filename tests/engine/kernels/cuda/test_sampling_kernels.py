@@ -1,4 +1,4 @@
-"""The sampling kernels against their torch twins, and those against the engine's sampling."""
+"""The sampling kernels compared with their torch references, and with the engine's sampling."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 from tests.engine.kernels.cuda.rounds import Bench, logits_like, on_host, samplings
 from tests.engine.kernels.cuda.where import DEVICE, examples
+from tests.support.sampling_references import exp_reference, exponential_reference
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -34,7 +35,7 @@ def probe(
     numbers: tl.tensor, x: tl.tensor, clocks: tl.tensor, coin: tl.tensor, powers: tl.tensor,
     STREAM: tl.constexpr, SIZE: tl.constexpr,
 ) -> None:  # fmt: skip
-    """The arithmetic on its own: a clock for each token, a coin, and e^x."""
+    """Run the arithmetic alone: noise of each token, a uniform number, and e^x."""
     each = tl.arange(0, SIZE)
     stream = tl.full([], STREAM, tl.uint64)
     key = arithmetic.noise_key(tl.load(numbers), stream, tl.load(numbers + 1))
@@ -55,9 +56,9 @@ def test_noise_and_powers_have_the_bits_of_their_torch_twins(seed: int, position
         numbers, x.to(DEVICE), clocks, coin, powers,
         STREAM=int(stream), SIZE=size, enable_fp_fusion=False,
     )  # fmt: skip
-    expected = arithmetic.exponential_reference(seed, stream, (position,), size)[0]
+    expected = exponential_reference(seed, stream, (position,), size)[0]
     assert torch.equal(clocks.cpu(), expected)
-    assert torch.equal(powers.cpu(), arithmetic.exp_reference(x))
+    assert torch.equal(powers.cpu(), exp_reference(x))
     assert coin.item() == noise.uniform(seed, stream, position)
 
 
@@ -84,7 +85,7 @@ def test_a_distribution_has_the_bits_of_its_torch_twin(
         allowed = torch.rand(rows, vocabulary, generator=torch.Generator().manual_seed(seed)) < 0.6
         allowed |= logits == logits.amax(-1, keepdim=True)
     drafted = [(seed + 3 * i) % vocabulary for i in range(rows - 1)]
-    found = on_host(bench.distribute(logits, drafted, allowed))
+    found = on_host(bench.distribution(logits, drafted, allowed))
     expected = bench.expected(logits, drafted, allowed)
     assert torch.equal(found.weights, expected.weights)
     assert torch.equal(found.threshold, expected.threshold)
@@ -100,11 +101,11 @@ def test_a_distribution_has_the_bits_of_its_torch_twin(
 def test_the_kept_tokens_are_those_of_the_engines_sampling(
     kind: str, truncation: dict[str, float]
 ) -> None:
-    """Against ``engine.decoding.sampling`` itself, ties and all; no border here lies within rounding."""
+    """Compare with ``engine.decoding.sampling``, ties included; no threshold here is within rounding."""
     sampling = Sampling(temperature=0.7, **truncation)  # type: ignore[arg-type]
     bench = Bench(sampling, 0, 501, [0], [])
     logits = logits_like(kind, 2, 501, 4)
-    found = on_host(bench.distribute(logits, [1])).dense()
+    found = on_host(bench.distribution(logits, [1])).dense()
     p = torch.softmax(logits / 0.7, dim=-1)
     expected = truncated(p, sampling)
     assert torch.equal(found > 0, expected > 0)
@@ -112,15 +113,15 @@ def test_the_kept_tokens_are_those_of_the_engines_sampling(
 
 
 def test_a_row_has_the_same_bits_alone_and_in_every_slot() -> None:
-    """What makes the token of a position independent of how far was drafted around it."""
+    """So the token of a position does not depend on the number of drafted tokens."""
     sampling = Sampling(temperature=0.9, top_k=60, top_p=0.9)
     row = logits_like("ordinary", 1, 301, 8)
-    alone = on_host(Bench(sampling, 0, 301, [0], []).distribute(row, []))
+    alone = on_host(Bench(sampling, 0, 301, [0], []).distribution(row, []))
     for rows in (2, MAX_ROWS):
         bench = Bench(sampling, 0, 301, [0], [])
         beside = logits_like("flat", rows, 301, 9)
         beside[1::2] = row
-        found = on_host(bench.distribute(beside, [1] * (rows - 1)))
+        found = on_host(bench.distribution(beside, [1] * (rows - 1)))
         assert torch.equal(found.weights[1::2], alone.weights.expand(rows // 2, -1))
         assert bool(
             (found.threshold[1::2] == alone.threshold).all()
@@ -129,12 +130,12 @@ def test_a_row_has_the_same_bits_alone_and_in_every_slot() -> None:
 
 
 def test_a_second_round_finds_nothing_of_the_first() -> None:
-    """The histogram is emptied and the counters are at zero, whatever was counted before."""
+    """The histogram is cleared and the counters are zero after each round."""
     bench = Bench(Sampling(temperature=1.0, top_k=30, top_p=0.9), 3, 100, [0], [])
     logits = logits_like("ordinary", 2, 100, 1)
-    first = on_host(bench.distribute(logits, [5]))
-    bench.distribute(logits_like("flat", 2, 100, 2), [5])
-    again = on_host(bench.distribute(logits, [5]))
+    first = on_host(bench.distribution(logits, [5]))
+    bench.distribution(logits_like("flat", 2, 100, 2), [5])
+    again = on_host(bench.distribution(logits, [5]))
     assert torch.equal(first.threshold, again.threshold) and torch.equal(first.mass, again.mass)
     assert not bench.scratch.finished.any()
 
@@ -149,6 +150,6 @@ def test_broken_rows_are_refused(rule: Rule, value: float, message: str) -> None
     logits[0, 17:18] = value
     if value == -torch.inf:
         logits[:] = value
-    p = bench.distribute(logits, [], greedy=rule is Rule.GREEDY)
+    p = bench.distribution(logits, [], greedy=rule is Rule.GREEDY)
     with pytest.raises((ModelError, InvalidRequest), match=message):
-        bench.judge(p, None, rule, 0)
+        bench.verify(p, None, rule, 0)

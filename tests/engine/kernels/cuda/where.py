@@ -1,4 +1,4 @@
-"""Where the folder's kernels run: in Triton's interpreter, or on a CUDA device."""
+"""The device of this folder's kernels: Triton's interpreter, or CUDA."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import torch
 from hypothesis import HealthCheck, Phase, settings
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-"""Triton decides when it is imported, so one process cannot do both."""
+"""Triton decides this when it is imported, so one process cannot do both."""
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 
 
 def examples(interpreted: int, on_device: int = 24) -> settings:
-    """The same in every run, and no search for smaller ones.
+    """Use the same examples in every run, and do not shrink them.
 
     The interpreter is slow, and on a device nearly every example is a kernel to compile: a search would
     take minutes of a GPU that may be lent.
