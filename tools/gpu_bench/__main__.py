@@ -1,4 +1,4 @@
-"""``python -m tools.gpu_bench``: one GPU, and how near decoding comes to its memory's bandwidth."""
+"""``python -m tools.gpu_bench``: measure one GPU, and how near decoding comes to its bandwidth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULTS = Path("docs/results")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Status 0 done, 2 a mistake that the message explains."""
+    """Run the bench; return 0, or 2 after an error that the message explains."""
     about = "Measure one GPU: a page and JSON in --out, a summary in JSON as the last line."
     parser = argparse.ArgumentParser(prog="python -m tools.gpu_bench", description=about)
     parser.add_argument("--minutes", type=float, default=5.0, help="the budget of time")
@@ -28,11 +28,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--model", action="append", default=[], help="repeatable; all of them")
     parser.add_argument("--kind", action="append", default=[], choices=KINDS, help="repeatable")
     parser.add_argument("--state", type=Path, help=argparse.SUPPRESS)  # by ``supervise``
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     logging.basicConfig(level=logging.WARNING)
-    options = Options(given.minutes, given.out, given.device, tuple(given.model), tuple(given.kind))
-    if given.state is not None:
-        return _part_of(options, State(given.state))
+    options = Options(args.minutes, args.out, args.device, tuple(args.model), tuple(args.kind))
+    if args.state is not None:
+        return _part_of(options, State(args.state))
     try:
         report = supervise(options, lambda text: print(text, file=sys.stderr, flush=True))
     except ForetokenError as error:
@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _part_of(options: Options, state: State) -> int:
-    """The run, in the process that ``supervise`` has started for it."""
+    """Run in the process that ``supervise`` started; return its exit status."""
     try:
         return FINISHED if Run(options, state=state)().finished else LOST
     except ForetokenError as error:

@@ -1,4 +1,4 @@
-"""A budget of time: what no longer fits is left out, and reported."""
+"""A budget of time: parts that no longer fit are left out and reported."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 from time import perf_counter
 
 SLOWEST, QUICKEST = 4.0, 0.25
-"""How far experience may move an estimate."""
+"""Limits of the factor by which measured times correct an estimate."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A part that was not measured, and why."""
+    """A part that was not measured, and the reason."""
 
     part: str
     reason: str
 
 
 class Budget:
-    """``seconds`` from now on. Estimates are corrected by what the parts so far took."""
+    """``seconds`` from now on. The times of earlier parts correct estimates."""
 
     def __init__(self, seconds: float, clock: Callable[[], float] = perf_counter) -> None:
         self.seconds, self._clock = seconds, clock
@@ -33,13 +33,13 @@ class Budget:
         return self.seconds - self.spent()
 
     def expected(self, estimate: float) -> float:
-        """``estimate`` in the light of experience."""
+        """Return ``estimate`` corrected by the times of earlier parts."""
         if not self._estimated:
             return estimate
         return estimate * min(max(self._took / self._estimated, QUICKEST), SLOWEST)
 
     def refuses(self, estimate: float) -> str | None:
-        """Why a part of so many seconds is left out; None where it still fits."""
+        """Return why a part of so many seconds is left out; None if it still fits."""
         expected, left = self.expected(estimate), max(self.left(), 0.0)
         if expected <= left:
             return None
@@ -49,7 +49,7 @@ class Budget:
         )
 
     def run(self, estimate: float, work: Callable[[], None]) -> None:
-        """Does ``work`` and learns from the time it takes, whether it ends well or not."""
+        """Do ``work`` and count its time, even if it fails."""
         started = self._clock()
         try:
             work()

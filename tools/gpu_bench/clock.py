@@ -1,6 +1,6 @@
-"""Seconds on a device: CUDA's events around what it does, and graphs without a host between.
+"""Measure seconds on a device: by CUDA's events, and in graphs, without the host in between.
 
-A CPU has neither; there the same calls are timed by the host's clock, so that a run can be tried.
+A CPU has neither; there the host's clock times the same calls, so that a run can be tried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WARM_UP = 3
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """Seconds: the median, and between ``low`` and ``high`` the middle eighty percent."""
+    """Seconds: the median; the middle eighty percent lie between ``low`` and ``high``."""
 
     median: float
     low: float
@@ -35,15 +35,15 @@ class Times:
         return cls(tenths[4], tenths[0], tenths[8])
 
     def each(self, count: int) -> Times:
-        """Of one of ``count`` equal calls."""
+        """Return the times of one of ``count`` equal calls."""
         return Times(self.median / count, self.low / count, self.high / count)
 
 
 @dataclass(frozen=True, slots=True)
 class Captured:
-    """Calls as one graph: ``call`` replays it. ``seconds`` and ``bytes`` that capturing took.
+    """Calls as one graph: ``call`` replays it. Capturing took ``seconds`` and ``bytes``.
 
-    ``problem``: why there is no graph, where there should be; ``call`` then launches one by one.
+    ``problem``: why a capture failed; ``call`` then launches one by one.
     """
 
     call: Call
@@ -60,25 +60,25 @@ class Clock:
         self.cuda = device.type == "cuda"
 
     def wait(self) -> None:
-        """Until the device has nothing left to do."""
+        """Wait until the device has nothing left to do."""
         if self.cuda:
             torch.cuda.synchronize(self.device)
 
     def check(self) -> None:
-        """Raises RuntimeError where the device refuses what comes next.
+        """Raise RuntimeError if the device refuses further calls.
 
-        After an error of its own that is everything; after a capture that broke, random numbers.
+        After an error of the device it refuses all, after a failed capture random numbers.
         """
         self.wait()
         if self.cuda:
             torch.rand(1, device=self.device)
 
     def time(self, call: Call, repeats: int) -> Times:
-        """Of one call."""
+        """Return the times of one call."""
         return self.interleaved({0: call}, repeats)[0]
 
     def interleaved(self, calls: Mapping[Key, Call], repeats: int) -> dict[Key, Times]:
-        """Of each, in turns: forwards and backwards, so that a device that drifts slows all alike."""
+        """Return the times of each, in turns forwards and backwards, so that drift slows all alike."""
         for call in calls.values():
             for _ in range(WARM_UP):
                 call()
@@ -92,7 +92,7 @@ class Clock:
         return {key: Times.of([read() for read in reads]) for key, reads in marks.items()}
 
     def _mark(self, call: Call) -> Callable[[], float]:
-        """Runs ``call``; the result tells its seconds, once the device is done with it."""
+        """Run ``call``; return a function that gives its seconds once the device has finished."""
         if not self.cuda:
             started = perf_counter()
             call()
@@ -105,7 +105,7 @@ class Clock:
         return lambda: first.elapsed_time(last) / 1e3
 
     def capture(self, calls: Sequence[Call]) -> Captured:
-        """``calls`` one after another as one graph, where the device has graphs."""
+        """Capture ``calls`` one after another as one graph, if the device has graphs."""
 
         def all_of_them() -> None:
             for call in calls:
@@ -116,18 +116,18 @@ class Clock:
         stream = torch.cuda.current_stream(self.device)
         try:
             return self._graph(all_of_them)
-        except RuntimeError as error:  # something in it waits for the host
-            torch.cuda.set_stream(stream)  # the capture has left its own in place
+        except RuntimeError as error:  # for example because a call waits for the host
+            torch.cuda.set_stream(stream)  # a failed capture leaves its own stream set
             self.wait()
             return Captured(all_of_them, problem=str(error).splitlines()[0])
 
     def _graph(self, call: Call) -> Captured:
-        aside = torch.cuda.Stream(self.device)
-        aside.wait_stream(torch.cuda.current_stream(self.device))
-        with torch.cuda.stream(aside):  # compiles, and fills what is made once
+        side = torch.cuda.Stream(self.device)
+        side.wait_stream(torch.cuda.current_stream(self.device))
+        with torch.cuda.stream(side):  # compile kernels and fill caches
             for _ in range(2):
                 call()
-        torch.cuda.current_stream(self.device).wait_stream(aside)
+        torch.cuda.current_stream(self.device).wait_stream(side)
         self.wait()
         free, started = torch.cuda.mem_get_info(self.device)[0], perf_counter()
         graph = torch.cuda.CUDAGraph()

@@ -1,4 +1,4 @@
-"""An engine in one setting, as it takes part in a race, and what it replies."""
+"""An engine in one setting as a contender in a race, and its replies."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Protocol
 
 PLAIN, DRAFT = "plain", "draft"
-"""Settings by what they do; how each engine does it is in ``detail``."""
+"""Settings; ``Entrant.detail`` says how an engine does it."""
 
 
 class Source(StrEnum):
-    """Where a figure comes from."""
+    """The source of a figure."""
 
     MEASURED = "measured"
     SIMULATED = "simulated acceptance"
@@ -20,7 +20,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """One line of the result. ``quantization``: the format of this engine's weights."""
+    """The names in one line of the result. ``quantization``: the format of this engine's weights."""
 
     engine: str
     setting: str
@@ -31,7 +31,7 @@ class Entrant:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """All ``tokens``; ``decoded`` of them took ``seconds``, the prompt not counted."""
+    """All ``tokens``. Decoding ``decoded`` of them took ``seconds``, without the prompt."""
 
     tokens: tuple[int, ...]
     decoded: float

@@ -11,23 +11,23 @@ from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.contender import Contender
 from tools.gpu_bench.rounds import Rounds, run_here
 from tools.gpu_bench.shapes import Sizes
-from tools.gpu_bench.speed import Loop, Ours, Speed, Tell, attempt, race, reraise
+from tools.gpu_bench.speed import Loop, OnError, OwnEngine, Speed, attempt, race, reraise
 from tools.gpu_bench.steps import Graphs, time_steps
-from tools.gpu_bench.weights import Circle, RandomWeights
+from tools.gpu_bench.weights import RandomWeights, TokenCycle
 
 RIGHT = (0.6, 0.8)
-"""Shares of tokens at which drafts are right."""
+"""Shares of tokens at which drafts agree with the target."""
 SEED = 1
 PROMPT = 64
 
 
 class Contest:
-    """Holds the target while everything about it is measured."""
+    """Measures everything about one target, which it keeps loaded."""
 
     def __init__(self, sizes: Sizes, kind: str, clock: Clock) -> None:
         self.sizes, self.kind, self.clock = sizes, kind, clock
-        self.circle = Circle.random(sizes.shape.vocabulary, SEED)
-        self.weights = RandomWeights(sizes.architecture, self.circle, SEED, clock.device)
+        self.cycle = TokenCycle.random(sizes.shape.vocabulary, SEED)
+        self.weights = RandomWeights(sizes.architecture, self.cycle, SEED, clock.device)
         self.model = engines.make(sizes, self.weights, kind, sizes.shape.context)
         self.tokens, self.repeats = (96, 5) if clock.cuda else (24, 2)
         self.longest = PROMPT + self.tokens + 32
@@ -38,32 +38,35 @@ class Contest:
         *,
         beside: bool,
         compiled: bool,
-        tell: Tell = reraise,
+        on_error: OnError = reraise,
     ) -> tuple[list[Speed], list[Graphs]]:
-        """``steps``: seconds of the target's by rows, as far as they are known. ``beside``: with
-        transformers' ways of decoding. ``compiled``: plain decoding alone, beside theirs under
-        torch.compile. ``tell``: of whoever fails; the others go on."""
-        drafts = {} if compiled else self._drafts(tell)
+        """Let all contenders decode in turns; return their speeds, and the graphs of rounds.
+
+        ``steps``: seconds of the target's steps by rows, as far as known. ``beside``: include
+        transformers. ``compiled``: compare plain decoding with transformers under torch.compile only.
+        ``on_error`` is called for a contender that fails; the others go on.
+        """
+        drafts = {} if compiled else self._drafts(on_error)
         first = next(iter(drafts.values()), None)
-        draft_s = first and attempt(tell, "the draft's step", partial(self._draft_step, first))
-        ours = self._ours(drafts, tell)
+        draft_s = first and attempt(on_error, "the draft's step", partial(self._draft_step, first))
+        ours = self._ours(drafts, on_error)
         captured = [one.graphs for one in ours if isinstance(one, Rounds)]
         alone: dict[Contender, float] = {
             one: steps[1 + one.depth] + one.depth * (draft_s or 0.0)
             for one in ours
             if 1 + one.depth in steps and (draft_s or not one.depth)
         }
-        theirs = attempt(tell, "rivals", partial(self._rivals, beside, compiled)) or []
+        theirs = attempt(on_error, "rivals", partial(self._rivals, beside, compiled)) or []
         contenders: list[Contender] = [*ours, *theirs]
-        speeds = race(self.sizes.name, contenders, self._texts(), self.clock, alone, tell)
+        speeds = race(self.sizes.name, contenders, self._texts(), self.clock, alone, on_error)
         for one in contenders:
             one.close()
         return speeds, captured
 
     def _texts(self) -> list[tuple[list[int], list[int]]]:
-        """Prompts from several places of the circle, each with what follows."""
+        """Return prompts from several places of the cycle, each with its continuation."""
         starts = range(SEED, SEED + self.repeats + 1)
-        texts = [self.circle.after(start, PROMPT + self.tokens) for start in starts]
+        texts = [self.cycle.after(start, PROMPT + self.tokens) for start in starts]
         return [(text[:PROMPT], text[PROMPT:]) for text in texts]
 
     def _draft(self, right: float) -> Model:
@@ -71,33 +74,33 @@ class Contest:
         return engines.make(sizes, self._draft_weights(right), self.kind, sizes.shape.context)
 
     def _draft_weights(self, right: float) -> RandomWeights:
-        circle = self.circle.mistaken(right, SEED)
-        return RandomWeights(self.sizes.draft().architecture, circle, SEED + 1, self.clock.device)
+        cycle = self.cycle.mistaken(right, SEED)
+        return RandomWeights(self.sizes.draft().architecture, cycle, SEED + 1, self.clock.device)
 
     def _draft_step(self, draft: Model) -> float:
-        """Seconds of one row."""
+        """Return the seconds of a step of one row."""
         steps, _ = time_steps(draft, self.sizes.draft(), self.clock, 1.0, 9, PROMPT, rows=(1,))
         return steps[0].times.median
 
-    def _drafts(self, tell: Tell) -> dict[float, Model]:
-        """By how often they are right."""
+    def _drafts(self, on_error: OnError) -> dict[float, Model]:
+        """Make the drafts, by the share of tokens at which they are right."""
         made = {
-            right: attempt(tell, f"a draft, {right:g} right", partial(self._draft, right))
+            right: attempt(on_error, f"a draft, {right:g} right", partial(self._draft, right))
             for right in RIGHT
         }
         return {right: draft for right, draft in made.items() if draft is not None}
 
-    def _ours(self, drafts: Mapping[float, Model], tell: Tell) -> list[Ours]:
-        """Plain first. Where rounds can be captured they are, and the loop stands beside them."""
+    def _ours(self, drafts: Mapping[float, Model], on_error: OnError) -> list[OwnEngine]:
+        """Make this engine's contenders, plain first: captured rounds if possible, and the host loop."""
         model, longest = self.model, self.longest
         chosen: list[tuple[Model | None, float | None]] = [(None, None)]
         chosen += [(draft, right) for right, draft in drafts.items()]
-        ways: list[Callable[[], Ours]] = []
+        ways: list[Callable[[], OwnEngine]] = []
         if run_here(model):
             ways += [partial(Rounds, model, *one, longest, self.clock) for one in chosen]
             chosen = chosen[:1] if len(chosen) == 1 else [chosen[0], chosen[-1]]
         ways += [partial(Loop, model, *one, longest) for one in chosen]
-        made = (attempt(tell, "a way of decoding", way) for way in ways)
+        made = (attempt(on_error, "a way of decoding", way) for way in ways)
         return sorted((one for one in made if one is not None), key=lambda one: one.depth > 0)
 
     def _rivals(self, beside: bool, compiled: bool) -> list[Contender]:

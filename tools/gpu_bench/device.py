@@ -1,4 +1,4 @@
-"""Which device is measured, or why none can be; its bandwidth."""
+"""Find the device to measure, or the reason why there is none; measure its bandwidth."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tools.gpu_bench.clock import Clock, Times
 
 CPU, CUDA = "cpu", "cuda"
 BANDWIDTH_BYTES = 2**32
-"""Read at once on a GPU: many times what its caches hold."""
+"""Read at once on a GPU: many times the size of its caches."""
 REHEARSAL_BYTES = 2**26
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What is measured, and with what software. ``memory`` in bytes, as free before the run."""
+    """The device and the software. ``memory``: bytes that are free before the run."""
 
     name: str
     kind: str
@@ -32,13 +32,13 @@ class Facts:
 
     @property
     def slug(self) -> str:
-        """For a file's name."""
+        """Return the name for a file's name."""
         name = "cpu-rehearsal" if self.kind == CPU else self.name
         return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 
 def find(wanted: str) -> torch.device:
-    """``cuda`` or ``cpu``. Raises NotInstalled where there is no such GPU, with the reason."""
+    """Return the device ``cuda`` or ``cpu``. Raise NotInstalled, with the reason, without a GPU."""
     if wanted == CPU:
         return torch.device(CPU)
     if wanted != CUDA:
@@ -53,7 +53,7 @@ def find(wanted: str) -> torch.device:
 
 
 def why_not() -> str | None:
-    """Why no GPU can be measured here, with the remedy; None where one can."""
+    """Return why no GPU can be measured here, with the remedy; None if one can."""
     if torch.version.cuda is None:
         return "This torch is built without CUDA: install the one from pytorch.org for your driver."
     if not torch.cuda.is_available():
@@ -61,11 +61,12 @@ def why_not() -> str | None:
             f"Torch, built for CUDA {torch.version.cuda}, finds no device: nvidia-smi must show one, and "
             "a driver that is new enough for it."
         )
-    found = torch.cuda.get_device_capability()
-    if found < LEAST_CAPABILITY:
+    capability = torch.cuda.get_device_capability()
+    if capability < LEAST_CAPABILITY:
+        has = ".".join(map(str, capability))
         return (
-            f"{torch.cuda.get_device_name()} has the compute capability {found[0]}.{found[1]}; the "
-            "kernels need 8.0 (Ampere) or newer."
+            f"{torch.cuda.get_device_name()} has the compute capability {has}; the kernels need 8.0 "
+            "(Ampere) or newer."
         )
     if not has_triton():
         return "Triton, which compiles the kernels, is not installed; it exists for Linux only."
@@ -74,7 +75,7 @@ def why_not() -> str | None:
 
 
 def facts(device: torch.device) -> Facts:
-    """Asked once, before anything is allocated."""
+    """Return the facts; call it before anything is allocated."""
     triton = "none"
     if has_triton():
         import triton as installed
@@ -90,9 +91,9 @@ def facts(device: torch.device) -> Facts:
 
 
 def read_bandwidth(clock: Clock, repeats: int = 15) -> tuple[float, Times]:
-    """Bytes a second of reading memory once, and the times behind it.
+    """Return the bytes per second of reading memory once, and the times.
 
-    A sum reads every byte and writes next to none, as a product of one row does.
+    A sum reads every byte and writes almost nothing, like a product of one row.
     """
     size = REHEARSAL_BYTES
     if clock.cuda:

@@ -1,4 +1,4 @@
-"""What this engine is meant to reach on a GPU, beside what was found."""
+"""Compare the results with what this engine is meant to reach on a GPU."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tools.gpu_bench.steps import Bits, StepTime
 STEP_GROWTH = 1.10
 """T(8) / T(1) of a whole step."""
 SHARES = {"bf16": 0.80, "nf4": 0.65}
-"""Of the measured bandwidth, for a step of an 8B model."""
+"""Least shares of the measured bandwidth, for a step of an 8B model."""
 HOST_SHARE = 0.05
 SPEED_UP = 2.8
-"""With a draft that is right at ``RIGHT`` of all tokens, against plain decoding."""
+"""Least ratio to plain decoding with a draft that is right at ``RIGHT`` of all tokens."""
 RIGHT = 0.8
 _EIGHT_BILLION = "8B"
 
@@ -30,24 +30,24 @@ class Check:
 
 
 def checks(steps: Sequence[StepTime], bits: Sequence[Bits], speeds: Sequence[Speed]) -> list[Check]:
-    """The worst case of each expectation decides."""
+    """Check each expectation in its worst case."""
     at = {(one.model, one.kind, one.rows): one for one in steps}
     growth = [
         at[model, kind, 8].times.median / one.times.median
         for (model, kind, rows), one in at.items()
         if rows == 1 and (model, kind, 8) in at
     ]
-    found = [
+    results = [
         _most(f"T(8)/T(1) of a step at most {STEP_GROWTH:.2f}", growth, STEP_GROWTH, "{:.2f}"),
     ]
     for kind, share in SHARES.items():
         shares = [
             one.share
-            for (model, held, rows), one in at.items()
-            if (held, rows) == (kind, 1) and _EIGHT_BILLION in model
+            for (model, weights, rows), one in at.items()
+            if (weights, rows) == (kind, 1) and _EIGHT_BILLION in model
         ]
         text = f"an 8B step in {kind} at {share:.0%} of bandwidth at least"
-        found.append(_least(text, shares, share, "{:.0%}"))
+        results.append(_least(text, shares, share, "{:.0%}"))
     ours = [one for one in speeds if one.engine == NAME]
     ours = [one for one in ours if one.detail.startswith(GRAPHS)] or ours
     hosts = [one.host_share for one in ours if one.host_share is not None]
@@ -57,7 +57,7 @@ def checks(steps: Sequence[StepTime], bits: Sequence[Bits], speeds: Sequence[Spe
     text = f"{RIGHT:g} right at depth {DEPTH}: at least {SPEED_UP:g} x plain"
     different = [float(one.different) for one in bits]
     return [
-        *found,
+        *results,
         _most(f"the host takes under {HOST_SHARE:.0%} of a round", hosts, HOST_SHARE, "{:.0%}"),
         _least(text, drafted, SPEED_UP, "{:.2f}"),
         _most("bits equal without exception", different, 0, "{:.0f} rows differ"),

@@ -1,4 +1,4 @@
-"""Results as JSON for programs and as a page for people, both written anew after every part."""
+"""Results as JSON for programs and as a page for people, both rewritten after every part."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from engine.values.units import format_bytes
 from tools.gpu_bench import device
 from tools.gpu_bench.budget import LeftOut
 from tools.gpu_bench.expected import Check, checks
-from tools.gpu_bench.products import KernelTime
+from tools.gpu_bench.kernels import KernelTime
 from tools.gpu_bench.speed import Speed
 from tools.gpu_bench.steps import Bits, Graphs, StepTime
 
@@ -21,7 +21,7 @@ REHEARSAL = (
     "**A rehearsal on a CPU, at tiny shapes: the run works. No figure here means anything.**"
 )
 SHOWN = (2, 4, 8, 16)
-"""Rows whose times the page relates to those of one; the JSON has all."""
+"""Row counts whose times the page compares with one row; the JSON has all."""
 _COLUMNS = {
     "steps": ("model", "weights", "path", "1 row, ms", "80 % within", "of bandwidth",
               *(f"T({rows})/T(1)" for rows in SHOWN)),
@@ -36,7 +36,7 @@ _COLUMNS = {
 
 @dataclass(slots=True)
 class Report:
-    """What was found so far."""
+    """The results so far."""
 
     facts: device.Facts
     date: str
@@ -50,27 +50,27 @@ class Report:
     kernels: list[KernelTime] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
-    """Parts that are over, however they ended."""
+    """Parts that have ended, with or without a result."""
     seconds: float = 0.0
     finished: bool = False
 
     @property
     def checks(self) -> list[Check]:
-        """What was expected beside what was found; nothing is expected of a rehearsal."""
+        """Expectations and results; nothing is expected of a rehearsal."""
         if self.facts.kind == device.CPU:
             return []
         return checks(self.steps, self.bits, self.speeds)
 
     def as_json(self) -> dict[str, Any]:
-        """The keys are those of the dataclasses; times in seconds, bandwidth in bytes a second."""
+        """Return all results; keys are the dataclasses' fields, times are seconds."""
         return {**asdict(self), "expected": [asdict(one) for one in self.checks]}
 
     def file(self, folder: Path) -> Path:
-        """The page in ``folder``; the JSON stands beside it."""
+        """Return the path of the page in ``folder``; the JSON is beside it."""
         return folder / f"{self.facts.slug}-{self.date}.md"
 
     def write(self, folder: Path) -> Path:
-        """Both files into ``folder``, each whole or not at all; returns the page's path."""
+        """Write both files into ``folder`` atomically; return the page's path."""
         folder.mkdir(parents=True, exist_ok=True)
         page = self.file(folder)
         _replace(page.with_suffix(".json"), json.dumps(self.as_json(), indent=1) + "\n")
@@ -78,7 +78,7 @@ class Report:
         return page
 
     def summary(self) -> dict[str, Any]:
-        """One line for programs: where everything is, and the checks."""
+        """Return the values of the last line, for programs."""
         return {
             "device": self.facts.name,
             "bandwidth_gb_s": self.bandwidth / 1e9,
@@ -88,7 +88,7 @@ class Report:
         }
 
     def page(self, kernels: bool = True) -> str:
-        """Markdown; without ``kernels``, what a terminal can hold."""
+        """Return the page in Markdown; without ``kernels`` it is short enough for a terminal."""
         kernel_rows = _kernel_rows(self.kernels) if kernels else ()
         parts = [
             f"# {self.facts.name}, {self.date}",
@@ -143,34 +143,34 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _step_rows(steps: Sequence[StepTime]) -> list[tuple[str, ...]]:
-    found = []
+    lines = []
     for group in _grouped(steps, lambda one: (one.model, one.kind, one.path)):
         first, times = group[0], {one.rows: one.times.median for one in group}
-        found.append(
+        lines.append(
             (
                 first.model, first.kind, first.path, f"{1e3 * first.times.median:.3f}",
                 f"{1e3 * first.times.low:.3f} - {1e3 * first.times.high:.3f}", f"{first.share:.0%}",
                 *_ratios(times),
             )
         )  # fmt: skip
-    return found
+    return lines
 
 
 def _kernel_rows(kernels: Sequence[KernelTime]) -> list[tuple[str, ...]]:
-    found = []
+    lines = []
     for group in _grouped(kernels, lambda one: (one.model, one.kernel, one.kind, one.size)):
         first, times = group[0], {one.rows: one.times.median for one in group}
         bits = "-" if first.equal is None else "equal"
         name = first.kernel if first.problem is None else f"{first.kernel} (no graph)"
         if any(one.equal is False for one in group):
             bits = "**differ**"
-        found.append(
+        lines.append(
             (
                 first.model, name, first.kind, " x ".join(map(str, first.size)),
                 f"{1e6 * first.times.median:.1f}", f"{first.share:.0%}", *_ratios(times), bits,
             )
         )  # fmt: skip
-    return found
+    return lines
 
 
 def _speed_rows(speeds: Sequence[Speed]) -> list[tuple[str, ...]]:
@@ -193,7 +193,7 @@ def _ratios(times: dict[int, float]) -> list[str]:
 
 
 def _grouped(items: Sequence[Any], key: Callable[[Any], object]) -> list[list[Any]]:
-    """By ``key``, in the order in which keys came; each group from few rows to many."""
+    """Group items by ``key``, in the order of its first occurrence; sort each group by rows."""
     groups: dict[object, list[Any]] = {}
     for item in items:
         groups.setdefault(key(item), []).append(item)
@@ -201,7 +201,7 @@ def _grouped(items: Sequence[Any], key: Callable[[Any], object]) -> list[list[An
 
 
 def _replace(file: Path, text: str) -> None:
-    """A reader, or a run that is killed, never leaves half a file."""
+    """Write ``file`` so that a run that is killed never leaves half of it."""
     part = file.with_name(file.name + ".part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, file)

@@ -1,4 +1,4 @@
-"""Others on the same weights in the same process: transformers, torch.compile, bitsandbytes."""
+"""Other engines on the same weights in the same process: transformers, torch.compile, bitsandbytes."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ from engine.backends.transformers_adapter import cache_argument
 from engine.bench.real.transformers import draft_constantly, generate
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, Source
-from tools.gpu_bench.products import (
-    Case,
-    KernelTime,
-    copies,
-    random_rows,
-    time_case,
-)
+from tools.gpu_bench.kernels import Case, KernelTime, copies, random_rows, time_case
 from tools.gpu_bench.shapes import EPSILON, ROPE_THETA, WIDTHS, Sizes
 from tools.gpu_bench.speed import DEPTH
 from tools.gpu_bench.weights import RandomWeights
@@ -31,7 +25,7 @@ BITSANDBYTES_ROWS = (1, 4, 8)
 
 
 def transformers_model(sizes: Sizes, weights: RandomWeights, context: int) -> Any:
-    """The same weights as ``engines.make`` has, in a model of transformers in bf16."""
+    """Return a model of transformers in bf16 with the weights of ``engines.make``."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
     s = sizes.shape
@@ -84,9 +78,9 @@ def transformers(model: Any, draft: Any, right: float) -> list[Contender]:
 
 
 class Compiled:
-    """Transformers' model over a static cache, its step with the choice of the token compiled.
+    """Transformers' model over a static cache, with its step and argmax compiled.
 
-    As gpt-fast does it: nothing waits for the host between two tokens.
+    As in gpt-fast, nothing waits for the host between two tokens.
     """
 
     def __init__(self, model: Any, longest: int, backend: str = "inductor") -> None:
@@ -101,9 +95,9 @@ class Compiled:
         self.entrant = Entrant("transformers", PLAIN, "bf16", how)
 
     def _step(self, token: Tensor, position: Tensor) -> Tensor:
-        """``token (1, 1)`` at ``position (1, 1)``; the next token (1, 1)."""
-        found = self.model(token, position_ids=position, use_cache=True, **self.cached)
-        chosen: Tensor = found.logits[:, -1:].argmax(-1)
+        """Return the next token (1, 1) after ``token (1, 1)`` at ``position (1, 1)``."""
+        output = self.model(token, position_ids=position, use_cache=True, **self.cached)
+        chosen: Tensor = output.logits[:, -1:].argmax(-1)
         return chosen
 
     @torch.inference_mode()
@@ -111,14 +105,14 @@ class Compiled:
         device = self.model.device
         self.cache.reset()
         ids = torch.tensor([list(prompt)], device=device)
-        places = torch.arange(len(prompt) + limit, device=device)[:, None, None]
-        first = self.model(ids, position_ids=places[: len(prompt)].view(1, -1), **self.cached)
+        positions = torch.arange(len(prompt) + limit, device=device)[:, None, None]
+        first = self.model(ids, position_ids=positions[: len(prompt)].view(1, -1), **self.cached)
         token = first.logits[:, -1:].argmax(-1)
         tokens = [token]
         _wait(device)
         started = perf_counter()
-        for place in places[len(prompt) : len(prompt) + limit - 1]:
-            token = self.step(token, place).clone()  # a graph's own memory is written again
+        for position in positions[len(prompt) : len(prompt) + limit - 1]:
+            token = self.step(token, position).clone()  # the graph overwrites its own memory
             tokens.append(token)
         _wait(device)
         took = perf_counter() - started
@@ -129,7 +123,7 @@ class Compiled:
 
 
 def why_no_bitsandbytes() -> str | None:
-    """Why it cannot be measured here; None where it can."""
+    """Return why it cannot be measured here; None if it can."""
     if importlib.util.find_spec("bitsandbytes") is None:
         return "bitsandbytes is not installed (pip install bitsandbytes)"
     return None
@@ -138,24 +132,24 @@ def why_no_bitsandbytes() -> str | None:
 def time_bitsandbytes(
     sizes: Sizes, clock: Clock, bandwidth: float, repeats: int = 15
 ) -> list[KernelTime]:
-    """Its own NF4 product (``matmul_4bit``) with every weight of a layer and the head."""
-    found = []
-    for name, (out, width) in sizes.products().items():
+    """Time bitsandbytes' NF4 product (``matmul_4bit``) with every weight of a layer and the head."""
+    times = []
+    for name, (out, width) in sizes.linear_layers().items():
         case = _bitsandbytes_case(name, out, width, clock)
-        found += time_case(
+        times += time_case(
             sizes.name, "nf4", case, clock, bandwidth, repeats, BITSANDBYTES_ROWS, promised=False
         )
-    return found
+    return times
 
 
 def _bitsandbytes_case(name: str, out: int, width: int, clock: Clock) -> Case:
     bitsandbytes: Any = importlib.import_module("bitsandbytes")
     functional = bitsandbytes.functional
     size = out * width * WIDTHS["nf4"]
-    held = []
+    layers = []
     for _ in range(copies(size, clock)):
         weight = random_rows(out, width, clock.device)
-        held.append(functional.quantize_4bit(weight, blocksize=64, quant_type="nf4"))
+        layers.append(functional.quantize_4bit(weight, blocksize=64, quant_type="nf4"))
     x = random_rows(BITSANDBYTES_ROWS[-1], width, clock.device)
 
     def multiply(rows: int, packed: Tensor, state: Any) -> Tensor:
@@ -163,7 +157,7 @@ def _bitsandbytes_case(name: str, out: int, width: int, clock: Clock) -> Case:
         return result
 
     def calls(rows: int) -> list[Callable[[], Tensor]]:
-        return [partial(multiply, rows, packed, state) for packed, state in held]
+        return [partial(multiply, rows, packed, state) for packed, state in layers]
 
     return Case(f"bitsandbytes {name}", (out, width), size, calls)
 

@@ -1,7 +1,4 @@
-"""This engine's captured rounds as a contender: what the app runs on a GPU.
-
-With ``engines``, the only modules of this bench that know the CUDA engine's own interface.
-"""
+"""This engine's captured rounds, which the app runs on a GPU, as a contender."""
 
 from __future__ import annotations
 
@@ -15,26 +12,26 @@ from engine.stats import Statistics
 from engine.values.sampling import AcceptanceRule, Sampling
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.contender import Reply
-from tools.gpu_bench.speed import DEPTH, GRAPHS, Ours
+from tools.gpu_bench.speed import DEPTH, GRAPHS, OwnEngine
 from tools.gpu_bench.steps import Graphs, device_free_bytes
 
 
 def run_here(model: Model) -> bool:
-    """Whether ``model`` can be run so."""
+    """Return True if rounds of ``model`` can run on the device."""
     return isinstance(model, CudaDecoder)
 
 
-class Rounds(Ours):
+class Rounds(OwnEngine):
     """Whole rounds on the device, one ahead of the host; greedy, at a fixed depth."""
 
     def __init__(
         self, model: Any, draft: Any, right: float | None, longest: int, clock: Clock
     ) -> None:
-        """Compiles and captures."""
+        """Compile and capture a round."""
         self.model, self.draft, self.clock = model, draft, clock
-        room = longest + 2 * (DEPTH + 1)  # a round too many is under way when a reply ends
-        self.state = model.new_state(room)
-        self.draft_state = None if draft is None else draft.new_state(room)
+        context = longest + 2 * (DEPTH + 1)  # one round more has been launched when a reply ends
+        self.state = model.new_state(context)
+        self.draft_state = None if draft is None else draft.new_state(context)
         self.runner = model.round_runner(self.state, draft, self.draft_state)
         super().__init__(model, draft, right, GRAPHS)
         self.graphs = self._capture()
@@ -70,7 +67,7 @@ class Rounds(Ours):
         del self.runner, self.state, self.draft_state
 
     def _begin(self, prompt: Sequence[int]) -> None:
-        """The target holds all but the last token of the text, the draft all but the last two."""
+        """Prefill all but the last token of the text in the target, all but the last two in the draft."""
         self.state.rewind(0)
         self.model.forward(prompt[:-1], self.state, last=0)
         if self.draft_state is not None:
@@ -83,7 +80,7 @@ class Rounds(Ours):
         return self.runner.launch(self.depth, drafts=self.draft is not None)
 
     def _capture(self) -> Graphs:
-        """What the first launch takes beyond compiling, which a round as it stands does before."""
+        """Measure a capture. A round that runs directly before it compiles the kernels."""
         self._begin((1, 2, 3, 4))
         self.runner.round.run(self.runner.mode(self.depth, drafts=self.draft is not None))
         self._begin((1, 2, 3, 4))

@@ -1,8 +1,8 @@
-"""The whole run: every model in every format, from the smallest on, while the budget lasts.
+"""The whole run: every model in every format, from the smallest to the largest, within the budget.
 
-The smallest first means that the largest is what is left out. After every part both files are written,
-so a run that is killed leaves what it had found. Nothing that fails takes anything else with it, but for
-a GPU that no longer answers: ``supervise`` then goes on in a fresh process.
+If time runs out, the largest models are left out. Both files are written after every part, so a run that
+is killed leaves its results. A part that fails does not affect others, unless the GPU no longer answers:
+then ``supervise`` goes on in a new process.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tools.gpu_bench import device, engines, rivals, shapes
 from tools.gpu_bench.budget import Budget, LeftOut
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.contest import Contest
-from tools.gpu_bench.products import time_attention, time_product
+from tools.gpu_bench.kernels import time_attention, time_linear
 from tools.gpu_bench.report import Report
 from tools.gpu_bench.shapes import Sizes
 from tools.gpu_bench.state import State
@@ -34,15 +34,15 @@ RIVALS_UP_TO = 10_000_000_000
 """Parameters: larger models are not loaded a second time."""
 COMPILED_UP_TO = 9_000_000_000
 ASSUMED_BANDWIDTH = 1e12
-"""Where it could not be measured, so that parts are still estimated."""
+"""Bytes per second for estimates if the bandwidth was not measured."""
 REST = "all the rest"
 SPARE_BYTES = 4_000_000_000
-"""For caches, copies of weights, drafts, and a matrix that is quantised."""
+"""Room for caches, copies of weights, drafts, and a matrix being quantised."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What is run. ``device``: cuda, or cpu for a rehearsal. Empty: all there are."""
+    """Options of a run. ``device``: cuda, or cpu for a rehearsal. Empty ``models``, ``kinds``: all."""
 
     minutes: float
     folder: Path
@@ -53,7 +53,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One entry of the run. ``seconds`` and ``bytes`` are what it will take, as far as is known."""
+    """One part of the run. ``seconds`` and ``bytes`` are estimates of what it takes."""
 
     name: str
     seconds: float
@@ -70,28 +70,30 @@ class Run:
         say: Callable[[str], None] = lambda text: None,
         state: State | None = None,
     ) -> None:
-        """``state``: what an earlier process found, and where this one tells how far it is.
+        """``state``: the results of an earlier process, and where this one writes its progress.
 
-        Raises NotInstalled without a GPU, InvalidRequest for unknown models.
+        Raise NotInstalled without a GPU, InvalidRequest for unknown models.
         """
         self.options, self.say, self.state = options, say, state
-        place = device.find(options.device)
-        self.real = place.type == "cuda"
+        torch_device = device.find(options.device)
+        self.real = torch_device.type == "cuda"
         self.repeats = 15 if self.real else 2
         known = shapes.REAL if self.real else shapes.REHEARSAL
         self.models = shapes.choose(list(options.models), known)
         self.kinds = [
-            kind for kind in engines.kinds(place) if not options.kinds or kind in options.kinds
+            kind
+            for kind in engines.kinds(torch_device)
+            if not options.kinds or kind in options.kinds
         ]
-        self.clock, self.budget = Clock(place), Budget(60 * options.minutes)
+        self.clock, self.budget = Clock(torch_device), Budget(60 * options.minutes)
         today = datetime.now(UTC).date().isoformat()
-        found = None if state is None else state.report()
-        self.report = found or Report(device.facts(place), today, options.minutes)
+        earlier = None if state is None else state.report()
+        self.report = earlier or Report(device.facts(torch_device), today, options.minutes)
         self.report.minutes = max(self.report.minutes, options.minutes)
         self.before = self.report.seconds
 
     def __call__(self) -> Report:
-        """All parts that fit. Mistakes of one part are noted in the report; the others go on."""
+        """Run all parts that fit. Report the error of a part that fails; the others go on."""
         alive = True
         for part in self._parts():
             if part.name in self.report.done:
@@ -111,7 +113,7 @@ class Run:
         return self.report
 
     def _parts(self) -> Iterator[Part]:
-        """Each model's steps and speeds by format, then its kernels; torch.compile comes late."""
+        """Yield each model's steps and speeds by format, then its kernels; torch.compile comes late."""
         yield Part("read bandwidth", 2.0, 0, self._bandwidth)
         small = [sizes for sizes in self.models if sizes.parameters <= COMPILED_UP_TO][:2]
         compiled = small[-1:] if "bf16" in self.kinds else []
@@ -124,25 +126,25 @@ class Run:
 
     def _model_part(self, sizes: Sizes, kind: str, compiled: bool = False) -> Part:
         beside = kind == "bf16" and sizes.parameters <= RIVALS_UP_TO
-        held = sizes.held_bytes(kind) + (sizes.held_bytes("bf16") if beside else 0)
+        weights = sizes.weight_bytes(kind) + (sizes.weight_bytes("bf16") if beside else 0)
         name = f"{sizes.name} in {kind}" + (", with torch.compile" if compiled else "")
         if not self.real:
-            return Part(name, 1.0, held, lambda: self._model(sizes, kind, beside, compiled))
+            return Part(name, 1.0, weights, lambda: self._model(sizes, kind, beside, compiled))
         speed = self.report.bandwidth or ASSUMED_BANDWIDTH
         step = sizes.read_bytes(kind, PAST) / speed
-        # Kernels are compiled; weights are made and quantised; steps are timed, and tokens written.
-        seconds = 10 + 60 * held / speed + 16 * 30 * step + 1000 * step
+        # Compile kernels; make and quantise weights; time steps; decode tokens.
+        seconds = 10 + 60 * weights / speed + 16 * 30 * step + 1000 * step
         seconds += 60 if compiled else 25 if beside else 0
         return Part(
-            name, seconds, held + SPARE_BYTES, lambda: self._model(sizes, kind, beside, compiled)
+            name, seconds, weights + SPARE_BYTES, lambda: self._model(sizes, kind, beside, compiled)
         )
 
     def _kernel_parts(self, sizes: Sizes) -> Iterator[Part]:
-        """Of each format, then attention, then another's: each may fail for itself."""
+        """Yield the linear kernels of each format, attention, and bitsandbytes, as separate parts."""
         seconds, room = (6.0, 2 * SPARE_BYTES) if self.real else (0.3, 0)
         for kind in self.kinds:
             name = f"{kind} kernels of {sizes.name}"
-            yield Part(name, seconds, room, partial(self._products, sizes, kind))
+            yield Part(name, seconds, room, partial(self._linear, sizes, kind))
         yield Part(f"attention of {sizes.name}", seconds, room, partial(self._attention, sizes))
         missing = rivals.why_no_bitsandbytes()
         if missing is None:
@@ -158,12 +160,11 @@ class Run:
         return f"it needs {format_bytes(part.bytes)} and {format_bytes(free)} are free on the GPU"
 
     def _do(self, name: str, work: Callable[[], None], estimate: float) -> bool:
-        """Whether the device still answers afterwards."""
+        """Run a part; return whether the device still answers afterwards."""
         self.say(name)
         if self.state is not None:
-            # Never less: that a quick part went before says little of one that compiles.
-            most = max(estimate, self.budget.expected(estimate))
-            self.state.begin(self.report, name, most)
+            # Do not lower the estimate: a quick part says little about one that compiles.
+            self.state.begin(self.report, name, max(estimate, self.budget.expected(estimate)))
         try:
             self.budget.run(
                 estimate,
@@ -171,7 +172,7 @@ class Run:
             )
         except OutOfMemory as error:
             self._leave_out(name, str(error))
-        except Exception as error:  # a run on a lent GPU must not end with one mistake
+        except Exception as error:  # a run on a lent GPU must not end with one error
             self._failed(name, error)
         self._write()
         try:
@@ -186,12 +187,12 @@ class Run:
 
     def _failed(self, name: str, error: Exception) -> None:
         log.error("%s failed", name, exc_info=error)
-        said = str(error).splitlines() or [""]
-        self._leave_out(name, f"it failed: {type(error).__name__}: {said[0]}")
+        lines = str(error).splitlines() or [""]
+        self._leave_out(name, f"it failed: {type(error).__name__}: {lines[0]}")
 
     @contextmanager
-    def _aside(self, name: str) -> Iterator[None]:
-        """What fails within is noted under ``name``; what comes behind goes on. Writes what was found."""
+    def _noting_errors(self, name: str) -> Iterator[None]:
+        """Report an error within under ``name`` and go on; write the results."""
         try:
             yield
         except Exception as error:
@@ -202,17 +203,17 @@ class Run:
         self.report.seconds = self.before + self.budget.spent()
         self.report.write(self.options.folder)
         if self.state is not None:
-            self.state.keep(self.report)
+            self.state.save(self.report)
 
     def _bandwidth(self) -> None:
         self.report.bandwidth, _ = device.read_bandwidth(self.clock)
 
-    def _products(self, sizes: Sizes, kind: str) -> None:
+    def _linear(self, sizes: Sizes, kind: str) -> None:
         report = self.report
-        for product in sizes.products():
-            with self._aside(f"{kind} {product} of {sizes.name}"):
-                report.kernels += time_product(
-                    sizes, product, kind, self.clock, report.bandwidth, self.repeats
+        for name in sizes.linear_layers():
+            with self._noting_errors(f"{kind} {name} of {sizes.name}"):
+                report.kernels += time_linear(
+                    sizes, name, kind, self.clock, report.bandwidth, self.repeats
                 )
 
     def _attention(self, sizes: Sizes) -> None:
@@ -227,12 +228,12 @@ class Run:
         )
 
     def _model(self, sizes: Sizes, kind: str, beside: bool, compiled: bool) -> None:
-        """Steps, bits, then speeds; with ``compiled`` only speeds, once more, beside it."""
+        """Measure steps, bits and speeds; with ``compiled`` only speeds, compared with torch.compile."""
         report, clock, name = self.report, self.clock, f"{sizes.name} in {kind}"
         contest = Contest(sizes, kind, clock)
         past = PAST if self.real else 64
         times: dict[int, float] = {}
-        with self._aside(f"steps of {name}"):
+        with self._noting_errors(f"steps of {name}"):
             steps, graphs = time_steps(
                 contest.model, sizes, clock, report.bandwidth, self.repeats, past
             )
@@ -241,13 +242,13 @@ class Run:
                 report.steps += steps
                 report.graphs.append(graphs)
         if not compiled:
-            with self._aside(f"bits of {name}"):
+            with self._noting_errors(f"bits of {name}"):
                 report.bits.append(compare_bits(contest.model))
         speeds, captured = contest.run(
             times,
             beside=beside and not compiled,
             compiled=compiled,
-            tell=lambda what, error: self._failed(f"{what} with {name}", error),
+            on_error=lambda what, error: self._failed(f"{what} with {name}", error),
         )
         report.speeds += speeds
         report.graphs += captured

@@ -1,4 +1,4 @@
-"""Sizes of real models, and what a step of each has to read."""
+"""Sizes of real models, and the bytes that a step of each reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from engine.models.architecture import Architecture, Attention, GatedMlp, LayerS
 from engine.models.weights import Names, tensor_shapes
 
 WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / GROUP}
-"""Bytes that a product reads of a weight, by the names of ``--quantization``."""
+"""Bytes per weight, by the names of ``--quantization``."""
 NAMES = Names()
 EPSILON = 1e-6
 ROPE_THETA = 500_000.0
@@ -19,7 +19,7 @@ ROPE_THETA = 500_000.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A decoder's sizes; by default those that Llama 3.2's models share."""
+    """A decoder's sizes. The defaults are those that Llama 3.2's models share."""
 
     hidden: int
     layers: int
@@ -35,8 +35,8 @@ class Shape:
 class Sizes:
     """A Llama, or with ``qk_norm`` a Qwen 3.
 
-    The output head is kept apart from the embedding even where the real model ties them: a step reads
-    as much, and the head can then be made to say what comes next (weights.py).
+    The output head is never tied to the embedding: a step reads as much, and the head's weights can
+    then predict the next token (weights.py).
     """
 
     name: str
@@ -60,21 +60,21 @@ class Sizes:
 
     @property
     def parameters(self) -> int:
-        """All of them, the embedding and the head both."""
+        """The number of parameters, with embedding and head."""
         return sum(math.prod(size) for size in tensor_shapes(self.architecture, NAMES).values())
 
-    def held_bytes(self, kind: str) -> int:
-        """What the weights take."""
+    def weight_bytes(self, kind: str) -> int:
+        """Return the bytes of all weights."""
         return int(self.parameters * WIDTHS[kind])
 
     def read_bytes(self, kind: str, past: int) -> int:
-        """What a step reads behind ``past`` tokens: all but the embedding, and the cache in bf16."""
+        """Return the bytes that a step after ``past`` tokens reads, with a bf16 cache."""
         s = self.shape
         read = (self.parameters - s.vocabulary * s.hidden) * WIDTHS[kind]
         return int(read) + 2 * s.layers * s.kv_heads * s.head_dim * 2 * past
 
-    def products(self) -> dict[str, tuple[int, int]]:
-        """The weights of a layer and the head, as the kernels hold them: (out, in)."""
+    def linear_layers(self) -> dict[str, tuple[int, int]]:
+        """Return the sizes (out, in) of a layer's fused weights and of the head."""
         s = self.shape
         queries, keys = s.heads * s.head_dim, s.kv_heads * s.head_dim
         return {
@@ -86,7 +86,7 @@ class Sizes:
         }
 
     def draft(self) -> Sizes:
-        """One layer, at most 1024 wide, with a head over the whole vocabulary."""
+        """Return the sizes of a draft: one layer, at most 1024 wide, the whole vocabulary."""
         head_dim = min(64, self.shape.head_dim)
         hidden = min(1024, self.shape.hidden // 2)
         heads = hidden // head_dim
@@ -123,22 +123,22 @@ REAL = (
         qk_norm=True,
     ),
 )  # fmt: skip
-"""From the smallest on, as they are run."""
+"""In the order of the run, from the smallest."""
 
 _TINY = Shape(
     hidden=128, layers=2, heads=4, kv_heads=2, intermediate=256, vocabulary=512, head_dim=32,
     context=512,
 )  # fmt: skip
 REHEARSAL = (Sizes("tiny-llama", _TINY), Sizes("tiny-qwen", replace(_TINY, layers=3), qk_norm=True))
-"""For a device that is none, the CPU: to try the whole run."""
+"""For the CPU, to try the whole run."""
 
 
 def choose(names: list[str], known: tuple[Sizes, ...]) -> tuple[Sizes, ...]:
-    """Those of ``known`` that are named, in their order; all without names. Raises InvalidRequest."""
-    held = {sizes.name.lower(): sizes for sizes in known}
+    """Return the named ones of ``known``, in its order; all without names. Raise InvalidRequest."""
+    by_name = {sizes.name.lower(): sizes for sizes in known}
     for name in names:
-        if name.lower() not in held:
+        if name.lower() not in by_name:
             listed = ", ".join(sizes.name for sizes in known)
             raise InvalidRequest("shape", f"shape is {name!r}; known here are {listed}.")
-    wanted = {name.lower() for name in names} or set(held)
-    return tuple(sizes for name, sizes in held.items() if name in wanted)
+    wanted = {name.lower() for name in names} or set(by_name)
+    return tuple(sizes for name, sizes in by_name.items() if name in wanted)

@@ -1,4 +1,4 @@
-"""Tokens a second: engines that answer in turns, on the same weights, from the same prompt."""
+"""Tokens per second: engines in turns, on the same weights, with the same prompts."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, S
 from tools.gpu_bench.engines import path
 
 T = TypeVar("T")
-Tell = Callable[[str, Exception], None]
-"""Called with what failed; without one, what fails raises."""
+OnError = Callable[[str, Exception], None]
+"""Called with the name of what failed, and the error."""
 NAME, GRAPHS = "foretoken", "graphs"
 DEPTH = 5
-"""Tokens drafted a round, by all."""
+"""Tokens drafted in each round, by all engines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """One engine in one setting. ``tokens_per_s``: ``low`` and ``high`` as in ``Times``.
+    """The speed of one engine in one setting. ``tokens_per_s``: ``low`` and ``high`` as in ``Times``.
 
-    ``ratio``: to our plain decoding in the same run, 0 where that failed. ``right``: it wrote what the
-    weights were made to say. ``right_share``: tokens at which its draft is right; ``acceptance`` is what
-    came of it, accepted of drafted. ``round_s``: wall time of a round, and ``device_s`` what its steps
-    take alone; the rest is the host's.
+    ``ratio``: to our plain decoding in the same run, 0 if that failed. ``right``: it wrote the text that
+    the weights define. ``right_share``: share of tokens at which its draft agrees with the target;
+    ``acceptance``: accepted / drafted. ``round_s``: wall time of a round; ``device_s``: time of its steps
+    alone; the rest is the host's.
     """
 
     model: str
@@ -59,17 +59,17 @@ class Speed:
 
     @property
     def host_share(self) -> float | None:
-        """Of a round's time, what its steps do not explain."""
+        """The share of a round's time beyond its steps; None if not measured."""
         if self.round_s is None or self.device_s is None:
             return None
         return max(0.0, 1 - self.device_s / self.round_s)
 
 
-class Ours(ABC):
-    """This engine in one way of running: greedy; with a draft, at a fixed depth.
+class OwnEngine(ABC):
+    """This engine as a contender: greedy, and with a draft at a fixed depth.
 
-    ``right``: the share of tokens at which the draft was made to be right. ``statistics`` of all replies
-    since ``restart``; ``clocked_s``: what their rounds took by the device's own clock, 0 without one.
+    ``right``: the share of tokens at which the draft agrees with the target. ``statistics``: of replies
+    since ``restart``. ``clocked_s``: seconds of their rounds by the device's clock, 0 without one.
     """
 
     def __init__(self, model: Model, draft: Model | None, right: float | None, how: str) -> None:
@@ -85,7 +85,7 @@ class Ours(ABC):
         self.restart()
 
     def restart(self) -> None:
-        """Forgets what was counted."""
+        """Reset the statistics."""
         self.statistics, self.clocked_s = Statistics(), 0.0
 
     @abstractmethod
@@ -97,8 +97,8 @@ class Ours(ABC):
         """See ``Contender.close``."""
 
 
-class Loop(Ours):
-    """The loop of ``engine.decoding``, where the host judges every round before it begins the next."""
+class Loop(OwnEngine):
+    """The loop of ``engine.decoding``, where the host verifies each round before it begins the next."""
 
     def __init__(
         self, model: Model, draft: Model | None, right: float | None, longest: int
@@ -126,16 +126,16 @@ class Loop(Ours):
             context, launcher, Fixed(self.depth), StoppingCriteria(limit, ()), setting
         ):
             tally.add(Emitted(text="", round=round))
-        found = tally.statistics()
-        self.statistics = self.statistics + found
-        return Reply(tuple(context.output), found.completion_tokens, found.decode_s)
+        reply = tally.statistics()
+        self.statistics = self.statistics + reply
+        return Reply(tuple(context.output), reply.completion_tokens, reply.decode_s)
 
     def close(self) -> None:
         self.proposer.close()
 
 
 class _Bounded:
-    """A model whose context ends earlier, so that its caches are no larger than needed."""
+    """A model with a shorter context, so that its caches are no larger than needed."""
 
     def __init__(self, model: Model, context: int) -> None:
         self._model = model
@@ -144,16 +144,16 @@ class _Bounded:
 
 
 def reraise(what: str, error: Exception) -> None:
-    """Tells nobody."""
+    """Raise ``error``: the ``OnError`` of callers that report none."""
     raise error
 
 
-def attempt(tell: Tell, what: str, work: Callable[[], T]) -> T | None:
-    """What ``work`` returns; None where it fails, which is reported."""
+def attempt(on_error: OnError, what: str, work: Callable[[], T]) -> T | None:
+    """Return the result of ``work``; if it fails, report the error and return None."""
     try:
         return work()
     except Exception as error:
-        tell(what, error)
+        on_error(what, error)
         return None
 
 
@@ -163,12 +163,12 @@ def race(
     texts: Sequence[tuple[Sequence[int], Sequence[int]]],
     clock: Clock,
     device_s: Mapping[Contender, float],
-    tell: Tell = reraise,
+    on_error: OnError = reraise,
 ) -> list[Speed]:
-    """Every text by all of them in turns, in changing order; the first is our plain decoding.
+    """Time all contenders on every text, in turns and in changing order; the first is our plain decoding.
 
-    ``texts``: prompts, each with what the weights were made to say behind it; the first one warms up.
-    ``device_s``: seconds that a round's steps take alone. Who fails is reported and left out then.
+    ``texts``: prompts, each with the continuation that the weights define; the first text warms up.
+    ``device_s``: seconds of a round's steps alone. A contender that fails is reported and dropped.
     """
     speeds: dict[Contender, list[float]] = {one: [] for one in contenders}
     right = dict.fromkeys(contenders, True)
@@ -176,27 +176,29 @@ def race(
     for number, (prompt, expected) in enumerate(texts):
         if number == 1:
             for one in contenders:
-                if isinstance(one, Ours):
+                if isinstance(one, OwnEngine):
                     one.restart()
-        turned = number % len(contenders)
-        for one in (*contenders[turned:], *contenders[:turned]):
+        first = number % len(contenders)
+        for one in (*contenders[first:], *contenders[:first]):
             if one in failed:
                 continue
-            reply = attempt(tell, called(one), partial(_answer, one, prompt, len(expected), clock))
+            reply = attempt(
+                on_error, label(one), partial(_answer, one, prompt, len(expected), clock)
+            )
             if reply is None:
                 failed.add(one)
                 continue
             right[one] &= reply.tokens is not None and list(reply.tokens) == list(expected)
             if number and reply.seconds:
                 speeds[one].append(reply.decoded / reply.seconds)
-    first = [
+    plain = [
         speed for one in contenders[:1] if one.entrant.setting == PLAIN for speed in speeds[one]
     ]
-    plain = Times.of(first).median if first else 0.0
+    plain_speed = Times.of(plain).median if plain else 0.0
     return [
-        _speed(model, one, Times.of(mine), plain, right[one], device_s.get(one))
-        for one, mine in speeds.items()
-        if mine
+        _speed(model, one, Times.of(measured), plain_speed, right[one], device_s.get(one))
+        for one, measured in speeds.items()
+        if measured
     ]
 
 
@@ -206,8 +208,8 @@ def _answer(one: Contender, prompt: Sequence[int], limit: int, clock: Clock) -> 
     return reply
 
 
-def called(one: Contender) -> str:
-    """A contender's name for people."""
+def label(one: Contender) -> str:
+    """Return a contender's name for people."""
     entrant = one.entrant
     return " ".join(filter(None, (entrant.engine, entrant.setting, entrant.detail)))
 
@@ -216,15 +218,15 @@ def _speed(
     model: str, one: Contender, speed: Times, plain: float, right: bool, device_s: float | None
 ) -> Speed:
     entrant = one.entrant
-    found = Speed(
+    result = Speed(
         model, entrant.engine, entrant.setting, entrant.quantization, entrant.detail,
         entrant.source.value, speed, speed.median / plain if plain else 0.0, right,
     )  # fmt: skip
-    if not isinstance(one, Ours) or not one.statistics.rounds:
-        return found
+    if not isinstance(one, OwnEngine) or not one.statistics.rounds:
+        return result
     rounds = one.statistics.rounds
     return replace(
-        found,
+        result,
         right_share=one.right,
         acceptance=one.statistics.acceptance_rate,
         round_s=one.statistics.decode_s / rounds,

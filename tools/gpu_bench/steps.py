@@ -1,4 +1,4 @@
-"""T(M) of whole steps of a model, and whether a row's bits depend on the rows beside it."""
+"""Measure T(M) of a model's whole steps; check that a row's bits do not depend on the other rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from engine.models.base import Model
 from tools.gpu_bench.clock import Captured, Clock, Times
 from tools.gpu_bench.engines import path, step_of
-from tools.gpu_bench.products import ROWS
+from tools.gpu_bench.kernels import ROWS
 from tools.gpu_bench.shapes import Sizes
 
 PAST = 512
-"""Tokens in the cache behind which steps are timed."""
+"""Tokens in the cache when steps are timed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class StepTime:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """Capturing ``what``: seconds and bytes of all; ``problem``: why there are none."""
+    """The cost of capturing ``what``: seconds and bytes of all; ``problem``: why there are no graphs."""
 
     model: str
     kind: str
@@ -44,7 +44,7 @@ class Graphs:
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Rows whose logits were compared with those of the row alone, and how many differed."""
+    """Rows whose logits were ``compared`` with those of the row alone; ``different`` of them differed."""
 
     model: str
     kind: str
@@ -61,7 +61,7 @@ def time_steps(
     past: int = PAST,
     rows: Sequence[int] = ROWS,
 ) -> tuple[list[StepTime], Graphs]:
-    """Steps of ``rows`` behind ``past`` tokens, in turns; each a graph where the device has them."""
+    """Time steps of ``rows`` after ``past`` tokens, in turns, and as graphs if the device has them."""
     kind, cache = model.info.quantization, model.new_state(past + ROWS[-1])
     tokens = _tokens(model, past + ROWS[-1])
     model.forward(tokens[:past], cache, last=0)
@@ -74,16 +74,16 @@ def time_steps(
         StepTime(sizes.name, kind, path(model), count, times, reading / times.median)
         for count, times in timed.items()
     ]
-    held = list(captured.values())
-    problem = next((one.problem for one in held if one.problem), None)
-    graphs = 0 if problem or not clock.cuda else len(held)
-    taken = sum(one.bytes for one in held)
-    took = sum(one.seconds for one in held)
+    captures = list(captured.values())
+    problem = next((one.problem for one in captures if one.problem), None)
+    graphs = 0 if problem or not clock.cuda else len(captures)
+    taken = sum(one.bytes for one in captures)
+    took = sum(one.seconds for one in captures)
     return steps, Graphs(sizes.name, kind, "steps", graphs, took, taken, problem)
 
 
 def compare_bits(model: Model, past: int = 77) -> Bits:
-    """1 to 16 rows, from several places on, against each row computed alone."""
+    """Compare 1 to 16 rows, from several positions, with each row computed alone."""
     cache = model.new_state(past + 2 * ROWS[-1])
     tokens = _tokens(model, past + 2 * ROWS[-1])
     model.forward(tokens[:past], cache, last=0)
@@ -103,7 +103,7 @@ def compare_bits(model: Model, past: int = 77) -> Bits:
 
 
 def device_free_bytes(clock: Clock) -> int:
-    """What is free of the device's memory; 0 on a CPU, where it is not asked."""
+    """Return the free bytes of the device; 0 on a CPU."""
     return int(torch.cuda.mem_get_info(clock.device)[0]) if clock.cuda else 0
 
 

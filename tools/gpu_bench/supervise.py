@@ -1,7 +1,7 @@
-"""The run in a process of its own; where that ends early, the rest of it in a fresh one.
+"""Run the bench in a process of its own; if that ends early, run the rest in a new one.
 
-After an error of its own CUDA refuses every call of a process, and a kernel that never returns cannot be
-called off from within. On a lent GPU neither may cost more than the part that it befell.
+After a device error CUDA refuses every call of the process, and a kernel that never returns cannot be
+cancelled from within. On a lent GPU neither may cost more than the part in which it happens.
 """
 
 from __future__ import annotations
@@ -25,30 +25,28 @@ from tools.gpu_bench.run import REST, Options
 from tools.gpu_bench.state import State
 
 FINISHED, LOST = 0, 3
-"""How the process ends: with all parts over, or with a GPU that answers it no more."""
+"""Exit statuses of the process: all parts have ended, or the GPU no longer answers."""
 PROCESSES = 6
-"""At most: a GPU that is gone for good is not asked for ever."""
-PATIENCE_S = 60.0
-"""Beyond what a part was thought to take, for what compiles or loads the first time."""
+"""Most processes of a run: a lost GPU may stay lost."""
+PART_GRACE_S = 60.0
+"""Time beyond a part's estimate, for compiling and loading."""
 GRACE_S = 45.0
-"""Beyond the budget, for the part under way; then it is ended too."""
+"""Time beyond the budget for the current part; then it is killed too."""
 _LOOK_S = 0.2
 
 Command = Callable[[Options, Path], Sequence[str]]
-"""Starts a run with these options and the state in this file."""
+"""Return the command of a run with these options and the state in this file."""
 
 
 def supervise(
     options: Options, say: Callable[[str], None] = lambda text: None, command: Command | None = None
 ) -> Report:
-    """As ``Run``, whose mistakes it raises; a part that ended its process is noted in the report."""
+    """Run ``Run`` in processes and raise its errors; report a part that ended its process."""
     if options.device != device.CUDA or not torch.cuda.is_available():
-        device.find(
-            options.device
-        )  # else left to the process: a context here would take memory there
+        device.find(options.device)  # not with a GPU: a context of this process would take memory
     with tempfile.TemporaryDirectory() as folder:
         state = State(Path(folder) / "state.json")
-        watch = _Watch(options, state, say, command or _own)
+        watch = _Watch(options, state, say, command or _bench_command)
         for _ in range(PROCESSES):
             if watch.run_once():
                 break
@@ -62,13 +60,13 @@ class _Watch:
     say: Callable[[str], None]
     command: Command
     ends: float = 0.0
-    """When the whole time is over."""
+    """The end of the budget."""
 
     def __post_init__(self) -> None:
         self.ends = monotonic() + 60 * self.options.minutes
 
     def run_once(self) -> bool:
-        """Starts a process and waits for it; whether nothing is left to do, or to be tried."""
+        """Start a process and wait for it; return whether nothing is left to do or to try."""
         left = max(self.ends - monotonic(), 1.0)
         options = replace(self.options, minutes=left / 60)
         with subprocess.Popen(self.command(options, self.state.file)) as process:
@@ -76,9 +74,9 @@ class _Watch:
                 ended = self._wait(process)
             finally:
                 with contextlib.suppress(OSError):
-                    process.kill()  # a run that is broken off by hand, too
-        found, part = self.state.report(), self.state.part()
-        if found is None:
+                    process.kill()  # also after Ctrl-C
+        report, part = self.state.report(), self.state.part()
+        if report is None:
             raise ForetokenError(
                 self.state.error()
                 or f"The run ended before it began ({ended}); what it said stands above. Correct that, "
@@ -86,18 +84,18 @@ class _Watch:
             )
         if process.returncode == FINISHED:
             return True
-        found.left_out = [one for one in found.left_out if one.part != REST]
+        report.left_out = [one for one in report.left_out if one.part != REST]
         if part is not None:
-            found.left_out.append(LeftOut(part.name, ended))
-            found.done.append(part.name)
-        elif process.returncode != LOST:  # between parts, where the next one would end again
-            found.left_out.append(LeftOut(REST, self.state.error() or ended))
-        self.state.keep(found)
-        found.write(self.options.folder)
+            report.left_out.append(LeftOut(part.name, ended))
+            report.done.append(part.name)
+        elif process.returncode != LOST:  # it ended between parts, and the next one would too
+            report.left_out.append(LeftOut(REST, self.state.error() or ended))
+        self.state.save(report)
+        report.write(self.options.folder)
         return monotonic() >= self.ends or (part is None and process.returncode != LOST)
 
     def _wait(self, process: subprocess.Popen[bytes]) -> str:
-        """Until the process has ended, or is ended here; why it did."""
+        """Wait until the process ends, or kill it; return the reason."""
         name, began = "", monotonic()
         while process.poll() is None:
             part, now = self.state.part(), monotonic()
@@ -108,7 +106,7 @@ class _Watch:
                 process.kill()
                 process.wait()
                 return "the time was over before it ended"
-            if part is not None and now - began > SLOWEST * part.estimate + PATIENCE_S:
+            if part is not None and now - began > SLOWEST * part.estimate + PART_GRACE_S:
                 process.kill()
                 process.wait()
                 return f"it did not end within {now - began:.0f} s, and was ended"
@@ -118,7 +116,7 @@ class _Watch:
         return f"its process ended with status {process.returncode}"
 
     def finish(self) -> Report:
-        """What was found by all of them."""
+        """Return the results of all processes."""
         report = self.state.report()
         assert report is not None
         report.minutes = self.options.minutes
@@ -126,8 +124,8 @@ class _Watch:
         return report
 
 
-def _own(options: Options, state: Path) -> list[str]:
-    """This bench's own command."""
+def _bench_command(options: Options, state: Path) -> list[str]:
+    """Return this bench's own command."""
     command = [
         sys.executable, "-m", "tools.gpu_bench", "--state", str(state),
         "--minutes", str(options.minutes), "--out", str(options.folder), "--device", options.device,

@@ -12,7 +12,7 @@ from tools.gpu_bench.budget import LeftOut
 from tools.gpu_bench.clock import Times
 from tools.gpu_bench.device import Facts
 from tools.gpu_bench.expected import checks
-from tools.gpu_bench.products import KernelTime
+from tools.gpu_bench.kernels import KernelTime
 from tools.gpu_bench.report import Report
 from tools.gpu_bench.speed import Speed
 from tools.gpu_bench.steps import Bits, Graphs, StepTime

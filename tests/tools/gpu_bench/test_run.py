@@ -51,7 +51,7 @@ def work_of(monkeypatch: pytest.MonkeyPatch, work: Any) -> list[str]:
         work(sizes, kind)
 
     monkeypatch.setattr(run.Run, "_model", model)
-    for part in ("_products", "_attention", "_bitsandbytes"):
+    for part in ("_linear", "_attention", "_bitsandbytes"):
         monkeypatch.setattr(run.Run, part, lambda self, *_: None)
     monkeypatch.setattr("tools.gpu_bench.rivals.why_no_bitsandbytes", lambda: None)
     monkeypatch.setattr(

@@ -12,7 +12,7 @@ from tools.gpu_bench import contest, rivals
 from tools.gpu_bench.clock import Clock
 from tools.gpu_bench.contender import DRAFT, PLAIN, Contender, Entrant, Reply, Source
 from tools.gpu_bench.contest import RIGHT, Contest
-from tools.gpu_bench.products import time_attention, time_product
+from tools.gpu_bench.kernels import time_attention, time_linear
 from tools.gpu_bench.shapes import REHEARSAL
 from tools.gpu_bench.speed import DEPTH, Speed, race
 from tools.gpu_bench.steps import compare_bits, time_steps
@@ -133,9 +133,9 @@ def test_bits_are_compared_and_a_model_that_breaks_them_is_caught() -> None:
 
 @pytest.mark.parametrize("kind", ["bf16", "int8"])  # NF4 in test_run.py
 def test_every_product_is_timed_with_every_number_of_rows(kind: str) -> None:
-    timed = (time_product(SIZES, name, kind, CPU, 1e9, repeats=1) for name in SIZES.products())
+    timed = (time_linear(SIZES, name, kind, CPU, 1e9, repeats=1) for name in SIZES.linear_layers())
     found = [time for times in timed for time in times]
-    assert {one.kernel for one in found} == set(SIZES.products())
+    assert {one.kernel for one in found} == set(SIZES.linear_layers())
     assert len(found) == 5 * 16
     assert all(one.equal and one.share > 0 for one in found)
 

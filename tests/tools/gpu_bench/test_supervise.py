@@ -79,7 +79,7 @@ def doing(tmp_path: Path, does: str) -> module.Command:
 def test_a_part_that_ends_its_process_costs_no_other(
     options: Options, tmp_path: Path, does: str, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PATIENCE_S", 1.0)
+    monkeypatch.setattr(module, "PART_GRACE_S", 1.0)
     found = supervise(options, command=doing(tmp_path, does))
     assert found.done == ["a", "b", "c"] and found.finished
     ((part, told),) = [(one.part, one.reason) for one in found.left_out]

@@ -1,4 +1,4 @@
-"""Random weights that know one circle of tokens, and sizes that are those of real models."""
+"""Random weights that know one cycle of tokens, and sizes that are those of real models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.errors import InvalidRequest
 from tools.gpu_bench import engines, shapes
 from tools.gpu_bench.shapes import REAL, REHEARSAL, choose
-from tools.gpu_bench.weights import Circle, RandomWeights
+from tools.gpu_bench.weights import RandomWeights, TokenCycle
 
 CPU = torch.device("cpu")
 seeds = st.integers(0, 2**31)
@@ -18,36 +18,36 @@ seeds = st.integers(0, 2**31)
 
 @given(vocabulary=st.integers(2, 500), seed=seeds)
 def test_all_tokens_stand_in_one_circle(vocabulary: int, seed: int) -> None:
-    circle = Circle.random(vocabulary, seed)
-    assert sorted(circle.after(0, vocabulary)) == list(range(vocabulary))
-    assert circle.after(0, vocabulary)[-1] == 0
-    assert torch.equal(circle.before()[circle.following], torch.arange(vocabulary))
+    cycle = TokenCycle.random(vocabulary, seed)
+    assert sorted(cycle.after(0, vocabulary)) == list(range(vocabulary))
+    assert cycle.after(0, vocabulary)[-1] == 0
+    assert torch.equal(cycle.before()[cycle.following], torch.arange(vocabulary))
 
 
 @given(vocabulary=st.integers(50, 500), seed=seeds, right=st.sampled_from([0.5, 0.6, 0.8, 1.0]))
 def test_a_mistaken_circle_is_right_at_its_share_of_all_tokens(
     vocabulary: int, seed: int, right: float
 ) -> None:
-    circle = Circle.random(vocabulary, seed)
-    mistaken = circle.mistaken(right, seed).following
+    cycle = TokenCycle.random(vocabulary, seed)
+    mistaken = cycle.mistaken(right, seed).following
     assert sorted(mistaken.tolist()) == list(range(vocabulary))
-    agree = int((mistaken == circle.following).sum())
+    agree = int((mistaken == cycle.following).sum())
     assert agree == vocabulary - round((1 - right) * vocabulary)
 
 
 def test_mistakes_are_scattered_along_the_circle() -> None:
     """With one seed for both, all of them stood together: drafts were right always, or never."""
-    circle = Circle.random(10_000, 1)
-    wrong = circle.mistaken(0.8, 1).following != circle.following
-    along = wrong[torch.tensor(circle.after(0, 10_000))]
+    cycle = TokenCycle.random(10_000, 1)
+    wrong = cycle.mistaken(0.8, 1).following != cycle.following
+    along = wrong[torch.tensor(cycle.after(0, 10_000))]
     for part in along.split(1000):
         assert 0.15 < float(part.float().mean()) < 0.25
 
 
 def test_the_same_name_gives_the_same_numbers() -> None:
     architecture = REHEARSAL[0].architecture
-    circle = Circle.random(architecture.vocabulary, 0)
-    first, again, other = (RandomWeights(architecture, circle, seed, CPU) for seed in (0, 0, 1))
+    cycle = TokenCycle.random(architecture.vocabulary, 0)
+    first, again, other = (RandomWeights(architecture, cycle, seed, CPU) for seed in (0, 0, 1))
     name = "model.layers.0.self_attn.q_proj.weight"
     assert torch.equal(first(name), again(name))
     assert not torch.equal(first(name), other(name))
@@ -59,9 +59,9 @@ def test_the_same_name_gives_the_same_numbers() -> None:
 @pytest.mark.parametrize("kind", engines.KINDS)
 @pytest.mark.parametrize("sizes", REHEARSAL, ids=lambda sizes: sizes.name)
 def test_a_model_says_the_circle_in_every_format(sizes: shapes.Sizes, kind: str) -> None:
-    circle = Circle.random(sizes.shape.vocabulary, 3)
-    model = engines.make(sizes, RandomWeights(sizes.architecture, circle, 3, CPU), kind, 64)
-    text = circle.after(7, 40)
+    cycle = TokenCycle.random(sizes.shape.vocabulary, 3)
+    model = engines.make(sizes, RandomWeights(sizes.architecture, cycle, 3, CPU), kind, 64)
+    text = cycle.after(7, 40)
     logits = model.forward(text[:-1], model.new_state(64), last=39)
     assert logits.argmax(-1).tolist() == text[1:]
 

@@ -1,7 +1,7 @@
-"""T(M) of this engine's products and attention, alone, beside the bandwidth that bounds them.
+"""T(M) of this engine's linear layers and attention alone, compared with the bandwidth.
 
-A weight is timed as one of several copies, more than the device's caches hold, in one graph: else it
-would come from the cache, as a large model's never does, and short kernels would wait for the host.
+One graph runs several copies of a weight, more than fit into the device's caches. Otherwise it would
+come from the cache, as a large model's never does, and short kernels would wait for the host.
 """
 
 from __future__ import annotations
@@ -13,11 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda.attention import (
-    Workspace,
-    attend,
-    choose_tiling,
-)
+from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import Weight, make_linear
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
@@ -32,18 +28,18 @@ ROWS = tuple(range(1, 17))
 COLD_BYTES = 2**28
 """Four times the largest cache of a GPU today."""
 MOST_COPIES = 128
-"""Enough for 2 MB each, as a layer of the smallest model reads of a short cache."""
+"""Enough for 2 MB each, which a layer of the smallest model reads of a short cache."""
 PAST = (1024, 8192)
-"""Positions behind which attention is timed."""
+"""Positions in the cache at which attention is timed."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """``rows`` through one weight of (out, in), or through attention over as many positions.
+    """``rows`` rows through one weight of ``size`` (out, in), or attention over (width, positions).
 
-    ``times`` in seconds of one call; ``share``: bytes over time, of the measured bandwidth. ``equal``:
-    the rows have the bits that they have among 16; None where that is not promised. ``problem``: why it
-    was launched by the host and not in a graph, so that the host's time counts.
+    ``times``: seconds of one call. ``share``: bytes over time as a share of the bandwidth. ``equal``: the
+    rows have the bits that they have among 16; None if that is not promised. ``problem``: why there is
+    no graph; the host launched the kernels, so its time counts.
     """
 
     model: str
@@ -59,7 +55,7 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """``calls(rows)``: one call for each copy. ``bytes``: what one reads."""
+    """A kernel to time. ``calls(rows)`` gives one call for each copy, which reads ``bytes``."""
 
     kernel: str
     size: tuple[int, int]
@@ -67,32 +63,32 @@ class Case:
     calls: Callable[[int], list[Callable[[], Tensor]]]
 
 
-def time_product(
+def time_linear(
     sizes: Sizes, name: str, kind: str, clock: Clock, bandwidth: float, repeats: int = 15
 ) -> list[KernelTime]:
-    """One of ``sizes.products()``."""
-    case = _product_case(name, *sizes.products()[name], kind, clock)
+    """Time one of ``sizes.linear_layers()``."""
+    case = _linear_case(name, *sizes.linear_layers()[name], kind, clock)
     return time_case(sizes.name, kind, case, clock, bandwidth, repeats)
 
 
 def time_attention(
     sizes: Sizes, clock: Clock, bandwidth: float, repeats: int = 15, pasts: Sequence[int] = PAST
 ) -> list[KernelTime]:
-    """Attention of one layer over a cache in bf16, and in fp8 where the device has it."""
-    found = []
+    """Time attention of one layer over a cache in bf16, and in fp8 if the device supports it."""
+    times = []
     for past in pasts:
-        for kind, dtype in _caches(clock).items():
+        for kind, dtype in _cache_formats(clock).items():
             case = _attention_case(sizes, past, clock, dtype)
-            found += time_case(sizes.name, kind, case, clock, bandwidth, repeats)
-    return found
+            times += time_case(sizes.name, kind, case, clock, bandwidth, repeats)
+    return times
 
 
-def _caches(clock: Clock) -> dict[str, torch.dtype]:
-    """What a cache can be kept in there; a rehearsal has no time for both."""
-    known = {"bf16": torch.bfloat16}
+def _cache_formats(clock: Clock) -> dict[str, torch.dtype]:
+    """Return the formats of a cache on this device; a rehearsal has no time for both."""
+    formats = {"bf16": torch.bfloat16}
     if clock.cuda and torch.cuda.get_device_capability(clock.device) >= FP8_CAPABILITY:
-        known["fp8"] = FP8
-    return known
+        formats["fp8"] = FP8
+    return formats
 
 
 def time_case(
@@ -105,30 +101,30 @@ def time_case(
     rows: Sequence[int] = ROWS,
     promised: bool = True,
 ) -> list[KernelTime]:
-    """One kernel with every count of ``rows``, in turns."""
+    """Time one kernel with every count of ``rows``, in turns."""
     calls = {count: case.calls(count) for count in rows}
     captured = {count: clock.capture(several) for count, several in calls.items()}
     problem = next((one.problem for one in captured.values() if one.problem), None)
     timed = clock.interleaved({count: one.call for count, one in captured.items()}, repeats)
     whole = calls[rows[-1]][0]()
-    found = []
+    results = []
     for count, times in timed.items():
         one = times.each(len(calls[count]))
         equal = torch.equal(calls[count][0](), whole[:count]) if promised else None
         share = case.bytes / one.median / bandwidth if bandwidth else 0.0
-        found.append(
+        results.append(
             KernelTime(model, case.kernel, kind, case.size, count, one, share, equal, problem)
         )
-    return found
+    return results
 
 
 def copies(size: float, clock: Clock) -> int:
-    """How many weights of ``size`` bytes no cache holds."""
+    """Return how many weights of ``size`` bytes fit into no cache."""
     return min(MOST_COPIES, -(-COLD_BYTES // int(size))) if clock.cuda else 1
 
 
 def random_weight(kind: str, out: int, width: int, device: torch.device) -> Weight:
-    """As it is kept; nothing is quantised, since what a product takes does not depend on it."""
+    """Return a random weight in its format. Values do not affect times, so none are quantised."""
     if kind == "int8":
         values = torch.randint(-127, 128, (out, width), dtype=torch.int8, device=device)
         return Int8Weight(values, torch.rand(out, device=device) / 1000)
@@ -141,28 +137,28 @@ def random_weight(kind: str, out: int, width: int, device: torch.device) -> Weig
 
 
 def random_rows(rows: int, width: int, device: torch.device) -> Tensor:
-    """bf16 (rows, width)."""
+    """Return random bf16 (rows, width)."""
     return torch.randn(rows, width, device=device).bfloat16()
 
 
-def _product_case(name: str, out: int, width: int, kind: str, clock: Clock) -> Case:
+def _linear_case(name: str, out: int, width: int, kind: str, clock: Clock) -> Case:
     device = clock.device
     size = out * width * WIDTHS[kind]
     norm = Norm(torch.ones(width, dtype=torch.bfloat16, device=device), EPSILON)
     normed = name in ("qkv", "gate_up", "head")
     fusion = Fusion(norm if normed else None, gated=name == "gate_up")
-    products: list[FusedLinear] = [
+    layers: list[FusedLinear] = [
         make_linear(random_weight(kind, out, width, device), fusion)
         for _ in range(copies(size, clock))
     ]
     x = random_rows(ROWS[-1], width, device)
-    if name == "head":  # as the decoder asks for it, so that logits are not rounded to bf16
+    if name == "head":  # as in the decoder, where logits are not rounded to bf16
         x = x.float()
     residual = None if normed else random_rows(ROWS[-1], out, device)
 
     def calls(rows: int) -> list[Callable[[], Tensor]]:
         added = None if residual is None else residual[:rows]
-        return [partial(product, x[:rows], added) for product in products]
+        return [partial(layer, x[:rows], added) for layer in layers]
 
     return Case(name, (out, width), size, calls)
 
@@ -177,7 +173,7 @@ def _attention_case(
         [(s.kv_heads, s.head_dim)] * count, capacity=past + ROWS[-1], device=device, dtype=dtype
     )
     for slot in cache.slots:
-        for part in (slot.keys, slot.values):  # normal_ knows no fp8
+        for part in (slot.keys, slot.values):  # normal_ does not take fp8
             part.copy_(torch.randn(part.shape, device=device))
         for scales in (slot.key_scales, slot.value_scales):
             if scales is not None:
