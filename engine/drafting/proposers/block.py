@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -21,6 +21,7 @@ from engine.drafting.proposers.drawing import (
     draws_of,
     executor_samples,
     floors_of,
+    option,
 )
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -35,13 +36,11 @@ class BlockProposer(BaseProposer):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        min_confidence: float = field(
-            default=0.0,
-            metadata={
-                "help": "a draft ends before a token that the head expects to be accepted less "
-                "often than this; only for heads with a confidence head",
-                "range": (0, 1),
-            },
+        min_confidence: float = option(
+            0.0,
+            "a draft ends before a token that the head expects to be accepted less often than this; "
+            "only for heads with a confidence head",
+            range=(0, 1),
         )
 
     needs: ClassVar[frozenset[str]] = frozenset({BlockHead.kind})

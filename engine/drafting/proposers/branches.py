@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from torch import Tensor
@@ -18,7 +18,7 @@ from torch import Tensor
 from engine.backends.operations import Draft
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
-from engine.drafting.proposers.drawing import floors_of, stream_of
+from engine.drafting.proposers.drawing import floors_of, option, stream_of
 from engine.events import Budget, Tree
 from engine.models.hidden_states import Backbone
 from engine.values import MAX_DEPTH
@@ -28,13 +28,11 @@ from engine.values import MAX_DEPTH
 class BranchOptions:
     """Options of proposers that can draft trees."""
 
-    tree_nodes: int = field(
-        default=0,
-        metadata={
-            "help": "drafts a tree of so many tokens, several for one place, where the rule is greedy "
-            "or coupled; 0 is a single chain",
-            "range": (0, MAX_DEPTH),
-        },
+    tree_nodes: int = option(
+        0,
+        "drafts a tree of so many tokens, several for one place, where the rule is greedy or coupled; "
+        "0 is a single chain",
+        range=(0, MAX_DEPTH),
     )
 
     def nodes(self, sampler: Sampler, target: Backbone, budget: Budget) -> int:

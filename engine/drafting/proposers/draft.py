@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
@@ -27,13 +26,9 @@ from engine.models.rounds import RoundModel
 class DraftModelProposer(BaseProposer):
     """Keeps the draft's own state, which catches up with the text before each draft."""
 
-    @dataclass(frozen=True, slots=True)
-    class Options:
-        """No options."""
-
     needs: ClassVar[frozenset[str]] = frozenset({DRAFT})
 
-    def __init__(self, options: Options, resources: Resources) -> None:
+    def __init__(self, options: object, resources: Resources) -> None:
         assert resources.draft is not None
         self.reader: SameVocabulary | OtherVocabulary = (
             SameVocabulary(resources.draft)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import mul
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +21,14 @@ from engine.noise import Draws, Stream
 
 
 class BaseProposer:
-    """A proposer without prefill that learns nothing from acceptance and holds no memory."""
+    """A proposer that needs and prefills nothing, learns nothing from acceptance and holds no memory."""
 
+    @dataclass(frozen=True, slots=True)
+    class NoOptions:
+        """No options."""
+
+    Options: ClassVar[type] = NoOptions
+    needs: ClassVar[frozenset[str]] = frozenset()
     sampler: Sampler
 
     def begin(self, context: Context, sampler: Sampler) -> None:
@@ -33,6 +40,11 @@ class BaseProposer:
     def observe(self, acceptance: Acceptance) -> None: ...
 
     def close(self) -> None: ...
+
+
+def option(default: Any, help: str, **limits: Any) -> Any:
+    """Return a field of Options. ``limits``: ``range`` or ``choices``, see ``Proposer``."""
+    return field(default=default, metadata={"help": help, **limits})
 
 
 def deterministic(tokens: tuple[int, ...] | list[int], by: str | None = None) -> DraftProposal:

@@ -8,7 +8,7 @@ the neural draft, which is the most that one could reach.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import ClassVar
 
@@ -17,7 +17,7 @@ from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
-from engine.drafting.proposers.drawing import deterministic
+from engine.drafting.proposers.drawing import deterministic, option
 from engine.drafting.proposers.suffix import RECALLING, SuffixProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -37,20 +37,16 @@ class HybridProposer:
 
     @dataclass(frozen=True, slots=True)
     class Options(SuffixProposer.Options):
-        neural: str = field(
-            default="draft",
-            metadata={
-                "help": "what drafts where the text does not repeat itself",
-                # A function, because the registry is incomplete while this module is imported.
-                "choices": proposers.neural,
-            },
+        # ``neural`` is called later: the registry is incomplete while this module is imported.
+        neural: str = option(
+            "draft",
+            "what drafts where the text does not repeat itself",
+            choices=proposers.neural,
         )
-        neural_depth: int = field(
-            default=FIXED_DEPTH,
-            metadata={
-                "help": "tokens that it drafts a round, at most; a suffix may go deeper",
-                "range": (1, MAX_DEPTH),
-            },
+        neural_depth: int = option(
+            FIXED_DEPTH,
+            "tokens that it drafts a round, at most; a suffix may go deeper",
+            range=(1, MAX_DEPTH),
         )
 
     needs: ClassVar[frozenset[str]] = frozenset({"draft"})

@@ -10,15 +10,14 @@ longer, what followed most often is drafted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
 
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.past_replies import PastReplies
 from engine.drafting.lookup.suffix_automaton import Match, SuffixAutomaton
-from engine.drafting.proposers.drawing import BaseProposer, deterministic
+from engine.drafting.proposers.drawing import BaseProposer, deterministic, option
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget
@@ -32,16 +31,9 @@ class NgramProposer(BaseProposer):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        prompt_lookup_min: int = field(
-            default=2, metadata={"help": "shortest run of tokens that counts as a match"}
-        )
-        prompt_lookup_max: int = field(
-            default=5, metadata={"help": "longest run of tokens looked for, tried first"}
-        )
-        remember: bool = field(
-            default=False,
-            metadata={"help": "search past replies too, and keep them in the data folder"},
-        )
+        prompt_lookup_min: int = option(2, "shortest run of tokens that counts as a match")
+        prompt_lookup_max: int = option(5, "longest run of tokens looked for, tried first")
+        remember: bool = option(False, "search past replies too, and keep them in the data folder")
 
         def __post_init__(self) -> None:
             if not 1 <= self.prompt_lookup_min <= self.prompt_lookup_max <= 64:
@@ -50,8 +42,6 @@ class NgramProposer(BaseProposer):
                     f"prompt_lookup_min is {self.prompt_lookup_min} and prompt_lookup_max "
                     f"{self.prompt_lookup_max}; they must satisfy 1 <= min <= max <= 64.",
                 )
-
-    needs: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.sizes = range(options.prompt_lookup_max, options.prompt_lookup_min - 1, -1)

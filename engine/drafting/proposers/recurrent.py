@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
 
@@ -42,13 +41,9 @@ class StatelessProposer(BaseProposer):
 class _Recurrent(StatelessProposer):
     """Unrolls its head: the first step reads the pending token, each later one the token before it."""
 
-    @dataclass(frozen=True, slots=True)
-    class Options:
-        """No options."""
-
     Head: ClassVar[type[MlpHead] | type[LstmHead]]
 
-    def __init__(self, options: Options, resources: Resources) -> None:
+    def __init__(self, options: object, resources: Resources) -> None:
         super().__init__(*resources.head(self.Head))
 
 

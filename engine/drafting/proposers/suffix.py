@@ -12,10 +12,9 @@ match would be lost.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate, repeat
 from operator import attrgetter, mul
-from typing import ClassVar
 
 from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import DraftProposal
@@ -23,7 +22,7 @@ from engine.decoding.sampling import Sampler
 from engine.drafting.lookup.copying import Copy
 from engine.drafting.lookup.past_replies import PastReplies
 from engine.drafting.lookup.suffix_automaton import Continuation, Match, SuffixAutomaton
-from engine.drafting.proposers.drawing import BaseProposer, deterministic
+from engine.drafting.proposers.drawing import BaseProposer, deterministic, option
 from engine.drafting.resources import Resources
 from engine.errors import InvalidRequest
 from engine.events import Budget
@@ -39,38 +38,22 @@ class SuffixProposer(BaseProposer):
 
     @dataclass(frozen=True, slots=True)
     class Options:
-        max_tree_depth: int = field(
-            default=24,
-            metadata={
-                "help": "longest run of tokens looked for, the drafted one included",
-                "range": (2, 64),
-            },
+        max_tree_depth: int = option(
+            24, "longest run of tokens looked for, the drafted one included", range=(2, 64)
         )
-        max_cached_requests: int = field(
-            default=1000,
-            metadata={
-                "help": "past replies searched beside this text; 0: none",
-                "range": (0, 100_000),
-            },
+        max_cached_requests: int = option(
+            1000, "past replies searched beside this text; 0: none", range=(0, 100_000)
         )
-        max_spec_factor: float = field(
-            default=1.0, metadata={"help": "drafted tokens for each matching one, at most"}
+        max_spec_factor: float = option(1.0, "drafted tokens for each matching one, at most")
+        min_token_prob: float = option(
+            0.1, "a draft ends where it is less likely than this", range=(0, 1)
         )
-        min_token_prob: float = field(
-            default=0.1,
-            metadata={"help": "a draft ends where it is less likely than this", "range": (0, 1)},
+        edits: bool = option(
+            True,
+            "where a text is rewritten, go on copying behind each change, and make the same changes "
+            "again",
         )
-        edits: bool = field(
-            default=True,
-            metadata={
-                "help": "where a text is rewritten, go on copying behind each change, and make the "
-                "same changes again"
-            },
-        )
-        remember: bool = field(
-            default=False,
-            metadata={"help": "keep past replies in the data folder, for the next start"},
-        )
+        remember: bool = option(False, "keep past replies in the data folder, for the next start")
 
         def __post_init__(self) -> None:
             if not 0 < self.max_spec_factor <= 16:
@@ -78,8 +61,6 @@ class SuffixProposer(BaseProposer):
                     "options",
                     f"max_spec_factor is {self.max_spec_factor}; it must be above 0 and at most 16.",
                 )
-
-    needs: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.options = options
