@@ -14,7 +14,7 @@ import pytest
 
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, reject, verify_block
-from engine.drafting import controllers, proposers
+from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.torch.attention import KV_BLOCK
@@ -63,7 +63,7 @@ CASES = [
 def test_there_are_200_prompts_and_every_pair_of_settings() -> None:
     assert len(set(PROMPTS)) == 200 > len(CASES)
     assert {case[0] for case in CASES} == set(embedded().proposers)
-    assert {case[4] for case in CASES} == set(controllers.names())
+    assert {case[4] for case in CASES} == set(Control)
 
 
 @pytest.mark.parametrize("name", DRAFTING)
@@ -128,7 +128,7 @@ WEIGHED = [
         (name, Control.FIXED, REJECTION)
         for name in ("ngram", "draft", "eagle3", "medusa", "block", "best")
     ),
-    *(("draft", Control(each), REJECTION) for each in controllers.names() if each != "fixed"),
+    *(("draft", control, REJECTION) for control in Control if control is not Control.FIXED),
     ("best", Control.AUTO, REJECTION),
     *(
         ("draft", Control.FIXED, rule)

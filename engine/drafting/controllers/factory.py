@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from engine.decoding.controller import Controller
 from engine.decoding.proposer import ChoosingProposer, Proposer
 from engine.decoding.sampling import Sampler
-from engine.drafting import controllers
 from engine.drafting.controllers.auto import Auto
 from engine.drafting.controllers.batch import BatchController, BatchMember
 from engine.drafting.controllers.choice import Choice
@@ -13,8 +14,20 @@ from engine.drafting.controllers.controller_statistics import (
     ControllerStatistics,
     ProposerStatistics,
 )
+from engine.drafting.controllers.fixed import Fixed, Off
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule
+
+_CLASSES: dict[Control, Callable[[int, ControllerStatistics], Controller]] = {
+    Control.AUTO: Auto,
+    Control.FIXED: Fixed,
+    Control.OFF: Off,
+}
+
+
+def create(control: Control, depth: int, statistics: ControllerStatistics) -> Controller:
+    """Return a controller for one request that drafts at most ``depth`` tokens per round."""
+    return _CLASSES[control](depth, statistics)
 
 
 class ControllerFactory:
@@ -40,7 +53,7 @@ class ControllerFactory:
                 members = dict(zip(proposer.members, autos, strict=True))
                 return Choice(members, (proposer.recall_name, recall))
         statistics = self._statistics(speculation.proposer, sampler)
-        return controllers.create(speculation.control, speculation.deepest, statistics)
+        return create(speculation.control, speculation.deepest, statistics)
 
     def batch_member(
         self, speculation: Speculation, proposer: Proposer, sampler: Sampler

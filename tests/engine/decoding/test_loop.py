@@ -21,12 +21,14 @@ from engine.decoding.loop import StoppingCriteria, decode
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier
-from engine.drafting import controllers, proposers
+from engine.drafting import proposers
 from engine.drafting.controllers.controller_statistics import ControllerStatistics
+from engine.drafting.controllers.factory import create
 from engine.drafting.controllers.fixed import Fixed
 from engine.drafting.heads.base import Head
 from engine.drafting.resources import Resources
 from engine.events import Origin, Round, Tree
+from engine.request import Control
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.fakes import Scripted, TableModel
 from tests.support.heads import FakeShape, random_heads
@@ -99,7 +101,7 @@ def generate(
     rule: AcceptanceRule | None = None,
     eos: Collection[int] = (),
     stop_after: int | None = None,
-    controller: str = "fixed",
+    controller: Control = Control.FIXED,
     options: dict[str, Any] | None = None,
 ) -> Run:
     target, resources = loaded(TableModel)
@@ -111,7 +113,7 @@ def generate(
     if isinstance(proposer, str):
         proposer = proposers.create(proposer, options or {}, resources)
     proposer.begin(context, sampler)
-    control = controllers.create(controller, depth, ControllerStatistics())
+    control = create(controller, depth, ControllerStatistics())
     launcher = HostLauncher(context, target, proposer, Verifier(sampler))
     rounds = decode(context, launcher, control, StoppingCriteria(limit, eos), "it")
     return Run(context, target, list(islice(rounds, stop_after)))
@@ -162,13 +164,13 @@ def test_every_proposer_at_every_third_depth_gives_the_output_of_none(name: str)
         assert len(run.output) == 20
 
 
-CONTROLLED = all_pairs(proposers.names(), controllers.names(), RULES, (1, 4, 15))
+CONTROLLED = all_pairs(proposers.names(), tuple(Control), RULES, (1, 4, 15))
 
 
 @pytest.mark.parametrize("name", proposers.names())
 def test_every_proposer_under_every_controller_gives_the_output_of_none(name: str) -> None:
     cases = [case[1:] for case in CONTROLLED if case[0] == name]
-    assert {controller for controller, _, _ in cases} == set(controllers.names())
+    assert {controller for controller, _, _ in cases} == set(Control)
     for controller, sampling, depth in cases:
         run = generate(name, depth=depth, sampling=sampling, controller=controller)
         assert tuple(run.output) == plain(sampling, 30), (controller, sampling, depth)
@@ -193,10 +195,8 @@ def test_no_draft_whatsoever_changes_the_output(
 
 @pytest.mark.parametrize("nodes", [1, 4, 15])
 def test_medusas_trees_give_the_output_of_none(nodes: int) -> None:
-    cases = [
-        case[1:] for case in all_pairs((1, 4, 15), controllers.names(), RULES) if case[0] == nodes
-    ]
-    for controller, sampling in [*cases, ("fixed", GREEDY)]:
+    cases = [case[1:] for case in all_pairs((1, 4, 15), tuple(Control), RULES) if case[0] == nodes]
+    for controller, sampling in [*cases, (Control.FIXED, GREEDY)]:
         run = generate(
             "medusa",
             depth=4,
@@ -207,7 +207,7 @@ def test_medusas_trees_give_the_output_of_none(nodes: int) -> None:
         )
         assert tuple(run.output) == plain(sampling, 20), (controller, sampling)
         assert all(len(turn.tree) <= nodes and turn.tree.depth <= 4 for turn in run.rounds)
-        if controller == "fixed" and nodes == 15:
+        if controller is Control.FIXED and nodes == 15:
             assert any(not turn.tree.is_chain for turn in run.rounds)
 
 

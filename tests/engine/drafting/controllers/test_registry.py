@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting import controllers
 from engine.drafting.controllers.controller_statistics import (
     ControllerStatistics,
     ProposerStatistics,
 )
+from engine.drafting.controllers.factory import create
 from engine.drafting.controllers.times import Times
 from engine.drafting.controllers.warm_up import ROWS, warm_up
 from engine.errors import InvalidRequest
@@ -22,15 +22,11 @@ from engine.values import MAX_DEPTH
 from tests.support.fakes import TableModel
 
 
-def test_requests_know_the_registered_names() -> None:
-    assert tuple(Control) == controllers.names() == ("auto", "fixed", "off")
-
-
-@pytest.mark.parametrize("name", controllers.names())
-def test_every_controller_starts_without_experience(name: str) -> None:
-    budget = controllers.create(name, 5, ControllerStatistics()).budget()
+@pytest.mark.parametrize("control", Control)
+def test_every_controller_starts_without_experience(control: Control) -> None:
+    budget = create(control, 5, ControllerStatistics()).budget()
     # Auto measures a plain round first: it is what all others are compared with.
-    assert budget == (Budget(5, 15) if name == "fixed" else Budget(0, 0))
+    assert budget == (Budget(5, 15) if control is Control.FIXED else Budget(0, 0))
 
 
 @pytest.mark.parametrize(
