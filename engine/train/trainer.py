@@ -106,7 +106,7 @@ class Surveyor(Protocol):
     """A trainer that reads statistics of all replies before it learns."""
 
     def survey(self, recording: Recording) -> None:
-        """Called once for a run, before a checkpoint is restored."""
+        """Read the statistics; called once for a run, before a checkpoint is restored."""
 
 
 def write_head(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
@@ -134,7 +134,7 @@ class _ModelTables:
         return rows.to(self.device).view(*tokens.shape, -1)
 
     def head(self, tokens: Tensor | None = None) -> Tensor:
-        """Compute it column by column, from unit vectors.
+        """See ``Tables``: computed column by column, from unit vectors.
 
         A soft cap on logits does not change values as small as weights.
         """
@@ -151,10 +151,10 @@ class _ModelTables:
 
 
 def _scale_of(model: HiddenStateModel) -> float:
-    """Return it from some tokens: after the final norm it hardly depends on the text."""
+    """Return the scale from a few tokens: after the final norm it hardly depends on the text."""
     tokens = range(min(MAX_ROWS, model.info.vocabulary))
-    cache = model.new_state(len(tokens), (NORMED,))
-    model.forward(tokens, cache, last=0)
-    assert cache.aux is not None
-    normed: Tensor = cache.aux.at(NORMED)[: len(tokens)].float()
+    state = model.new_state(len(tokens), (NORMED,))
+    model.forward(tokens, state, last=0)
+    assert state.aux is not None
+    normed: Tensor = state.aux.at(NORMED)[: len(tokens)].float()
     return float(normed.pow(2).mean().sqrt())

@@ -73,10 +73,19 @@ def write_card(
         f"{FRONT_MATTER}# {title}\n\n{about}",
         f"## Shape\n\n{_shape_table(config)}",
         f"## Data\n\nMixed by `python -m tools.pip train`. Spec-Bench is not in it.\n\n{_DATA}",
-        f"## Training curve\n\n{curve_table(log)}",
+        f"## Training curve\n\n{curve_table(log)}\n\n{_held_out_table(log)}",
         f"## Evaluation\n\n{_evaluation(evaluation)}",
     ]
     (folder / "README.md").write_text("\n\n".join(part.strip() for part in parts) + "\n", "utf-8")
+
+
+def _held_out_table(log: Sequence[Mapping[str, Any]]) -> str:
+    """Return the last held-out losses; empty if there are none."""
+    losses = next((entry["held_out"] for entry in reversed(log) if "held_out" in entry), None)
+    if not losses:
+        return ""
+    rows = "\n".join(f"| {kind} | {value:.3f} |" for kind, value in sorted(losses.items()))
+    return f"Held-out loss at the end:\n\n| kind | loss |\n|---|---|\n{rows}"
 
 
 def _shape_table(config: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ class BlockTrainer:
 
     @property
     def first(self) -> int:
-        """The first row of a block that names a token."""
+        """The first row of a block that predicts a token."""
         return 0 if self._shape.markov_rank else 1
 
     @property

@@ -36,7 +36,7 @@ _LAYER, _PUBLISHED = "layers.0.", "midlayer."
 class Eagle3Shape:
     """``steps`` of the unrolled layer; ``layers`` of the target whose input is read.
 
-    ``draft_vocabulary``: how many tokens the head can name. No ``layers`` are 2, L / 2 and L - 3.
+    ``draft_vocabulary``: the most tokens that it drafts. By default ``layers`` are 2, L / 2 and L - 3.
     Sizes of 0 follow from the target's width, see ``sized``.
     ``learn_head``: whether the output matrix learns too, or stays the target's own rows.
     ``hidden_weight``: share of the distance from the target's own states (EAGLE's regression, arXiv
@@ -114,7 +114,7 @@ class Eagle3(nn.Module):
         self.norm.weight.copy_(normed)
 
     @torch.no_grad()
-    def name_tokens(self, targets: Tensor, rows: Tensor) -> None:
+    def trim_vocabulary(self, targets: Tensor, rows: Tensor) -> None:
         """Trim the vocabulary to ``targets``, with ``rows`` of the target's output head."""
         self.targets.copy_(targets)
         self.lm_head.weight.copy_(rows)
@@ -133,7 +133,7 @@ class Eagle3Trainer:
         device = target.device
         self.module: nn.Module = Eagle3(shape, len(self._layers), target).to(device)
         self.dtype = compute_dtype(device)
-        self._names = self._network.lm_head.weight.detach().clone()  # see ``survey``
+        self._head_rows = self._network.lm_head.weight.detach().clone()  # see ``survey``
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -155,8 +155,8 @@ class Eagle3Trainer:
         network = self._network
         # A stable order, so that a run that goes on finds the same tokens.
         common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
-        self._names = self._target.tables.head(common.sort().values)
-        network.name_tokens(common.sort().values, self._names)
+        self._head_rows = self._target.tables.head(common.sort().values)
+        network.trim_vocabulary(common.sort().values, self._head_rows)
         self._fit_sizes(recording)
         if self._shape.fitted:
             self._fit_states(recording)
@@ -228,7 +228,7 @@ class Eagle3Trainer:
             used = (at >= 0) & (labels >= 0)
             goals = pairs.goals[used]
             goal = CachedTeacher(
-                normed, self._names, labels[used], self._target.hard_weight, log_p, goals
+                normed, self._head_rows, labels[used], self._target.hard_weight, log_p, goals
             )
             loss = head_loss(states[at[used]], output, goal)
             if self._shape.hidden_weight:
@@ -242,7 +242,10 @@ class Eagle3Trainer:
     def _log_p(self, normed: Tensor) -> Tensor:
         """Return the target's log p over the trimmed vocabulary: (positions, draft vocabulary)."""
         return torch.cat(
-            [torch.log_softmax(F.linear(part, self._names), -1) for part in normed.split(HEAD_ROWS)]
+            [
+                torch.log_softmax(F.linear(part, self._head_rows), -1)
+                for part in normed.split(HEAD_ROWS)
+            ]
         )
 
     def _distance(self, states: Tensor, normed: Tensor) -> Tensor:

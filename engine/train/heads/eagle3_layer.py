@@ -37,17 +37,17 @@ class Starts:
         return cls(row, place, marked.long().cumsum(1)[row, place] - 1)
 
     def spread(self, x: Tensor) -> Tensor:
-        """(starts, heads, dim) -> (rows, heads, most in a row, dim), zeros where there are fewer."""
+        """Move ``x`` (starts, heads, dim) to (rows, heads, most in a row, dim); zeros are padding."""
         size = int(self.row[-1]) + 1, int(self.slot.max()) + 1
         wide = x.new_zeros(*size, *x.shape[1:]).index_put((self.row, self.slot), x)
         return wide.transpose(1, 2)
 
     def gather(self, wide: Tensor) -> Tensor:
-        """(rows, most in a row, width) -> (starts, width)."""
+        """Return the starts of ``wide`` (rows, most in a row, width): (starts, width)."""
         return wide[self.row, self.slot]
 
     def past(self, length: int, like: Tensor) -> Tensor:
-        """(rows, most in a row, length): 0 up to each start's place, MASKED behind it."""
+        """Return the mask (rows, most in a row, length): 0 up to each start's place, then MASKED."""
         places = self.spread(self.place[:, None, None])[:, 0]
         future = torch.arange(length, device=places.device) > places
         return like.new_zeros(future.shape).masked_fill_(future, MASKED)

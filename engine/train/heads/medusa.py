@@ -49,14 +49,14 @@ class MedusaHeads(nn.Module):
             self.add_module(str(head), nn.ModuleList([*parts, last]))
 
     def states(self, head: int, hidden: Tensor) -> Tensor:
-        """(rows, hidden) behind the residual layers: x + SiLU(W x + b)."""
+        """Return the states (rows, hidden) behind the residual layers: x + SiLU(W x + b)."""
         *layers, _ = self.get_submodule(str(head)).children()
         for layer in layers:
             hidden = residual(EagerArithmetic(), layer.get_submodule("linear"), hidden)
         return hidden
 
     def output(self, head: int) -> Tensor:
-        """(vocabulary, hidden)."""
+        """Return the head's output matrix (vocabulary, hidden)."""
         *_, last = self.get_submodule(str(head)).children()
         weight: Tensor = last.get_parameter("weight")
         return weight
@@ -85,7 +85,7 @@ class MedusaTrainer:
         hidden = batch.states[NORMED].flatten(0, 1)
         total, count = hidden.new_zeros(()), 0
         for head in range(self._shape.heads):
-            # Head 0 stands where the pending token was chosen, and names the one behind it.
+            # Head 0 is at the position where the pending token was chosen, and predicts the next one.
             pairs = batch.pairs(ahead=head + 1)
             states = heads.states(head, hidden[pairs.sources])
             goal = self._target.teacher(batch, pairs)

@@ -55,7 +55,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(inner, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., width) -> (..., width)."""
+        """Return the feed-forward's result, in the shape and dtype of ``x`` (..., width)."""
         gate = F.silu(linear(self.gate_proj, x))
         return linear(self.down_proj, gate * linear(self.up_proj, x))
 

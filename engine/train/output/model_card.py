@@ -46,7 +46,7 @@ def thinned(log: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def curve_table(log: Sequence[Mapping[str, Any]], unit: str = "nats per token") -> str:
-    """Return about 16 evenly spaced losses in ``unit``, then the last held-out losses."""
+    """Return a table of about 16 evenly spaced losses in ``unit``."""
     points = [entry for entry in log if "loss" in entry]
     if not points:
         return "Not recorded."
@@ -55,14 +55,7 @@ def curve_table(log: Sequence[Mapping[str, Any]], unit: str = "nats per token") 
     rows = "\n".join(
         f"| {e['tokens']:,} | {e['seconds'] / 60:.1f} | {e['loss']:.3f} |" for e in shown
     )
-    table = f"| tokens | minutes | loss ({unit}) |\n|---|---|---|\n{rows}"
-    last: Mapping[str, float] = next(
-        (entry["held_out"] for entry in reversed(log) if "held_out" in entry), {}
-    )
-    if not last:
-        return table
-    kinds = "\n".join(f"| {kind} | {value:.3f} |" for kind, value in sorted(last.items()))
-    return f"{table}\n\nHeld-out loss at the end:\n\n| kind | loss |\n|---|---|\n{kinds}"
+    return f"| tokens | minutes | loss ({unit}) |\n|---|---|---|\n{rows}"
 
 
 def _evaluation(log: Sequence[Mapping[str, Any]]) -> str:

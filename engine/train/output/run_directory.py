@@ -36,13 +36,13 @@ class Journal:
 
 @dataclass(frozen=True, slots=True)
 class RunDirectory:
-    """The files of a run. Several kinds of drafters may share one, and its recording."""
+    """The files of a run. Several kinds of drafters may share them."""
 
     out: Path
 
     @property
     def progress(self) -> Path:
-        """For programs that watch the run: see ``ProgressFile``."""
+        """The file that programs watch; see ``ProgressFile``."""
         return self.out / "progress.json"
 
     @property
@@ -57,9 +57,9 @@ class RunDirectory:
         return Journal(self.out / f"{stage}.jsonl")
 
     def result(self, kind: str) -> Path:
-        """The trained drafter."""
+        """Return the folder of the trained drafter."""
         return self.out / kind
 
     def trial(self, kind: str) -> Path:
-        """The drafter in training, exported to be measured."""
+        """Return the folder of the drafter in training, exported to be measured."""
         return self.out / "state" / f"{kind}-trial"
