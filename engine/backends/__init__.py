@@ -1,1 +1,1 @@
-"""A model's step made of kernels, once for each way to compute it."""
+"""Executors of decoders and heads: torch (eager), native (compiled), cuda (captured), transformers."""

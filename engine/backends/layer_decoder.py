@@ -150,7 +150,7 @@ def attention(
 
 
 def feed_forward(ops: Arithmetic, spec: GatedMlp, layer: Layer, x: Tensor) -> Tensor:
-    """Return ``x (rows, hidden)`` plus the result of ``layer``'s feed-forward for its norm."""
+    """Return ``x (rows, hidden)`` plus ``layer``'s feed-forward on normed ``x``."""
     weights = layer.feed_forward
     normed = norm(ops, layer.feed_forward_norm, x)
     gate, up = ops.linear(weights.gate_up, normed).chunk(2, dim=1)

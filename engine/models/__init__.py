@@ -1,1 +1,1 @@
-"""What a model is: its architecture, checkpoints, cache and hidden states. It knows no backend."""
+"""Models: architecture, checkpoints, sequence states and hidden states. Nothing here knows a backend."""

@@ -37,6 +37,11 @@ def by_rows(function: Activation) -> Activation:
     return row_by_row
 
 
+def soft_cap(logits: Tensor, cap: float | None) -> Tensor:
+    """Return ``cap * tanh(logits / cap)``, row by row; ``logits`` if there is no cap."""
+    return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
+
+
 def activation(name: str) -> Activation:
     """Return the function called ``name``. Raises ModelError for an unknown name."""
     if name in ACTIVATIONS:

@@ -47,7 +47,7 @@ class Attention:
     causal: bool = True
     """False: a row also sees the later rows of its step (block drafters)."""
     inputs: int | None = None
-    """Width of what it reads, where that is not the residual stream's (EAGLE-3)."""
+    """Width of its input, if it is not the residual stream's (EAGLE-3)."""
 
 
 @dataclass(frozen=True, slots=True)

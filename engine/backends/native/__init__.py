@@ -1,1 +1,1 @@
-"""The step in C++, compiled for this processor."""
+"""The compiled executor: its step is C++, compiled for this processor."""

@@ -21,7 +21,7 @@ from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
-from engine.models.activations import by_rows
+from engine.models.activations import soft_cap
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
@@ -177,8 +177,7 @@ class NativeDecoder:
         return self._capped(self._head(normed))
 
     def _capped(self, logits: Tensor) -> Tensor:
-        cap = self.architecture.logit_cap
-        return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
+        return soft_cap(logits, self.architecture.logit_cap)
 
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True

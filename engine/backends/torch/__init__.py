@@ -1,1 +1,1 @@
-"""The step as torch's operations: the reference, and what runs everywhere."""
+"""The eager executor in torch: the reference, which runs everywhere."""

@@ -17,7 +17,7 @@ from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
 from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_block
 from engine.kernels.torch.factory import PLAIN, Kernels
-from engine.models.activations import ACTIVATIONS, activation, by_rows
+from engine.models.activations import ACTIVATIONS, activation, soft_cap
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import AuxLayer
@@ -117,8 +117,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``."""
         logits = self.head(normed.to(self.dtype)).float()
-        cap = self.architecture.logit_cap
-        return logits if cap is None else cap * by_rows(torch.tanh)(logits / cap)
+        return soft_cap(logits, self.architecture.logit_cap)
 
     def final_norm(self, x: Tensor) -> Tensor:
         """See ``LayerDecoder``."""

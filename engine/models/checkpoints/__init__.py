@@ -1,1 +1,1 @@
-"""Files on disk, read as one Checkpoint: headers first, tensors when they are asked for."""
+"""Read model files: headers as a ``Checkpoint``, tensors one at a time."""

@@ -80,6 +80,7 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.mixer.output_bias": mixing(replace(PLAIN, output_bias=True)),
     "layers.mixer.qk_norm": mixing(replace(PLAIN, qk_norm=True)),
     "layers.mixer.score_cap": mixing(replace(PLAIN, score_cap=0.5)),
+    "layers.mixer.causal": mixing(replace(PLAIN, causal=False)),
     "layers.feed_forward=GatedMlp": BASE,
     "layers.feed_forward.bias": feeding(replace(RELU, bias=True)),
     **{
@@ -170,7 +171,8 @@ def test_every_feature_that_is_declared_or_described_has_an_example(executor: Ex
             named.add(f"layers.{part}={each.__name__}")
             named |= {f"layers.{part}.{field.name}" for field in fields(each)}
     named |= {f"layers.mixer.rope.{field.name}" for field in fields(Rope)}
-    named -= {"layers.feed_forward.activation"}  # its values are declared
+    named.remove("layers.feed_forward.activation")  # its values are features
+    named.remove("layers.mixer.inputs")  # of heads: a decoder's layers read the residual stream
     assert set(EXAMPLES) >= (named - SIZES) | executor.support.features
     for feature, architecture in EXAMPLES.items():
         assert feature in features(architecture)

@@ -1,1 +1,1 @@
-"""A checkpoint in the formats of other engines, so that the same weights can be run there."""
+"""Read and write GGUF, the file format of llama.cpp."""

@@ -97,14 +97,14 @@ def pre_tokenizer_of(metadata: Mapping[str, Any]) -> PreTokenizer | None:
     return pre_tokenizer_named(str(setting(metadata, "pre") or "default"))
 
 
-def special_tokens(metadata: Mapping[str, Any]) -> SpecialTokens:
-    """Return the special tokens of a file. Raises ModelError for lists that cannot be used, and as
-    ``pre_tokenizer_of``."""
-    return special_among(read_tokens(metadata), metadata)
+def special_tokens(
+    metadata: Mapping[str, Any], listed: ListedTokens | None = None
+) -> SpecialTokens:
+    """Return the special tokens of a file, which is read unless its ``listed`` tokens are given.
 
-
-def special_among(tokens: ListedTokens, metadata: Mapping[str, Any]) -> SpecialTokens:
-    """Return the same, given the tokens."""
+    Raises ModelError as ``read_tokens`` and ``pre_tokenizer_of``.
+    """
+    tokens = listed or read_tokens(metadata)
     pre_tokenizer = pre_tokenizer_of(metadata)
 
     def named(key: str) -> SpecialToken | None:

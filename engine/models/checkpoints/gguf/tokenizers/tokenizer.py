@@ -35,7 +35,6 @@ from engine.models.checkpoints.gguf.tokenizers.special_tokens import (
     GEMMA4,
     SpecialTokens,
     pre_tokenizer_of,
-    special_among,
     special_tokens,
 )
 
@@ -56,7 +55,7 @@ def build_tokenizer(metadata: Mapping[str, Any]) -> Tokenizer:
         tokenizer = sentencepiece.from_merges(tokens, metadata)
     else:
         tokenizer = sentencepiece.from_scores(tokens, metadata)
-    special = special_among(tokens, metadata)
+    special = special_tokens(metadata, tokens)
     _add(tokenizer, tokens, special, metadata)
     _set_post_processor(tokenizer, special)
     return tokenizer
