@@ -126,10 +126,10 @@ class Auto:
         return budget_to(depth, decision, *self._floors, self._plain_round())
 
     def observe(self, round: Round) -> None:
-        wanted, drafted = round.budget.depth > 0, round.tree.depth
+        allowed, drafted = round.budget.depth > 0, round.tree.depth
         if self._paused or self._rounds < _COSTS_AFTER or self._rounds % _TIMES_EVERY == 0:
             self._learn_times(round)
-        if wanted:
+        if allowed:
             self.statistics.proposer.learn(round, self._idle)
             self._idle = 0
         else:
@@ -137,9 +137,9 @@ class Auto:
         self._tried = self._paused and drafted > 0
         if self._tried:
             self._evaluate_try(round)
-        elif self._paused and not wanted:  # a try that found nothing to draft goes on
+        elif self._paused and not allowed:  # a try that found nothing to draft goes on
             self._wait -= 1
-        self._steady += wanted
+        self._steady += allowed
         grown = 0 < len(round.accepted_path) == drafted >= self._limit
         if grown:
             self._limit = 2 * drafted
@@ -154,7 +154,7 @@ class Auto:
         changed = grown or (drafted and (failed or self._rounds % every == 0))
         if changed or self._paused or not self._round_s:
             self._depth, self._best_speed = None, 0.0
-        self._warm = wanted
+        self._warm = allowed
         self._ended = self._clock()
 
     # -- among several proposers, see choice.py

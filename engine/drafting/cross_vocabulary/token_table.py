@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from enum import StrEnum
@@ -116,15 +116,15 @@ def _read(path: Path, _version: tuple[int, int]) -> TokenTable:
     """Cached by time and size: a large vocabulary takes a second to read, and much memory."""
     content = read_tokenizer(path)
     spell = _spelling(path, content)
-    added = content.get("added_tokens") or []
-    control = {int(one["id"]): str(one["content"]) for one in added if one.get("special")}
-    plain = {int(one["id"]): str(one["content"]) for one in added if not one.get("special")}
-    token_bytes = {
-        number: spell(token)
-        for token, number in token_ids(content["model"]).items()
-        if number not in control and number not in plain
-    }
-    token_bytes.update((number, token.encode()) for number, token in plain.items())
+    token_bytes = {number: spell(token) for token, number in token_ids(content["model"]).items()}
+    control: dict[int, str] = {}
+    for added in content.get("added_tokens") or []:
+        number, token = int(added["id"]), str(added["content"])
+        if added.get("special"):
+            control[number] = token
+            token_bytes.pop(number, None)
+        else:
+            token_bytes[number] = token.encode()
     numbers = {name: number for number, name in control.items()}
     bos, eos = (numbers.get(name or "") for name in named_ends(path))
     leading_space, _ = _without_leading_space(content)
@@ -155,11 +155,11 @@ def _by_bytes(token_bytes: Mapping[int, bytes]) -> dict[bytes, int]:
 def _spelling(path: Path, content: dict[str, Any]) -> Callable[[str], bytes]:
     """Return the function from a token's name to its bytes. Raises ModelError for an unknown kind."""
     model = content["model"]
-    parts = list(_parts(content, "normalizer", "pre_tokenizer", "decoder"))
+    parts = list(_parts(content.get(step) for step in _STEPS))
     kinds = {part.get("type") for part in parts}
     marked = model.get("continuing_subword_prefix") or model.get("end_of_word_suffix")
     if "ByteLevel" in kinds and not marked:
-        table = str.maketrans(_byte_alphabet())
+        table = _byte_alphabet()
         return lambda token: _latin(token, table)
     spaces = any(_SPACE in json.dumps(part, ensure_ascii=False) for part in parts)
     if ("Metaspace" in kinds or spaces) and not marked:
@@ -185,33 +185,23 @@ def _sentencepiece(token: str) -> bytes:
     return token.replace(_SPACE, " ").encode("utf-8", "replace")
 
 
-def _byte_alphabet() -> dict[str, str]:
-    """Return GPT-2's byte-level alphabet: character to byte, as a Latin-1 character."""
+def _byte_alphabet() -> dict[int, str]:
+    """Return GPT-2's byte-level alphabet as a translation table to bytes, as Latin-1 characters."""
     visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in visible]
-    characters = {chr(byte): chr(byte) for byte in visible}
-    characters.update((chr(256 + number), chr(byte)) for number, byte in enumerate(hidden))
-    return characters
+    return {byte: chr(byte) for byte in visible} | {256 + n: chr(b) for n, b in enumerate(hidden)}
 
 
-def _parts(content: dict[str, Any], *names: str) -> Iterator[dict[str, Any]]:
-    """Yield the normalizers, pre-tokenizers or decoders, flattened."""
-    for name in names:
-        yield from _flat(content.get(name))
-
-
-def _flat(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    if part is None:
-        return
-    inside = next((part[key] for key in _SEQUENCES if key in part), None)
-    if inside is None:
-        yield part
-    else:
-        for one in inside:
-            yield from _flat(one)
-
-
+_STEPS = ("normalizer", "pre_tokenizer", "decoder")
 _SEQUENCES = ("normalizers", "pretokenizers", "decoders")
+
+
+def _parts(steps: Iterable[dict[str, Any] | None]) -> Iterator[dict[str, Any]]:
+    """Yield the normalizers, pre-tokenizers or decoders in ``steps``, with sequences flattened."""
+    for step in steps:
+        if step is not None:
+            inside = next((step[key] for key in _SEQUENCES if key in step), None)
+            yield from [step] if inside is None else _parts(inside)
 
 
 def _without_leading_space(content: dict[str, Any]) -> tuple[LeadingSpace, dict[str, Any]]:
@@ -219,18 +209,14 @@ def _without_leading_space(content: dict[str, Any]) -> tuple[LeadingSpace, dict[
     raw = deepcopy({key: value for key, value in content.items() if key != "model"})
     raw |= {"model": content["model"], "truncation": None, "padding": None}
     leading_space = LeadingSpace.NEVER
-    for part in _parts(raw, "normalizer", "pre_tokenizer"):
+    for part in _parts(raw.get(step) for step in _STEPS[:2]):
         match part.get("type"):
             case "Prepend" if part.get("prepend") == _SPACE:
                 part["prepend"] = ""
                 leading_space = LeadingSpace.ALWAYS
             case "Metaspace":
-                old = (
-                    LeadingSpace.ALWAYS
-                    if part.pop("add_prefix_space", True)
-                    else LeadingSpace.NEVER
-                )
-                leading_space = LeadingSpace(part.get("prepend_scheme", old))
+                default = "always" if part.pop("add_prefix_space", True) else "never"
+                leading_space = LeadingSpace(part.get("prepend_scheme", default))
                 part["prepend_scheme"] = "never"
             case "ByteLevel" if part.get("add_prefix_space", True):
                 part["add_prefix_space"] = False

@@ -118,14 +118,14 @@ def check(name: str, options: Mapping[str, Any], resources: Resources) -> Any:
     """Return the proposer's Options. Raises InvalidRequest for a wrong name, option or pair."""
     check_needs(name, resources.loaded)
     kind = options_of(name)
-    known = {field.name: field for field in fields(kind)}
+    declared = {field.name: field for field in fields(kind)}
     for key, value in options.items():
-        if key not in known:
+        if key not in declared:
             raise InvalidRequest(
                 "options",
-                f"The proposer {name!r} has no option {key!r}; it has: {', '.join(known) or 'none'}.",
+                f"The proposer {name!r} has no option {key!r}; it has: {', '.join(declared) or 'none'}.",
             )
-        if fault := _fault(value, known[key]):
+        if fault := _fault(value, declared[key]):
             raise InvalidRequest("options", f"{key} is {value!r}; it must be {fault}.")
     return kind(**options)
 
