@@ -1,4 +1,4 @@
-"""A text that the reply was said to follow: fewer rounds where it does, the same words wherever."""
+"""Predicted replies: fewer rounds where the prediction is right, and always the same words."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def pip() -> Pair:
     return Pair(PIP / "target", PIP / "draft")
 
 
-def by_prediction(found: Answer) -> tuple[int, int]:
-    """Tokens drafted from the prediction, and those of them that stood."""
-    rounds = [one for one in found.rounds if one.proposer == PREDICTED]
+def by_prediction(result: Answer) -> tuple[int, int]:
+    """Tokens drafted from the prediction, and how many were accepted."""
+    rounds = [one for one in result.rounds if one.proposer == PREDICTED]
     return sum(len(one.tree) for one in rounds), sum(len(one.accepted_path) for one in rounds)
 
 
@@ -64,9 +64,9 @@ def test_words_stay_and_rounds_are_saved(
     edited = f"{text[:middle]} something else {text[middle:]}"
     for predicted, share in ((text, 0.6), (edited, 0.3), ("None of this will be said.", 0.0)):
         request = replace(asked(prompt, sampling, wanted, TOKENS), predicted=predicted)
-        found = answer(pip().speculative, request)
-        assert found.tokens == plain.tokens
-        drafted, accepted = by_prediction(found)
+        result = answer(pip().speculative, request)
+        assert result.tokens == plain.tokens
+        drafted, accepted = by_prediction(result)
         if control is Control.FIXED:  # else times decide who drafts
             assert drafted and accepted >= share * TOKENS
 
@@ -74,7 +74,7 @@ def test_words_stay_and_rounds_are_saved(
 @pytest.mark.parametrize("rule", [AcceptanceRule.REJECTION, AcceptanceRule.BLOCK])
 def test_the_distribution_stays_under_rules_that_weigh_q(rule: AcceptanceRule) -> None:
     class Predicting:
-        """The session, told the same prediction every time."""
+        """The session with the same prediction in every request."""
 
         def __init__(self) -> None:
             self.session = pip().speculative

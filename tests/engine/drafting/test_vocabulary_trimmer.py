@@ -12,7 +12,7 @@ FREQUENT, VOCABULARY, END = 10 * GROUP, 100 * GROUP - 3, 99 * GROUP - 1
 texts = st.lists(st.integers(0, VOCABULARY - 1), max_size=60)
 
 
-def kept(text: list[int]) -> TrimmedVocabulary | None:
+def candidates(text: list[int]) -> TrimmedVocabulary | None:
     return VocabularyTrimmer(FREQUENT, [END]).trim(text)
 
 
@@ -23,27 +23,27 @@ def test_it_does_not_matter_in_how_many_parts_a_text_came(text: list[int], cuts:
     parts.begin()
     for cut in sorted(cuts):
         parts.trim(text[:cut])
-    assert parts.trim(text) == kept(text)
+    assert parts.trim(text) == candidates(text)
 
 
 @given(text=texts)
 def test_kept_are_the_frequent_tokens_the_end_and_the_texts_own(text: list[int]) -> None:
-    found = kept(text[:MISSES])
-    assert found is not None
-    ids = found.ids(VOCABULARY).tolist()
+    trimmed = candidates(text[:MISSES])
+    assert trimmed is not None
+    ids = trimmed.ids(VOCABULARY).tolist()
     assert {*range(FREQUENT), END, *text[:MISSES]} <= set(ids)
     assert ids == sorted(set(ids)) and max(ids) < VOCABULARY
     others = {token // GROUP for token in (*text[:MISSES], END)} - set(range(10))
-    assert found.groups == 10 + len(others)
+    assert trimmed.groups == 10 + len(others)
 
 
 def test_a_text_of_rare_tokens_is_drafted_from_all() -> None:
     rare = [GROUP * group for group in range(20, 20 + MISSES + 1)]
-    assert kept(rare[:-1]) is not None
-    assert kept(rare) is None
-    assert kept([*rare, *[0] * WINDOW]) is None  # and so it stays
-    assert kept([*rare[:-1], *[0] * WINDOW, rare[-1]]) is not None
-    assert kept([*rare[:-1], *rare[:-1]]) is not None
+    assert candidates(rare[:-1]) is not None
+    assert candidates(rare) is None
+    assert candidates([*rare, *[0] * WINDOW]) is None  # and so it stays
+    assert candidates([*rare[:-1], *[0] * WINDOW, rare[-1]]) is not None
+    assert candidates([*rare[:-1], *rare[:-1]]) is not None
 
 
 def test_a_small_vocabulary_is_not_cut() -> None:

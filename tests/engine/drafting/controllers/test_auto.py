@@ -196,8 +196,8 @@ def test_what_lies_behind_a_rejected_token_decides_nothing() -> None:
             reached = len(done.accepted_path) + 1
             tokens = [0] * reached + [token] * (len(done.tree) - reached)
             object.__setattr__(done, "tree", Tree.chain(tokens[: len(done.tree)]))
-            said = [0.5] * reached + [token / 10] * (len(done.tree) - reached)
-            object.__setattr__(done, "q", tuple(said[: len(done.tree)]))
+            stated = [0.5] * reached + [token / 10] * (len(done.tree) - reached)
+            object.__setattr__(done, "q", tuple(stated[: len(done.tree)]))
             controller.observe(done)
             depths.append(budget)
         plans.append(depths)
@@ -284,8 +284,8 @@ def test_short_drafts_that_are_to_grow_promise_what_they_grow_to() -> None:
     answered(machine, statistics, 20)
     first = decisions(answered(machine, statistics, 200))[0]
     assert machine.speed(3) < machine.speed(0)
-    said = "drafting 3 tokens a round, up to 15 while they stand: expected to be 1."
-    assert first.why.startswith(said)
+    sentence = "drafting 3 tokens a round, up to 15 while they stand: expected to be 1."
+    assert first.why.startswith(sentence)
 
 
 def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,9 +293,9 @@ def test_rounds_that_tell_nothing_are_not_thought_about(monkeypatch: pytest.Monk
     decided = []
     speeds = Auto._speeds
 
-    def counted(self: Auto, stands: Iterable[float]) -> list[float]:
+    def counted(self: Auto, rates: Iterable[float]) -> list[float]:
         decided.append(1)
-        return speeds(self, stands)
+        return speeds(self, rates)
 
     monkeypatch.setattr(Auto, "_speeds", counted)
     machine = Machine(draft_step=0.0, finds=0.0)
@@ -313,9 +313,9 @@ def test_it_tells_what_a_plain_round_takes_once_it_was_measured() -> None:
     machine = Machine(lambda rows: 1.0 + 0.1 * rows, noise=0.0)
     rounds = play(machine, Auto(15, ControllerStatistics()), 60)
     assert rounds[0].budget.plain_s is None  # nothing was measured before the first
-    told = [r.budget.plain_s for r in rounds if r.budget.plain_s is not None]
-    assert len(told) > 3
-    assert told == [pytest.approx(1.1, rel=0.1)] * len(told)
+    times = [r.budget.plain_s for r in rounds if r.budget.plain_s is not None]
+    assert len(times) > 3
+    assert times == [pytest.approx(1.1, rel=0.1)] * len(times)
     slower = Machine(lambda rows: 1.0 + 0.1 * rows, pace=2.0, noise=0.0)
     statistics = warm(machine)
     late = play(slower, Auto(15, statistics), 200)[100:]

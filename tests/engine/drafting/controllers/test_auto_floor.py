@@ -25,8 +25,8 @@ class Telling(Machine):
     silent: bool = False
 
     def round(self, index: int, budget: Budget) -> Round:
-        stands: list[float] = []
-        said: list[float] = []
+        rates: list[float] = []
+        stated: list[float] = []
         steps, batch = 0, 1.0
         sure = self.chance.random() < 0.5
         while steps < min(budget.depth, self.most):
@@ -34,22 +34,22 @@ class Telling(Machine):
             chance = self.chance.choice((0.99, 0.9) if sure else (0.5, 0.2))
             batch *= chance**self.bend
             if self.silent or batch >= budget.row_floor:
-                stands.append(chance)
-                said.append(chance**self.bend)
+                rates.append(chance)
+                stated.append(chance**self.bend)
             if not self.silent and batch < budget.floor:
                 break
         accepted = 0
-        while accepted < len(stands) and self.chance.random() < stands[accepted]:
+        while accepted < len(rates) and self.chance.random() < rates[accepted]:
             accepted += 1
         drafts = steps * self.draft_step * self._jitter()
-        total = drafts + self.verify(1 + len(stands)) * self._jitter()
+        total = drafts + self.verify(1 + len(rates)) * self._jitter()
         return replace(
             super().round(index, Budget(0, 0)),
             budget=budget,
-            tree=Tree.chain([0] * len(stands)),
+            tree=Tree.chain([0] * len(rates)),
             accepted_path=tuple(range(accepted)),
-            p=(None,) * len(stands),
-            q=(None,) * len(stands) if self.silent else tuple(said),
+            p=(None,) * len(rates),
+            q=(None,) * len(rates) if self.silent else tuple(stated),
             timing=Timing(drafts, total - drafts, total),
             emitted=accepted + 1,
         )

@@ -1,4 +1,4 @@
-"""Who drafts how far while passes are shared, from known times and known acceptance."""
+"""How far each request drafts while passes are shared, at set times and acceptance."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from engine.values import MAX_ROWS
 
 
 class Own:
-    """A request's own controller, which writes down what it is told."""
+    """A request's own controller, which counts its calls."""
 
     def __init__(self) -> None:
-        self.asked = self.observed = self.sat_out = 0
+        self.budgets = self.observed = self.sat_out = 0
 
     def budget(self) -> Budget:
-        self.asked += 1
+        self.budgets += 1
         return budget_to(4)
 
     def observe(self, round: Round) -> None:
@@ -36,9 +36,9 @@ class Own:
 
 
 def crowd(
-    count: int, verify: Callable[[int], float], draft_s: float, stands: float, deepest: int = 8
+    count: int, verify: Callable[[int], float], draft_s: float, rate: float, deepest: int = 8
 ) -> tuple[BatchController, list[BatchMember], ExitStack]:
-    """So many requests in which each drafted token stands so often and takes so long."""
+    """Return ``count`` requests with this acceptance and drafting time per token."""
     statistics = ControllerStatistics()
     for rows in (1, 2, 4, 8, 16):
         statistics.verify.learn(rows, verify(rows))
@@ -50,7 +50,7 @@ def crowd(
             Own(), statistics.with_proposer(proposer), batch, deepest, measures=True, may_draft=True
         )
         for share in proposer._accepted:
-            share.successes, share.trials = 400 * stands, 400.0
+            share.successes, share.trials = 400 * rate, 400.0
         members.append(member)
         stack.enter_context(batch.joined())
         stack.enter_context(member.decoding())
@@ -77,9 +77,9 @@ def depths(members: list[BatchMember]) -> list[int]:
 def test_a_pass_never_has_more_than_sixteen_rows(count: int) -> None:
     _, members, stack = crowd(count, flat, 0.0001, 0.95, deepest=15)
     with stack:
-        asked = depths(members)
-        assert sum(1 + depth for depth in asked) <= MAX_ROWS
-        assert any(asked) == (count < MAX_ROWS)
+        chosen = depths(members)
+        assert sum(1 + depth for depth in chosen) <= MAX_ROWS
+        assert any(chosen) == (count < MAX_ROWS)
 
 
 def test_drafts_go_where_they_stand() -> None:
@@ -87,8 +87,8 @@ def test_drafts_go_where_they_stand() -> None:
     with stack:
         for share in members[0].statistics.proposer._accepted:
             share.successes = 0.05 * share.trials
-        asked = depths(members)
-    assert asked[0] < min(asked[1:])
+        chosen = depths(members)
+    assert chosen[0] < min(chosen[1:])
 
 
 def test_who_drafts_for_a_few_does_not_for_many() -> None:
@@ -125,16 +125,16 @@ def test_one_alone_is_its_own_controllers_and_takes_up_again_there() -> None:
     own = member.inner
     assert isinstance(own, Own)
     with stack:
-        assert member.budget() == budget_to(4) and own.asked == 1
+        assert member.budget() == budget_to(4) and own.budgets == 1
         member.observe(round_of(member.budget()))
         assert own.observed == 1
         with member._batch.joined():  # somebody comes
             shared = member.budget()
-            assert shared.decision is not None and own.asked == 2
+            assert shared.decision is not None and own.budgets == 2
             member.observe(round_of(shared))
             assert (own.observed, own.sat_out) == (1, 1)
         member.observe(round_of(member.budget()))
-        assert (own.asked, own.observed, own.sat_out) == (3, 2, 2)
+        assert (own.budgets, own.observed, own.sat_out) == (3, 2, 2)
 
 
 def test_a_round_that_somebody_came_into_teaches_nothing_of_ones_own_times() -> None:

@@ -15,10 +15,10 @@ from engine.drafting.controllers.controller_statistics import Calibration
 def test_a_proposers_word_is_taken_for_what_it_is_worth(power: float, stated: list[float]) -> None:
     calibration, chance = Calibration(), random.Random(5)
     for _ in range(400):
-        stood = 0
-        while stood < len(stated) and chance.random() < stated[stood] ** power:
-            stood += 1
-        calibration.learn(stated[: stood + 1], stood)
+        accepted = 0
+        while accepted < len(stated) and chance.random() < stated[accepted] ** power:
+            accepted += 1
+        calibration.learn(stated[: accepted + 1], accepted)
     assert calibration.power == pytest.approx(power, rel=0.5)
 
 
@@ -30,8 +30,8 @@ def test_a_proposer_that_is_never_right_is_not_asked_for_the_impossible() -> Non
 
 
 @given(st.floats(0.01, 0.99), st.integers(0, 8))
-def test_what_is_said_of_a_chance_means_that_chance(chance: float, stood: int) -> None:
+def test_what_is_said_of_a_chance_means_that_chance(chance: float, accepted: int) -> None:
     calibration = Calibration()
     assert calibration.stated(chance) == pytest.approx(chance)
-    calibration.learn([0.9] * 8, stood)
+    calibration.learn([0.9] * 8, accepted)
     assert calibration.stated(chance) ** calibration.power == pytest.approx(chance)

@@ -70,8 +70,8 @@ class Machine:
         assert budget.proposer is not None
         member, depth = self.members[budget.proposer], budget.depth
         name = budget.proposer if depth else "best"  # as the proposer has it
-        offered = self.offers if self.chance.random() < self.recalls else 0
-        worth = self._worth(offered, budget)
+        recalled = self.offers if self.chance.random() < self.recalls else 0
+        worth = self._worth(recalled, budget)
         if worth:
             name, depth = RECALL, worth
             member = Member(0.0, self.recall_acceptance)
@@ -95,13 +95,13 @@ class Machine:
             emitted=accepted + 1,
         )
 
-    def _worth(self, offered: int, budget: Budget) -> int:
+    def _worth(self, recalled: int, budget: Budget) -> int:
         """How many recalled tokens to draft, for one who knows how many of them will stand."""
         expected = list(
-            accumulate(self.recall_acceptance**place for place in range(1, offered + 1))
+            accumulate(self.recall_acceptance**place for place in range(1, recalled + 1))
         )
-        found = [(1 + a) / (1 + b) for a, b in zip(expected, budget.needed, strict=False)]
-        return found.index(max(found)) + 1 if found and max(found) > 1 else 0
+        ratios = [(1 + a) / (1 + b) for a, b in zip(expected, budget.needed, strict=False)]
+        return ratios.index(max(ratios)) + 1 if ratios and max(ratios) > 1 else 0
 
     def _jitter(self) -> float:
         return 1 + 0.05 * self.chance.gauss(0, 1)

@@ -30,7 +30,7 @@ def test_every_controller_starts_without_experience(control: Control) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "control", "deepest"),
+    ("arguments", "control", "deepest"),
     [
         ({}, Control.AUTO, MAX_DEPTH),
         ({"depth": 6}, Control.FIXED, 6),
@@ -44,9 +44,9 @@ def test_every_controller_starts_without_experience(control: Control) -> None:
     ],
 )
 def test_a_depth_given_alone_is_kept_to_and_nothing_given_is_measured(
-    given: dict[str, object], control: Control, deepest: int
+    arguments: dict[str, object], control: Control, deepest: int
 ) -> None:
-    speculation = Speculation(**given)  # type: ignore[arg-type]
+    speculation = Speculation(**arguments)  # type: ignore[arg-type]
     assert (speculation.control, speculation.deepest) == (control, deepest)
 
 

@@ -32,7 +32,7 @@ def read(vocabularies: VocabularyMap, *parts: list[int]) -> list[int]:
     return [*retokenized.settled, *(retokenized.unsettled() or ())]
 
 
-def said(table: TokenTable, tokens: list[int]) -> bytes:
+def text_of(table: TokenTable, tokens: list[int]) -> bytes:
     """The text of ``tokens``, without a space that the tokenizer added."""
     data = b"".join(table.token_bytes.get(token, b"") for token in tokens)
     return data.removeprefix(b" ") if table.leading_space != "never" else data
@@ -45,9 +45,9 @@ def test_the_draft_reads_what_the_target_wrote(
 ) -> None:
     target, draft = tables[ours], tables[theirs]
     tokens = target.encode(("" if target.leading_space == "never" else " ") + text)
-    found = read(mapped(target, draft), tokens)
-    assert tuple(found[: len(draft.opening)]) == draft.opening
-    assert said(draft, found) == text.encode()
+    retokenized = read(mapped(target, draft), tokens)
+    assert tuple(retokenized[: len(draft.opening)]) == draft.opening
+    assert text_of(draft, retokenized) == text.encode()
 
 
 @pytest.mark.parametrize(("ours", "theirs"), PAIRS)
@@ -73,8 +73,8 @@ def test_a_text_in_runs_has_the_tokens_it_has_as_a_whole(tables: dict[str, Token
     chance = random.Random(2)
     text = " ".join(chance.choice(["the", "lamp", "told", "tales.", "It"]) for _ in range(400))
     draft = tables["pieces"]
-    found = read(mapped(tables["bytes"], draft), tables["bytes"].encode(text))
-    assert found == [*draft.opening, *draft.encode(" " + text)]
+    retokenized = read(mapped(tables["bytes"], draft), tables["bytes"].encode(text))
+    assert retokenized == [*draft.opening, *draft.encode(" " + text)]
 
 
 @pytest.mark.parametrize("text", ["the lamp told tales. ", "tale", "漢😀é", " ", "\n\n"])
@@ -104,10 +104,10 @@ def test_control_tokens_are_matched_by_role_or_by_name_and_else_spelled(
     target, draft = tables["bytes"], tables["pieces"]
     number = {name: token for token, name in target.control.items()}
     chat = [number["<|start|>"], number["<|user|>"], *target.encode("tale"), number["<|end|>"]]
-    found = read(mapped(target, draft), chat)
-    assert found[0] == draft.bos and found.count(1) == 1  # it opens a text in its own way, once
-    assert found[-1] == draft.eos
-    assert said(draft, found) == b"<|user|>tale"
+    retokenized = read(mapped(target, draft), chat)
+    assert retokenized[0] == draft.bos and retokenized.count(1) == 1  # its own opening, once
+    assert retokenized[-1] == draft.eos
+    assert text_of(draft, retokenized) == b"<|user|>tale"
     same = read(mapped(target, target), chat)
     assert same == chat[1:]
 
@@ -116,7 +116,7 @@ def test_a_space_that_the_target_added_is_not_read(tables: dict[str, TokenTable]
     """At the beginning, and behind a control token."""
     target, draft = tables["pieces"], tables["bytes"]
     tokens = [1, *target.encode(" the lamp"), 2, *target.encode(" tales")]
-    assert said(draft, read(mapped(target, draft), tokens)) == b"the lamptales"
+    assert text_of(draft, read(mapped(target, draft), tokens)) == b"the lamptales"
 
 
 def test_an_unfinished_character_waits_where_the_draft_has_no_bytes(
@@ -151,12 +151,12 @@ def test_a_character_across_the_border_is_finished_by_bytes(
     tables: dict[str, TokenTable], ours: str, theirs: str
 ) -> None:
     target, draft = tables[ours], tables[theirs]
-    for character, held in itertools.product(("é", "漢", "😀"), (1, 2, 3)):
-        data = character.encode()[held:]
+    for character, begun in itertools.product(("é", "漢", "😀"), (1, 2, 3)):
+        data = character.encode()[begun:]
         written = [draft.ids[bytes([byte])] for byte in data] + draft.encode(" tale")
-        found = target_tokens(mapped(target, draft), written, ended=True)
+        retokenized = target_tokens(mapped(target, draft), written, ended=True)
         expected = [target.ids[bytes([byte])] for byte in data] + target.encode(" tale")
-        assert found == expected
+        assert retokenized == expected
 
 
 def test_a_character_that_the_draft_left_unfinished_is_not_proposed(

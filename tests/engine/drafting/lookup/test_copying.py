@@ -76,7 +76,7 @@ def test_several_tokens_are_replaced_by_one() -> None:
 
 
 def test_of_edits_that_begin_alike_only_what_stands_there_counts() -> None:
-    """7 6 became 8; where 7 5 stands nothing is known."""
+    """7 6 became 8; for 7 5 there is no edit."""
     source = [20, 21, 7, 6, 22, 23, 24, 25, 7, 5, 26, 27]
     assert copying(source, [20, 21, 8, 22, 23, 24, 25]).draft(3) == (7, 5, 26)
 
@@ -177,13 +177,13 @@ def test_once_seen_an_edit_costs_no_round(data: st.DataObject) -> None:
 def test_drafts_are_of_the_text_however_it_was_told(
     source: list[int], bursts: list[list[int]], depth: int
 ) -> None:
-    told, at_once = copying(source), copying(source)
+    grown, at_once = copying(source), copying(source)
     for burst in bursts:
-        told.extend(burst)
-        assert len(told.draft(depth)) <= depth
+        grown.extend(burst)
+        assert len(grown.draft(depth)) <= depth
     at_once.extend(token for burst in bursts for token in burst)
-    assert told.draft(depth) == at_once.draft(depth)
-    assert told.text == at_once.text == [*source, *(token for burst in bursts for token in burst)]
+    assert grown.draft(depth) == at_once.draft(depth)
+    assert grown.text == at_once.text == [*source, *(token for burst in bursts for token in burst)]
 
 
 def test_renaming_in_a_long_text_takes_few_rounds() -> None:

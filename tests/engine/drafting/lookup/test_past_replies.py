@@ -52,20 +52,20 @@ def test_none_are_held_where_none_are_wanted(tmp_path: Path) -> None:
 
 
 @settings(max_examples=30, deadline=None)
-@given(given=replies, requests=st.integers(1, 8), tokens=st.integers(24, 60))
+@given(added=replies, requests=st.integers(1, 8), tokens=st.integers(24, 60))
 def test_a_restart_finds_what_was_there(
-    given: list[list[int]], requests: int, tokens: int, tmp_path_factory: pytest.TempPathFactory
+    added: list[list[int]], requests: int, tokens: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("replies")
     before = PastReplies(6, requests, folder, tokens=tokens)
-    for reply in given:
+    for reply in added:
         before.add(reply)
     before.check()
     after = PastReplies(6, requests, folder, tokens=tokens)
     after.check()
     assert after.counts == before.counts
     assert [a.size for a in after.automata] == [b.size for b in before.automata]
-    assert all(holds(after, reply[-6:]) for reply in given if holds(before, reply[-6:]))
+    assert all(holds(after, reply[-6:]) for reply in added if holds(before, reply[-6:]))
 
 
 def test_a_smaller_bound_keeps_the_newest(tmp_path: Path) -> None:

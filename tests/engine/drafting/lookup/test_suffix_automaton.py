@@ -57,10 +57,10 @@ def test_a_text_read_along_finds_its_longest_known_suffix_and_what_followed_it(
     match = Match()
     for end, token in enumerate(query, start=1):
         match = automaton.follow(match, token)
-        found = longest(several, query[:end], depth - 1)
-        assert match.length == len(found)
-        if found:
-            assert automaton.followers(match) == naive_followers(several, found)
+        match_tokens = longest(several, query[:end], depth - 1)
+        assert match.length == len(match_tokens)
+        if match_tokens:
+            assert automaton.followers(match) == naive_followers(several, match_tokens)
 
 
 @settings(max_examples=60, deadline=None)
@@ -73,13 +73,13 @@ def test_the_longest_repeated_suffix_is_found_after_every_token(
         automaton.begin()
         for end, token in enumerate(text, start=1):
             automaton.append(token)
-            known = [*several[:index], text[:end]]
+            before = [*several[:index], text[:end]]
             match = automaton.repeated()
             sizes = range(min(depth - 1, end), 0, -1)
-            expected = next((n for n in sizes if naive_followers(known, text[end - n : end])), 0)
+            expected = next((n for n in sizes if naive_followers(before, text[end - n : end])), 0)
             assert match.length == expected
             if expected:
-                naive = naive_followers(known, text[end - expected : end])
+                naive = naive_followers(before, text[end - expected : end])
                 assert automaton.followers(match) == naive
 
 
@@ -111,14 +111,14 @@ def test_a_continuation_takes_the_commonest_follower_of_the_longest_match_each_t
     assert len(continuation.tokens) <= limit
     text, probability, score = query[-match.length :] if match.length else [], 1.0, 0.0
     for token in continuation.tokens:
-        found = longest(several, text, depth - 1)
-        while not naive_followers(several, found):  # it stands at the end of a text only
-            found = longest(several, found[1:], depth - 1)
-        followers = naive_followers(several, found)
+        match_tokens = longest(several, text, depth - 1)
+        while not naive_followers(several, match_tokens):  # it stands at the end of a text only
+            match_tokens = longest(several, match_tokens[1:], depth - 1)
+        followers = naive_followers(several, match_tokens)
         assert followers[token] == max(followers.values())
         probability *= followers[token] / followers.total()
         score += probability
-        text = [*found, token]
+        text = [*match_tokens, token]
     assert probability >= least or not continuation.tokens
     assert continuation.score == pytest.approx(score)
 

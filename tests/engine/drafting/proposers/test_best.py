@@ -24,15 +24,15 @@ TEXT = [*range(20, 32), 1, *range(20, 26)]
 
 
 class Written:
-    """Drafts its own number, over and over; notes what it was told."""
+    """Drafts its own number, over and over; records what it observes."""
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.told: list[tuple[int, ...]] = []
+        self.observed: list[tuple[int, ...]] = []
         self.closed = False
 
     def begin(self, context: Context, sampler: Sampler) -> None:
-        self.told.clear()
+        self.observed.clear()
 
     def prepare(self, context: Context) -> Sequence[None]:
         return [None]
@@ -42,7 +42,7 @@ class Written:
         return DraftProposal(Tree.chain(tokens), None, (None,) * len(tokens))
 
     def observe(self, acceptance: Acceptance) -> None:
-        self.told.append(acceptance.path)
+        self.observed.append(acceptance.path)
 
     def close(self) -> None:
         self.closed = True
@@ -72,7 +72,7 @@ def drafted(proposal: DraftProposal) -> tuple[str | None, tuple[int, ...]]:
 ALWAYS, NEVER = (0.0,) * 15, (20.0,) * 15
 
 
-def stood(*path: int, next_token: int = 5) -> Acceptance:
+def accepted(*path: int, next_token: int = 5) -> Acceptance:
     return Acceptance(path, next_token, Origin.CORRECTION)
 
 
@@ -80,29 +80,29 @@ def test_the_named_one_drafts_and_is_told_what_stood(best: BestProposer) -> None
     context = begin(best)
     budget = Budget(3, 15, proposer="a", needed=NEVER)
     assert drafted(best.propose(context, budget)) == ("a", (1, 1, 1))
-    best.observe(stood(0))
+    best.observe(accepted(0))
     a, b = best.members.values()
     assert isinstance(a, Written) and isinstance(b, Written)
-    assert (a.told, b.told) == ([(0,)], [])
+    assert (a.observed, b.observed) == ([(0,)], [])
 
 
 def test_past_text_drafts_where_enough_of_it_is_expected_to_stand(best: BestProposer) -> None:
     context = begin(best)
     expected = best.accuracy.expected(6)
     for slack, by in ((-0.01, "suffix"), (0.01, "a")):
-        needed = tuple(found + slack for found in (*expected, *NEVER))
+        needed = tuple(each + slack for each in (*expected, *NEVER))
         proposal = best.propose(context, Budget(2, 15, proposer="a", needed=needed))
         assert proposal.by == by
-        best.observe(stood())
+        best.observe(accepted())
     first = best.members["a"]
-    assert isinstance(first, Written) and len(first.told) == 1
+    assert isinstance(first, Written) and len(first.observed) == 1
 
 
 def test_of_past_text_as_much_is_drafted_as_is_fastest(best: BestProposer) -> None:
     context = begin(best)
     expected = best.accuracy.expected(6)
     for most in (1, 4, 6):
-        needed = [found + 1 for found in expected]
+        needed = [each + 1 for each in expected]
         needed[most - 1] = expected[most - 1] - 1
         proposal = best.propose(context, Budget(2, 15, proposer="a", needed=tuple(needed)))
         assert drafted(proposal) == ("suffix", tuple(range(26, 26 + most)))
@@ -128,12 +128,12 @@ def test_what_past_text_would_have_been_worth_is_learnt_whoever_drafts(best: Bes
     before = best.accuracy.expected(6)
     for _ in range(5):
         assert best.propose(context, budget).by == "a"
-        best.observe(stood(next_token=26))
+        best.observe(accepted(next_token=26))
     after = best.accuracy.expected(6)
     assert after[5] > before[5]
     for _ in range(15):
         best.propose(context, budget)
-        best.observe(stood(next_token=99))
+        best.observe(accepted(next_token=99))
     assert best.accuracy.expected(6)[5] < 0.5 * after[5]
     begin(best)
     assert best.accuracy.expected(6) == before  # each text is copied from, or not, in its own way

@@ -1,4 +1,4 @@
-"""Block drafts: rows of one pass, drawn from the q it tells; what is kept follows the text."""
+"""Block drafts: rows of one pass, drawn from their q; the stored rows follow the text."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def head(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = write_head(
         tmp_path_factory.mktemp("head"), *block(TARGET, size=SIZE, rank=request.param)
     )
-    found = heads.load(heads.inspect(folder, TARGET), LinearFactory("fp32", torch.device("cpu")))
-    assert isinstance(found, BlockHead)
-    return found
+    loaded = heads.load(heads.inspect(folder, TARGET), LinearFactory("fp32", torch.device("cpu")))
+    assert isinstance(loaded, BlockHead)
+    return loaded
 
 
 class Reader:
@@ -181,13 +181,13 @@ def test_a_draft_ends_before_the_first_token_that_is_doubted(head: BlockHead) ->
     before = [TEXT[-1], *whole[:-1]]
     trusts = [head.confidence(s, b) for s, b in zip(states.split(1), before, strict=True)]
     for least in (0.0, *trusts, 1.0):
-        kept = next((at for at, trust in enumerate(trusts) if trust < least), len(whole))
+        count = next((at for at, trust in enumerate(trusts) if trust < least), len(whole))
         greedy = Reader(head, least)
         greedy.begin(TEXT)
-        assert list(greedy.propose().tree.tokens) == whole[:kept]
+        assert list(greedy.propose().tree.tokens) == whole[:count]
         drawn = Reader(head, least)
         drawn.begin(TEXT, Sampling(temperature=1e-4, seed=1), AcceptanceRule.REJECTION)
-        assert list(drawn.propose().tree.tokens) == whole[:kept]  # as good as greedy
+        assert list(drawn.propose().tree.tokens) == whole[:count]  # as good as greedy
     if head.markov is None:
         assert trusts == [1.0] * len(whole)
 

@@ -23,54 +23,58 @@ from tests.support.fakes import TableModel
 @st.composite
 def levels(draw: st.DrawFn) -> list[Level]:
     """Candidates for up to four places, their probabilities falling and no two worths alike."""
-    found = []
+    result = []
     for _ in range(draw(st.integers(1, 4))):
         count = draw(st.integers(1, 4))
         shares = draw(st.lists(st.floats(0.01, 1), min_size=count, max_size=count, unique=True))
         total = sum(shares) * draw(st.floats(1, 2))
-        found.append(Level(range(count), [share / total for share in sorted(shares)[::-1]]))
-    return found
+        result.append(Level(range(count), [share / total for share in sorted(shares)[::-1]]))
+    return result
 
 
 def worths(tree: Tree, p: tuple[float | None, ...]) -> list[float]:
-    found: list[float] = []
+    result: list[float] = []
     for parent, own in zip(tree.parents, p, strict=True):
         assert own is not None
-        found.append(own * (found[parent] if parent >= 0 else 1.0))
-    return found
+        result.append(own * (result[parent] if parent >= 0 else 1.0))
+    return result
 
 
-def every_path(given: list[Level], spread: bool) -> list[float]:
+def every_path(tree_levels: list[Level], spread: bool) -> list[float]:
     """The worth of every branch that could be grown, best first."""
-    found = []
-    for depth in range(1, len(given) + 1):
-        for ranks in itertools.product(*(range(len(level.tokens)) for level in given[:depth])):
+    result = []
+    for depth in range(1, len(tree_levels) + 1):
+        for ranks in itertools.product(
+            *(range(len(level.tokens)) for level in tree_levels[:depth])
+        ):
             if spread or not any(ranks[:-1]):
-                found.append(math.prod(given[at].p[rank] for at, rank in enumerate(ranks)))
-    return sorted(found, reverse=True)
+                result.append(math.prod(tree_levels[at].p[rank] for at, rank in enumerate(ranks)))
+    return sorted(result, reverse=True)
 
 
 @given(levels(), st.integers(0, 15), st.sampled_from([0.0, 0.05, 0.4]), st.booleans())
 def test_the_worthiest_nodes_are_taken(
-    given: list[Level], nodes: int, floor: float, spread: bool
+    tree_levels: list[Level], nodes: int, floor: float, spread: bool
 ) -> None:
-    proposal = grow(given, nodes, floor, spread=spread)
+    proposal = grow(tree_levels, nodes, floor, spread=spread)
     tree = proposal.tree
-    found = worths(tree, proposal.chosen_q)
-    possible = [worth for worth in every_path(given, spread) if worth >= floor]
-    assert found == pytest.approx(possible[: min(nodes, len(possible))])
+    result = worths(tree, proposal.chosen_q)
+    possible = [worth for worth in every_path(tree_levels, spread) if worth >= floor]
+    assert result == pytest.approx(possible[: min(nodes, len(possible))])
     branches = list(zip(tree.parents, tree.tokens, strict=True))
     assert len(set(branches)) == len(branches)
     for parent, depth in zip(tree.parents, tree.depths, strict=True):
         if parent >= 0 and not spread:
-            assert tree.tokens[parent] == given[depth - 2].tokens[0]
+            assert tree.tokens[parent] == tree_levels[depth - 2].tokens[0]
 
 
 @given(levels(), st.integers(1, 14), st.booleans())
 def test_a_smaller_tree_is_the_beginning_of_a_larger_one(
-    given: list[Level], nodes: int, spread: bool
+    tree_levels: list[Level], nodes: int, spread: bool
 ) -> None:
-    smaller, larger = (grow(given, count, 0.0, spread=spread).tree for count in (nodes, nodes + 1))
+    smaller, larger = (
+        grow(tree_levels, count, 0.0, spread=spread).tree for count in (nodes, nodes + 1)
+    )
     assert larger.tokens[: len(smaller)] == smaller.tokens
     assert larger.parents[: len(smaller)] == smaller.parents
 

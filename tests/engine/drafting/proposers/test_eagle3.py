@@ -88,9 +88,9 @@ class Bench:
         self.context.tokens += [*proposal.tree.tokens[:count], correction]
 
 
-def same(found: DraftProposal, expected: DraftProposal) -> None:
-    assert found.tree == expected.tree
-    assert found.chosen_q == pytest.approx(expected.chosen_q, abs=1e-5)
+def same(actual: DraftProposal, expected: DraftProposal) -> None:
+    assert actual.tree == expected.tree
+    assert actual.chosen_q == pytest.approx(expected.chosen_q, abs=1e-5)
 
 
 @pytest.mark.parametrize("rule", [GREEDY, AcceptanceRule.COUPLED])
@@ -101,10 +101,10 @@ def test_after_any_acceptance_it_drafts_as_from_scratch(
     """What was accepted is read again from the target's states, also where nothing was rejected."""
     bench = Bench(head).begin(rule=rule)
     bench.accept(bench.draft(), accepted, 11)
-    found = bench.draft()
+    actual = bench.draft()
     first = len(TEXT) - 1
     assert sorted(set(bench.target.seen)) == [*range(first, first + accepted + 1)]
-    same(found, Bench(head).begin(tuple(bench.context.tokens), rule=rule).draft())
+    same(actual, Bench(head).begin(tuple(bench.context.tokens), rule=rule).draft())
 
 
 @pytest.mark.parametrize("text", [TEXT, TEXT[:4], (*TEXT[:6], 7, 7, 7), (9, *TEXT), (3, 1)])

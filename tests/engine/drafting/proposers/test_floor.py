@@ -63,7 +63,7 @@ class Floors:
 
 
 class Compared:
-    """Drafts with one, and compares it with another of its kind that is never told to end."""
+    """Drafts with one, and compares it with another of its kind that has no floor."""
 
     needs = frozenset[str]()
 
@@ -80,19 +80,19 @@ class Compared:
         return chain(self.cut.prepare(context), self.whole.prepare(context))
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        found = self.cut.propose(context, budget)
+        proposal = self.cut.propose(context, budget)
         whole = self.whole.propose(context, replace(budget, floor=0.0, row_floor=0.0))
         if self.sampler.rule.weighs_q:
-            assert found.tree == whole.tree
-            return found
+            assert proposal.tree == whole.tree
+            return proposal
         together = list(accumulate((q for q in whole.chosen_q if q is not None), mul))
         # Single and double precision may take the very threshold for either side of it.
-        count = len(found.tree)
+        count = len(proposal.tree)
         assert _counted(together, budget, 1.0001) <= count <= _counted(together, budget, 0.9999)
-        assert found.tree.tokens == whole.tree.tokens[:count]
-        assert found.chosen_q == pytest.approx(whole.chosen_q[:count], abs=1e-6)
+        assert proposal.tree.tokens == whole.tree.tokens[:count]
+        assert proposal.chosen_q == pytest.approx(whole.chosen_q[:count], abs=1e-6)
         self.ended += count < len(whole.tree)
-        return found
+        return proposal
 
     def observe(self, acceptance: object) -> None:
         self.cut.observe(acceptance)  # type: ignore[arg-type]

@@ -136,12 +136,12 @@ def generate(seed: int, limit: int) -> Iterator[Round]:
 def test_rejection_leaves_the_targets_distribution_whoever_drafts() -> None:
     """Pairs of tokens against the exact product of p, over many seeds; both must have drafted."""
     length, runs = 3, 1000
-    found: Counter[tuple[int, ...]] = Counter()
+    counts: Counter[tuple[int, ...]] = Counter()
     by_whom: Counter[bool] = Counter()
     for seed in range(runs):
         rounds = list(generate(seed, length + 1))
-        said = [token for one in rounds for token in one.tokens[: one.emitted]]
-        found[tuple(said[:length])] += 1
+        output = [token for one in rounds for token in one.tokens[: one.emitted]]
+        counts[tuple(output[:length])] += 1
         by_whom.update(None in one.q for one in rounds if len(one.tree))
     assert min(by_whom[True], by_whom[False]) > runs / 10
     expected = {}
@@ -152,7 +152,7 @@ def test_rejection_leaves_the_targets_distribution_whoever_drafts() -> None:
             tokens.append(token)
         expected[text] = p * runs
     often = [text for text, count in expected.items() if count >= 5]
-    observed = [found[text] for text in often]
+    observed = [counts[text] for text in often]
     wanted = [expected[text] for text in often]
     observed.append(runs - sum(observed))
     wanted.append(runs - sum(wanted))

@@ -111,12 +111,12 @@ def test_a_new_request_forgets_the_last_ones_text() -> None:
     assert drafted(proposer, other, 1) == []
 
 
-# -- past replies, where that was asked for
+# -- past replies, with ``remember``
 
 
 def remembering(folder: Path | None = None, remember: bool = True, **options: int) -> NgramProposer:
-    given = NgramProposer.Options(remember=remember, **options)
-    return NgramProposer(given, Resources(remembered=folder))
+    chosen = NgramProposer.Options(remember=remember, **options)
+    return NgramProposer(chosen, Resources(remembered=folder))
 
 
 def say(proposer: NgramProposer, prompt: list[int], reply: list[int]) -> None:
@@ -141,11 +141,11 @@ def test_past_replies_draft_their_commonest_follower_where_they_match_longer(
     proposer = remembering(prompt_lookup_min=shortest, prompt_lookup_max=longest)
     for reply in past:
         say(proposer, [9], reply)
-    found = once(proposer, tokens, 1)
+    drafted_tokens = once(proposer, tokens, 1)
     for size in range(min(longest, len(tokens)), shortest - 1, -1):
         here = naive(tokens, size, size, 1)
         if here:
-            assert found == here
+            assert drafted_tokens == here
             return
         followers = Counter(
             reply[at + size]
@@ -155,9 +155,9 @@ def test_past_replies_draft_their_commonest_follower_where_they_match_longer(
             if reply[at : at + size] == tokens[-size:]
         )
         if followers:
-            assert followers[found[0]] == max(followers.values())
+            assert followers[drafted_tokens[0]] == max(followers.values())
             return
-    assert found == []
+    assert drafted_tokens == []
 
 
 def test_past_replies_are_searched_only_where_that_was_asked_for(tmp_path: Path) -> None:

@@ -56,23 +56,23 @@ def say(proposer: SuffixProposer, prompt: list[int], reply: list[int]) -> None:
 
 
 def naive(text: list[int], past: list[list[int]], depth: int) -> float:
-    """The best score of all suffixes, in the text and in past replies, found by search."""
+    """The best score of all suffixes, in the text and in past replies, by search."""
     best = 0.0
-    for known in ([text], past):
+    for corpus in ([text], past):
         for size in range(1, min(23, len(text)) + 1):
             score, probability, suffix = 0.0, 1.0, text[-size:]
-            if not followers(known, suffix):
+            if not followers(corpus, suffix):
                 continue
             for _ in range(min(depth, size)):
-                while suffix and not followers(known, suffix):
+                while suffix and not followers(corpus, suffix):
                     suffix = suffix[1:]
-                found = followers(known, suffix) if suffix else {}
-                if not found:
+                counts = followers(corpus, suffix) if suffix else {}
+                if not counts:
                     break
                 # Of equally common followers any may be drafted: the comparison is by score, so
                 # only texts where no tie matters are compared exactly.
-                token = max(found, key=lambda t: found[t])
-                probability *= found[token] / sum(found.values())
+                token = max(counts, key=lambda t: counts[t])
+                probability *= counts[token] / sum(counts.values())
                 if probability < 0.1:
                     break
                 score += probability
@@ -81,14 +81,14 @@ def naive(text: list[int], past: list[list[int]], depth: int) -> float:
     return best
 
 
-def followers(known: list[list[int]], pattern: list[int]) -> dict[int, int]:
+def followers(corpus: list[list[int]], pattern: list[int]) -> dict[int, int]:
     size = len(pattern)
-    found: dict[int, int] = {}
-    for text in known:
+    counts: dict[int, int] = {}
+    for text in corpus:
         for at in range(len(text) - size):
             if text[at : at + size] == pattern:
-                found[text[at + size]] = found.get(text[at + size], 0) + 1
-    return found
+                counts[text[at + size]] = counts.get(text[at + size], 0) + 1
+    return counts
 
 
 @settings(max_examples=40, deadline=None)
@@ -102,16 +102,16 @@ def test_one_drafted_token_is_the_likeliest_of_all_suffixes(
         say(proposer, [9], reply)
     context = begin(proposer, prompt)
     token = drafted(proposer, context, 1)
-    kept = [reply for reply in past if len(reply) > 1]
-    expected = naive(prompt, kept, 1)
+    replies = [reply for reply in past if len(reply) > 1]
+    expected = naive(prompt, replies, 1)
     if not expected:
         assert token == []
         return
     shares = [
-        found[token[0]] / sum(found.values())
-        for known in ([prompt], kept)
+        counts[token[0]] / sum(counts.values())
+        for corpus in ([prompt], replies)
         for size in range(1, min(23, len(prompt)) + 1)
-        if token and token[0] in (found := followers(known, prompt[-size:]))
+        if token and token[0] in (counts := followers(corpus, prompt[-size:]))
     ]
     assert max(shares) == pytest.approx(expected)
 
@@ -276,7 +276,7 @@ def test_a_copy_is_followed_anew_in_each_reply() -> None:
     assert drafted(proposer, context)[:2] == [7, 33]
 
 
-def once_more(proposer: SuffixProposer, said: Context) -> list[int]:
-    context = begin(proposer, said.tokens[: said.prompt_length])
-    context.tokens += said.output
+def once_more(proposer: SuffixProposer, finished: Context) -> list[int]:
+    context = begin(proposer, finished.tokens[: finished.prompt_length])
+    context.tokens += finished.output
     return drafted(proposer, context)
