@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from engine.api import Engine, Generation
 from engine.bench.prompts import Prompt
@@ -52,8 +53,8 @@ class Answer:
     """The answer to one prompt: token ids of every turn, and the statistics of all turns as
     one.
 
-    ``replies`` and the ``requests`` they answer are there for whoever asks what was said. An engine that
-    tells no tokens leaves each turn's ids empty.
+    ``replies`` are the replies to ``requests``. An engine that tells no tokens leaves each turn's ids
+    empty.
     """
 
     tokens: tuple[tuple[int, ...], ...]
@@ -80,32 +81,19 @@ def answer(
 ) -> Answer:
     """Hold the conversation of ``prompt``; its first reply starts from an empty cache.
 
-    Proposers use nothing of earlier replies: an asked prompt may have been asked before. Raises what
-    ``follow`` does.
+    Proposers use nothing of earlier replies, which may be to the same prompt. Raises as ``follow``.
     """
     isolated = isolated_options(engine, way.speculation.proposer)
-    speculation = Speculation(
-        proposer=way.speculation.proposer,
-        depth=way.speculation.depth,
-        controller=way.speculation.controller,
-        acceptance=way.speculation.acceptance,
-        options={**way.speculation.options, **isolated},
+    speculation = replace(way.speculation, options={**way.speculation.options, **isolated})
+    request_with = partial(
+        Request,
+        sampling=way.sampling,
+        speculation=speculation,
+        max_tokens=way.max_tokens,
+        exclusive=True,
     )
-
-    def asked(messages: tuple[Message, ...] = (), **others: bool) -> Request:
-        return Request(
-            messages=messages,
-            token_ids=prompt.token_ids or None,
-            sampling=way.sampling,
-            speculation=speculation,
-            max_tokens=way.max_tokens,
-            reuse_cache=others.get("reuse_cache", False),
-            exclusive=True,
-            ignore_eos=others.get("ignore_eos", False),
-        )
-
     if prompt.token_ids:
-        request = asked(ignore_eos=True)
+        request = request_with(token_ids=prompt.token_ids, reuse_cache=False, ignore_eos=True)
         reply = follow(engine.generate(request))
         return Answer((reply.token_ids or (),), reply.statistics, (reply,), (request,))
     history = list(prompt.before)
@@ -114,7 +102,7 @@ def answer(
     total = Statistics()
     for turn in prompt.turns:
         history.append(Message("user", turn))
-        requests.append(asked(tuple(history), reuse_cache=bool(replies)))
+        requests.append(request_with(messages=tuple(history), reuse_cache=bool(replies)))
         replies.append(follow(engine.generate(requests[-1])))
         history.append(Message("assistant", replies[-1].text))
         total = total + replies[-1].statistics

@@ -64,6 +64,23 @@ class Rendered:
         return {"start.sh": self.start, "docker.sh": self.container, **self.files}
 
 
+def one_server(
+    plan: Plan,
+    checked: str,
+    image: str,
+    words: Options,
+    inside: Options,
+    environment: Mapping[str, str] | None = None,
+    before: Sequence[str] = (),
+) -> Rendered:
+    """Return a server's command ``words``, after the lines ``before``, and the command ``inside`` the
+    container of ``image``."""
+    comments, variables = says(plan, checked), {**devices(plan), **(environment or {})}
+    start = script(*before, *ranks(plan), command(words, variables), says=comments)
+    container = docker(plan, image, inside, environment=variables)
+    return Rendered(start, script(*ranks(plan), container, says=comments), {})
+
+
 def docker(
     plan: Plan,
     image: str,

@@ -20,12 +20,7 @@ from app.deploy.render.rendered import (
     Options,
     Rendered,
     Shell,
-    command,
-    devices,
-    docker,
-    ranks,
-    says,
-    script,
+    one_server,
 )
 
 CHECKED = "SGLang 0.5.23"
@@ -45,10 +40,7 @@ ALGORITHMS = {
 
 def render(plan: Plan) -> Rendered:
     """Return the server's command, plain and in SGLang's image."""
-    comments = says(plan, CHECKED)
-    start = script(*ranks(plan), command(_serve(plan, LOOPBACK), devices(plan)), says=comments)
-    inside = docker(plan, IMAGE, _serve(plan, ANYWHERE), environment=devices(plan))
-    return Rendered(start, script(*ranks(plan), inside, says=comments), {})
+    return one_server(plan, CHECKED, IMAGE, _serve(plan, LOOPBACK), _serve(plan, ANYWHERE))
 
 
 def engine_options(plan: Plan) -> Options:

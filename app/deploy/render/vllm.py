@@ -23,12 +23,7 @@ from app.deploy.render.rendered import (
     Options,
     Rendered,
     Shell,
-    command,
-    devices,
-    docker,
-    ranks,
-    says,
-    script,
+    one_server,
 )
 
 CHECKED = "vLLM 0.32.0"
@@ -43,21 +38,15 @@ SHORTEST, LONGEST = 2, 5
 def render(plan: Plan) -> Rendered:
     """Return the server's command, plain and in vLLM's image."""
     arctic = plan.request.method in ARCTIC
-    environment = environment_of(plan)
-    comments = says(plan, CHECKED_ARCTIC if arctic else CHECKED)
-    start = script(
-        *(["pip install 'arctic-inference[vllm]'"] if arctic else []),
-        *ranks(plan),
-        command(_serve(plan, LOOPBACK), {**devices(plan), **environment}),
-        says=comments,
-    )
-    inside = docker(
+    return one_server(
         plan,
+        CHECKED_ARCTIC if arctic else CHECKED,
         ARCTIC_IMAGE if arctic else IMAGE,
+        _serve(plan, LOOPBACK),
         _in_container(plan),
-        environment={**devices(plan), **environment},
+        environment_of(plan),
+        ["pip install 'arctic-inference[vllm]'"] if arctic else (),
     )
-    return Rendered(start, script(*ranks(plan), inside, says=comments), {})
 
 
 def environment_of(plan: Plan) -> dict[str, str]:

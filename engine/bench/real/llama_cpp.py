@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
-from engine.bench.real.process import peak_bytes
-from engine.bench.real.server import HOST, Server
+from engine.bench.real.server import HOST, ServedEngine, Server
 from engine.errors import PeerFailed
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
@@ -28,7 +27,7 @@ SPEC_TYPE = "--spec-type"
 DEPTHS = (2, 4, 8)
 """Of the draft model; beside them one that drafts deep and stops where it is not sure."""
 SURE = (16, "0.75")
-"""How deep that is, and how sure: with this floor llama.cpp's own examples draft."""
+"""Its depth, and the minimum probability, which is that of llama.cpp's own examples."""
 SHORT = ("4", "12")
 """Tokens looked up and tokens drafted by n-grams, beside the defaults, which are for long copies."""
 _LOOKUPS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache")
@@ -137,7 +136,7 @@ class LlamaCpp:
         return _Serving(Server(SERVER, words, log), self.setting, case)
 
 
-class _Serving:
+class _Serving(ServedEngine):
     """One server, asked one request at a time."""
 
     def __init__(self, server: Server, setting: Setting, case: Case) -> None:
@@ -147,15 +146,6 @@ class _Serving:
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
         return complete(self.server, prompt, limit, ignore_eos=self.ignore_eos)
-
-    def step_times(self) -> Mapping[int, float]:
-        return {}
-
-    def peak_bytes(self) -> int | None:
-        return peak_bytes(self.server.process)
-
-    def close(self) -> None:
-        self.server.close()
 
 
 def command(

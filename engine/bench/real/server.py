@@ -12,7 +12,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from engine.bench.real.process import end, last_words, launch
+from engine.bench.real.process import end, last_words, launch, peak_bytes
 from engine.errors import PeerFailed
 
 HOST = "127.0.0.1"
@@ -20,7 +20,7 @@ _ANSWER_S = 600.0
 
 
 class Server:
-    """Started and ready once it is made. ``port`` is put where the command says ``{port}``."""
+    """A running server, ready once it is created. ``{port}`` in the command becomes its port."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class Server:
         environment: Mapping[str, str] | None = None,
         timeout_s: float = 300.0,
     ) -> None:
-        """Raises PeerFailed with the end of ``log`` where it does not get ready."""
+        """Raises PeerFailed with the end of ``log`` if it does not get ready."""
         self.name, self.log = name, log
         port = str(free_port())
         self.address = f"http://{HOST}:{port}"
@@ -48,7 +48,7 @@ class Server:
             return json.load(response)
 
     def stream(self, path: str, body: Mapping[str, Any]) -> Iterator[tuple[float, Any]]:
-        """Server-sent events as they come: when (in seconds), and the JSON. Raises PeerFailed."""
+        """Yield server-sent events as they come: seconds, and the JSON. Raises PeerFailed."""
         with self._open(path, body) as response:
             for line in response:
                 data = line.decode().strip().removeprefix("data:").strip()
@@ -56,7 +56,7 @@ class Server:
                     yield perf_counter(), json.loads(data)
 
     def close(self) -> None:
-        """Ends the program."""
+        """End the program."""
         end(self.process)
 
     def _open(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
@@ -93,6 +93,21 @@ class Server:
         raise PeerFailed(
             f"{self.name} was not ready after {timeout_s:.0f} seconds. {last_words(self.log)}"
         )
+
+
+class ServedEngine:
+    """What the HTTP servers of other engines have in common as a ``contest.Running``."""
+
+    server: Server
+
+    def step_times(self) -> Mapping[int, float]:
+        return {}
+
+    def peak_bytes(self) -> int | None:
+        return peak_bytes(self.server.process)
+
+    def close(self) -> None:
+        self.server.close()
 
 
 def free_port() -> int:

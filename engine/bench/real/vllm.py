@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
 from engine.bench.real.contest import Case, Method, NotMeasured, Reply, Running, Setting
-from engine.bench.real.process import peak_bytes
-from engine.bench.real.server import HOST, Server
+from engine.bench.real.server import HOST, ServedEngine, Server
 from engine.errors import PeerFailed
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.gguf.description import is_gguf
@@ -46,7 +45,7 @@ class Vllm:
         return _Serving(self.python, case, log)
 
 
-class _Serving:
+class _Serving(ServedEngine):
     """One server. Each prompt is computed anew: prefix caching is off."""
 
     settings = (_PLAIN,)
@@ -99,12 +98,3 @@ class _Serving:
             decoded=sum(len(ids) for _, ids in chunks[1:]),
             decode_s=last - first,
         )
-
-    def step_times(self) -> Mapping[int, float]:
-        return {}
-
-    def peak_bytes(self) -> int | None:
-        return peak_bytes(self.server.process)
-
-    def close(self) -> None:
-        self.server.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -40,14 +40,15 @@ class FoundModel:
 
 def examine(listed: Listed, place: str) -> FoundModel:
     """Describe ``listed``. Never raises; unchanged files are not read again."""
+    model = FoundModel(path=listed.path, name=listed.name, place=place, reason=listed.reason)
     if listed.reason is not None:
-        return FoundModel(path=listed.path, name=listed.name, place=place, reason=listed.reason)
+        return model
     try:
         stamp = _stamp(listed.path)
     except OSError as error:
         reason = f"{listed.path} cannot be read: {error.strerror or error}."
-        return FoundModel(path=listed.path, name=listed.name, place=place, reason=reason)
-    return _examined(listed.path, listed.name, place, stamp)
+        return replace(model, reason=reason)
+    return _examined(model, stamp)
 
 
 def bytes_of(listed: Listed) -> int:
@@ -66,10 +67,11 @@ def _stamp(path: Path) -> _Stamp:
 
 
 @lru_cache(maxsize=1024)
-def _examined(path: Path, name: str, place: str, stamp: _Stamp) -> FoundModel:
-    size = sum(size for _, size, _ in stamp)
+def _examined(model: FoundModel, stamp: _Stamp) -> FoundModel:
+    path = model.path
+    model = replace(model, bytes=sum(size for _, size, _ in stamp))
     if kind := kind_in(path):
-        return FoundModel(path=path, name=name, place=place, bytes=size, type="head", head=kind)
+        return replace(model, type="head", head=kind)
     try:
         checkpoint = inspect(path)
     except ModelError as error:
@@ -77,32 +79,17 @@ def _examined(path: Path, name: str, place: str, stamp: _Stamp) -> FoundModel:
     except Exception as error:  # a scan goes on, whatever a damaged file makes of its reader
         reason = f"{path} cannot be read: {error}."
     else:
-        return _usable(checkpoint, path, name, place)
-    return FoundModel(
-        path=path,
-        name=name,
-        place=place,
-        bytes=size,
-        architecture=_stated_architecture(path),
-        reason=reason,
-    )
+        return _usable(checkpoint, model)
+    return replace(model, architecture=_stated_architecture(path), reason=reason)
 
 
-def _usable(checkpoint: Checkpoint, path: Path, name: str, place: str) -> FoundModel:
-    reason = None
-    if not checkpoint.architecture.endswith(_WRITES_TEXT):
-        reason = f"It is {checkpoint.architecture}, which does not continue a text."
-    spec = with_sizes(ModelSpec(id=str(path), name=name, path=path), checkpoint)
-    return FoundModel(
-        path=path,
-        name=name,
-        place=place,
-        bytes=checkpoint.bytes,
-        architecture=checkpoint.architecture,
-        type=checkpoint.dtype,
-        reason=reason,
-        spec=spec if reason is None else None,
-    )
+def _usable(checkpoint: Checkpoint, model: FoundModel) -> FoundModel:
+    name = checkpoint.architecture
+    model = replace(model, bytes=checkpoint.bytes, architecture=name, type=checkpoint.dtype)
+    if not name.endswith(_WRITES_TEXT):
+        return replace(model, reason=f"It is {name}, which does not continue a text.")
+    spec = ModelSpec(id=str(model.path), name=model.name, path=model.path)
+    return replace(model, spec=with_sizes(spec, checkpoint))
 
 
 def _stated_architecture(path: Path) -> str:

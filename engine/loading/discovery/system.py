@@ -22,7 +22,7 @@ class System:
 
     @classmethod
     def current(cls) -> System:
-        """This machine, for this user."""
+        """Return this machine's, for this user."""
         return cls(sys.platform, Path.home(), dict(os.environ))
 
     def folder_named_by(self, variable: str) -> Path | None:
