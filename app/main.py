@@ -37,8 +37,8 @@ DEFAULT_PORT = 7860
 DEFAULT_PAIR = "pip"
 DEFAULT_LOAD = LoadRequest(target=DEFAULT_PAIR)
 SWITCH_S = 0.001
-"""How long a thread may hold the interpreter. A round of a small model takes less than Python's 5 ms, so
-the engine waited for the pages longer than it computed; with less than 1 ms nothing more is won."""
+"""Seconds that a thread may hold the interpreter. Python's default is 5 ms; a round of a small model
+takes less, so the engine waited for the pages longer than it computed. Below 1 ms nothing is gained."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

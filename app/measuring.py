@@ -20,7 +20,7 @@ from engine.values.messages import Message
 CHATS = "chats"
 """The set of the user's own last prompts; also their kind."""
 LAST = 5
-"""How many they are."""
+"""The number of these prompts."""
 
 
 def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:

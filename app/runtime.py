@@ -1,4 +1,4 @@
-"""What the pages, the API and the command line share: one engine, one catalog, one data folder."""
+"""The state that pages and API share: one engine, one catalog, one data folder."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What drafts, as a command's options say it: the proposer, how far, and ``--option name=value`` of its
-own, read by the types of its ``Options``."""
+"""The drafting options of commands: proposer, depth, controller, and ``--option NAME=VALUE``, which is
+parsed by the types of the proposer's ``Options``."""
 
 from __future__ import annotations
 

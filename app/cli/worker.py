@@ -18,7 +18,7 @@ from engine.api import LoadRequest
 from engine.errors import InvalidRequest, NotInstalled
 
 CARDS = "cards"
-"""In the data folder: what frontends read of the models that are served."""
+"""The folder, within the data folder, of the cards that frontends read."""
 
 
 @options.with_load

@@ -29,7 +29,7 @@ _Pair = tuple[ModelSpec, ModelSpec]
 
 @dataclass(frozen=True, slots=True)
 class Drafts:
-    """What can draft for a target and what cannot, ranked. ``pending``: more are being compared."""
+    """Models as drafts for a target, ranked by whether they fit. ``pending``: more are being compared."""
 
     choices: tuple[DraftChoice, ...]
     pending: bool

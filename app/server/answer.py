@@ -31,7 +31,7 @@ class Answer:
         self.calls = CallsInReply(style, request) if request.tools and style is not None else None
         """The calls of the request's tools, if it offers any."""
         self.parts: list[Part] = []
-        """What the last event added. Text that may begin a call or a thought comes with a later event."""
+        """The parts that the last event added. Text that may begin a call or a thought comes later."""
 
     async def follow(self, events: AsyncIterable[Event]) -> None:
         """Add all events of a reply."""

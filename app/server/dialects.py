@@ -1,4 +1,4 @@
-"""How ``/v1/chat/completions`` and ``/v1/completions`` format the same answer."""
+"""The formats of an answer in ``/v1/chat/completions`` and ``/v1/completions``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the app starts and computes unless the command line says otherwise."""
+"""Stored preferences: how the app starts and computes, unless the command line says otherwise."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PAIR_OPTIONS = ("pair", "head", "quantization", "kv_cache_dtype")
 
 
 class StartWith(StrEnum):
-    """Which pair the app starts with."""
+    """The pair that the app starts with."""
 
     SHIPPED = "pip"
     LAST = "last"
@@ -146,4 +146,4 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
     "threads": int,
     "native": lambda value: value,
 }
-"""By field, what converts its JSON value; ``_check`` then validates it."""
+"""Converters of JSON values by field; ``_check`` then validates them."""

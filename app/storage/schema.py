@@ -19,7 +19,7 @@ from engine.errors import ForetokenError, what_failed
 VERSION = 1
 
 MIGRATIONS: Mapping[int, Callable[[sqlite3.Connection], None]] = {}
-"""By version, the function that changes a file of that version to the next one, within a transaction."""
+"""Functions that migrate a file of each version to the next one, within a transaction."""
 
 STATEMENTS = (
     """create table folders (

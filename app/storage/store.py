@@ -39,7 +39,7 @@ __all__ = [
 
 TITLE_LENGTH = 120
 UNDO_S = 3600.0
-"""How long a deletion can be undone, unless the app ends sooner."""
+"""Seconds in which a deletion can be undone, unless the app ends sooner."""
 
 
 class Store(StoreFile):

@@ -37,7 +37,7 @@ _FULL_BYTES = 16 << 20
 
 
 class State(StrEnum):
-    """Whether a run is being worked on, or how it ended."""
+    """The state of a run."""
 
     RUNNING = "running"
     STOPPING = "stopping"
@@ -67,7 +67,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """How a run goes. ``phase`` is None while models are loaded.
+    """The progress of a run. ``phase`` is None while models are loaded.
 
     ``done`` of ``of`` replies are recorded; ``share`` of the learning is over; ``curve`` has (seconds,
     nats per token). ``error`` is set when it failed; ``drafter`` (a folder) and ``pair`` (in the catalog)

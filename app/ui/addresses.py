@@ -20,7 +20,7 @@ PAGES: Mapping[str, str] = {
     "plan": Words.PLAN,
     "settings": Words.SETTINGS,
 }
-"""By the first part of its address: what a page is called. Its column has the id ``NAME-page``."""
+"""Names of pages by the first part of their addresses. A page's column has the id ``NAME-page``."""
 
 _ADDRESS = re.compile(rf"/(?:{'|'.join(PAGES)}|chat/\d+)/?")
 _BASE = b'<base href="./" />'

@@ -1,4 +1,4 @@
-"""How the pages are presented: theme, head, and the scripts and styles that they are served with."""
+"""The pages' theme and head, and the scripts and styles that are served with them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from app.ui.theme import Foretoken
 
 HERE = Path(__file__).parent
 SERVED = "/foretoken"
-"""Where scripts and styles are served. Below it paths are those of the repository, so that the scripts'
+"""The address of scripts and styles. Below it paths are those of the repository, so that the scripts'
 relative imports are right in an editor and without a server too."""
 
 OWN, VENDOR = f"{SERVED}/app/ui", f"{SERVED}/assets/ui"

@@ -35,7 +35,7 @@ SAVE_PERIOD = 0.5
 written at once."""
 
 CLOSING_S = 1.5
-"""How long the end of the app waits for replies to be stopped between two rounds."""
+"""Seconds that the app's end waits for replies to stop between two rounds."""
 
 KEPT = 32
 """Ended replies whose feeds are still there for pages that come late."""

@@ -151,7 +151,7 @@ def as_json(rows: Sequence[Row], divergences: Sequence[Divergence]) -> dict[str,
 
 
 def _without_system(prompts: Sequence[Messages]) -> list[Messages]:
-    """Each once, in their order."""
+    """Return the prompts without system messages, in their order, without repetition."""
     stripped = (tuple(one for one in messages if one.role != "system") for messages in prompts)
     return list(dict.fromkeys(stripped))
 

@@ -13,7 +13,7 @@ from engine.models.base import Model
 def measure(
     model: Model, rows: Sequence[int] = ROWS, *, past: int = 128, repeats: int = 30
 ) -> dict[int, float]:
-    """Time of a step with M rows relative to the first of ``rows``, behind ``past`` cached tokens."""
+    """Return the time of a step with M rows, relative to the first of ``rows``; see ``step_times``."""
     typical = step_times(model, rows, past=past, repeats=repeats)
     return {count: time / typical[rows[0]] for count, time in typical.items()}
 

@@ -223,7 +223,7 @@ def _refuse_drafters(target: ModelSpec, request: LoadRequest) -> None:
 
 
 def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
-    """``shipped``: whether the entry stands in the app's own catalog."""
+    """Return the model of an entry. ``shipped``: the entry is in the app's own catalog."""
     values = {key: value for key, value in entry.values.items() if key not in PLAN_KEYS}
     for key, known in (("quantization", QUANTIZATIONS), ("kv_cache_dtype", KV_CACHE_DTYPES)):
         if values.get(key, AUTO) not in known:

@@ -48,5 +48,5 @@ def template_of(model: Path) -> str:
 
 @lru_cache(maxsize=16)
 def _template(model: Path, version: object) -> str:
-    """Cached by ``version`` of the files: building a tokenizer takes a second."""
+    """Return the template; cached by ``version`` of the files, as building a tokenizer takes a second."""
     return load_tokenizer(model).template or ""

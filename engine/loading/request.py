@@ -1,4 +1,4 @@
-"""What to load, as one frozen value. Torch-free."""
+"""The request for a load, as one frozen value. Torch-free."""
 
 from __future__ import annotations
 

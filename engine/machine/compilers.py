@@ -27,9 +27,9 @@ NAMES = ("clang++",) if sys.platform == "win32" else ("g++", "clang++", "c++")
 WHEEL = "ziglang>=0.16,<0.18"
 COMMAND = "foretoken compiler --fetch"
 SIZE = "some 100 MB to download, 410 MB on the disk"
-"""Of the wheel."""
+"""The size of the wheel."""
 LIMIT_S = 60
-"""For a compiler to say its version."""
+"""Seconds for a compiler to print its version."""
 QUIETLY = getattr(subprocess, "CREATE_NO_WINDOW", 0)
 """No console appears on Windows for what runs in the background."""
 

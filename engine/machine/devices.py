@@ -28,9 +28,9 @@ FP8_CAPABILITY = (8, 9)
 """Ada: from here on a GPU converts e4m3."""
 
 _NO_MEMORY = ("out of memory", "can't allocate memory", "alloc_failed")
-"""In the messages of CUDA and Triton, of torch's allocator for the CPU, and of cuBLAS."""
+"""Texts in the messages of CUDA and Triton, of torch's CPU allocator, and of cuBLAS."""
 _LOST = "CUDA error", "device-side", "cudaError", "CUDA driver error", "CUBLAS_STATUS"
-"""In RuntimeErrors of Triton and cuBLAS that quote the driver."""
+"""Texts in RuntimeErrors of Triton and cuBLAS that quote the driver."""
 
 _lost: set[str] = set()
 

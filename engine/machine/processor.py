@@ -16,7 +16,7 @@ INSTRUCTIONS = (
     "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16",
     "neon", "asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2",
 )  # fmt: skip
-"""By the names of Linux's cpuinfo: of x86, then of ARM."""
+"""Names in Linux's cpuinfo: of x86, then of ARM."""
 
 
 _BUSY = 0.9

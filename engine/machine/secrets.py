@@ -25,7 +25,7 @@ HUB_TOKEN_FILE, SERVER_KEY_FOLDER = "FORETOKEN_TOKEN_FILE", "FORETOKEN_SERVER_KE
 
 
 class SecretSource(StrEnum):
-    """Where a secret comes from."""
+    """The source of a secret."""
 
     NOWHERE = "nowhere"
     ENVIRONMENT = "environment"

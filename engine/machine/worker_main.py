@@ -20,7 +20,7 @@ from engine.machine.worker_process import LENGTH
 _MESSAGE = 400
 """Characters of an error's message that are passed on."""
 _NICE = 10
-"""By how much the priority is lower than the app's: a tenth of a busy processor is left."""
+"""Niceness beside the app's: a tenth of a busy processor is left."""
 
 
 def main(function: str, limits: str, prepared: str) -> None:

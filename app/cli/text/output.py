@@ -1,4 +1,4 @@
-"""What commands print beside replies: tables, a bar for what takes minutes, files of measurements."""
+"""Output of commands: tables, progress bars, and files of measurements."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from app.deploy.plan import Plan
 from app.deploy.render import Rendered
 
 REPLY_SHARE = 4
-"""Of a context, the reply is one part of so many in the simulation; the rest is prompt."""
+"""The simulation's replies are this fraction of a context; the rest is prompt."""
 
 
 def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 Conversation = tuple[str, ...]
-"""What the user says, turn by turn."""
+"""The user's turns."""
 
 
 class GenerationFailed(ForetokenError):
@@ -33,7 +33,7 @@ class GenerationFailed(ForetokenError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """What every reply of a run has in common. ``raw`` skips the chat template."""
+    """The options of all replies of a run. ``raw`` skips the chat template."""
 
     sampling: Sampling
     speculation: Speculation

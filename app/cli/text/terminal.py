@@ -14,7 +14,7 @@ RESET = "\x1b[0m"
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """How a token of each kind is set off: accepted drafts, rejected drafts, the target's own."""
+    """Prefix and suffix of tokens by kind: accepted drafts, rejected drafts, the target's own."""
 
     accepted: tuple[str, str]
     rejected: tuple[str, str]

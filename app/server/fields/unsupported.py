@@ -12,7 +12,7 @@ from app.server.errors import ApiError
 Harmless = Callable[[Any], bool]
 """True for a value that has no effect."""
 Refused = Mapping[str, tuple[str, Harmless]]
-"""By field: its meaning, and which values of it are harmless."""
+"""Each field's meaning, and the values of it that change nothing."""
 
 
 def is_nothing(value: Any) -> bool:

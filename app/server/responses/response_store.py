@@ -19,7 +19,7 @@ Json = dict[str, Any]
 MOST_STORED = 1000
 """Responses stored, at most; the least recently used ones go."""
 MOST_CHARACTERS = 64 * 2**20
-"""Of all stored conversations together."""
+"""Characters of all stored conversations together, at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What pickers offer: every target, and for each the drafts that fit it. Plain values, no Gradio."""
+"""Choices of pickers: all targets, and the drafts that fit each. Plain values, no Gradio."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.loading.inventory import ModelSpec
 from engine.values.units import format_bytes
 
 Choice = tuple[str, str]
-"""What is shown, and the id of a model or the name of a quantization."""
+"""The label of a choice, and the id of a model or the name of a quantization."""
 
 
 class Pickers:

@@ -26,8 +26,8 @@ _NEUTRAL, _USUAL = Sampling(), Settings()
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What choices depend on in a loaded pair. ``default``: its drafting without a choice; ``measured``:
-    the result of a sweep on this machine, if there is one."""
+    """The facts of a loaded pair that choices depend on. ``default``: its drafting without a choice;
+    ``measured``: the result of a sweep on this machine, if there is one."""
 
     key: str
     name: str

@@ -1,4 +1,4 @@
-"""What a page follows: an append-only list of views that any thread fills and any page reads.
+"""The feed that a page follows: an append-only list of views that any thread fills and any page reads.
 
 A page asks for what came since an index, and is answered as soon as there is something. So nothing
 is sent twice, a page that was reloaded begins again at 0, and nothing else on it is touched.

@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 class Measurement(Protocol):
-    """What is measured. ``feed`` tells pages how it goes; it is closed when ``run`` has ended."""
+    """One measurement. Pages follow its ``feed``, which is closed when ``run`` has ended."""
 
     feed: Feed
 
@@ -32,7 +32,7 @@ class Measurement(Protocol):
 
 
 class Measurements:
-    """Those of one app: the one that runs, and the last of each page."""
+    """The measurements of one app: the one that runs, and the last of each page."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

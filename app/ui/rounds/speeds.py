@@ -1,4 +1,4 @@
-"""How fast replies were in this run of the app, by pair and by who drafted."""
+"""Speeds of replies in this run of the app, by pair and proposer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Speed:
 
 
 class Speeds:
-    """Of pairs by the keys of ``app.ui.controls.stored_settings.key_of``. Safe to use from any thread."""
+    """Speeds by pair, keyed by ``app.ui.controls.stored_settings.key_of``. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

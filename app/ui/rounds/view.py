@@ -1,4 +1,4 @@
-"""What the pages' scripts read of a reply: a projection of the engine's events, in one place.
+"""The form of a reply that the pages' scripts read: a projection of the engine's events.
 
 Pure: no Gradio, no database, no clock. Live replies, kept ones and races are all told in this form; keys
 are short because one object goes out for every round.
@@ -161,7 +161,7 @@ def numbers(statistics: Statistics) -> View:
 
 
 class Predicted:
-    """What was drafted from a predicted reply, and what of it was taken: a fold over events."""
+    """Tokens drafted from a predicted reply, and those accepted: a fold over events."""
 
     def __init__(self) -> None:
         self._drafted = self._accepted = 0

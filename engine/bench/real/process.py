@@ -25,8 +25,8 @@ def launch(
     piped: bool = False,
     folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Starts it in ``folder``, in this environment and ``environment``. What it prints goes into ``log``;
-    when it is ``piped``, standard output comes back, and standard input is open. Raises PeerFailed."""
+    """Start a program in ``folder``, in this environment and ``environment``; its output goes into
+    ``log``. ``piped``: its standard input and output are pipes. Raises PeerFailed."""
     with log.open("wb") as output:
         try:
             return subprocess.Popen(

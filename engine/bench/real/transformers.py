@@ -34,7 +34,7 @@ def programs(case: Case) -> Sequence[Transformers | NotMeasured]:
 
 
 class Transformers:
-    """In all its settings, with the weights that they share."""
+    """The library in all its settings, which share the weights."""
 
     engine = name = NAME
 

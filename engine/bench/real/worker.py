@@ -58,7 +58,7 @@ class Worker:
         return process.peak_bytes(self.process)
 
     def close(self) -> None:
-        """Ends it: without more to read it ends by itself."""
+        """Close its pipes and wait: it ends once it has no more to read."""
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 with contextlib.suppress(OSError):  # it is gone already

@@ -23,7 +23,7 @@ FIRST_ERROR: float = 2 * 0.5**PAIRS
 """The probability that the range of the first five misses the median."""
 
 MOST_SPREAD = 2.0
-"""By what factor a speed may change between runs of the same before it says more of the machine."""
+"""Maximum factor by which a speed may change between equal runs; above it, the machine is at fault."""
 MOST_TAKEN = 0.5
 """Share of the processors that other programs may take. The browser that shows a race is one of
 them, and takes from both sides alike."""
@@ -31,7 +31,7 @@ them, and takes from both sides alike."""
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """What disturbed a measurement. ``spread``: the factor by which a side's speed on one prompt changed
+    """Disturbances of a measurement. ``spread``: the factor by which a side's speed on one prompt changed
     between runs. ``taken``: the share of the processors that other programs used meanwhile."""
 
     spread: float = 1.0

@@ -16,7 +16,7 @@ _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "foretoken"} | dict.fromkeys(
 
 
 def chart(result: Result, path: Path, title: str) -> bool:
-    """Draws the first temperature into ``path``; False where matplotlib is not installed."""
+    """Draw the first temperature into ``path``; return False if matplotlib is not installed."""
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure

@@ -1,4 +1,4 @@
-"""How far a download is, and how fast."""
+"""The progress and speed of a download."""
 
 from __future__ import annotations
 

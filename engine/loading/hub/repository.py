@@ -16,7 +16,7 @@ from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _PROJECTOR = "mmproj"
-"""In the names of vision projectors, which are no models by themselves."""
+"""A part of the names of vision projectors, which are not models by themselves."""
 
 
 @dataclass(frozen=True, slots=True)

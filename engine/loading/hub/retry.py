@@ -25,7 +25,7 @@ BACKOFF_S = 1.0
 """The first delay; each next one is twice as long."""
 
 LONGEST_WAIT_S = 300.0
-"""If the hub asks for a longer wait, the download fails and says so."""
+"""Seconds; if the hub asks for a longer wait, the download fails and says so."""
 
 TOO_MANY_REQUESTS = 429
 

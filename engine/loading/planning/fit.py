@@ -51,7 +51,7 @@ GPU_VOCABULARY_ROWS = 4
 
 @dataclass(frozen=True, slots=True)
 class ModelSize:
-    """What counts for memory in one model.
+    """The sizes of one model that count for memory.
 
     ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
     in rows for lookup, and packed for the product. 0 where that is not known. ``aux_width`` are the
@@ -79,7 +79,7 @@ class ModelSize:
     def of(
         cls, source: ModelSpec | Checkpoint, weights: str = "bf16", cache: str = "bf16"
     ) -> ModelSize:
-        """From a catalog entry or from a folder's headers."""
+        """Return the size of a catalog entry or of a folder, by its headers."""
         tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
         repeated = source.vocabulary * source.hidden if tied else 0
         heads = 0 if isinstance(source, ModelSpec) else source.heads
@@ -245,7 +245,7 @@ def _sentence(
     gpu: bool,
     draftless: bool,
 ) -> str:
-    """``draftless``: whether the target would fit if nothing drafted."""
+    """Return ``MemoryFit.sentence``. ``draftless``: the target would fit without drafts."""
     names = ", ".join(model.name for model in models[:-1])
     names = f"{names} and {models[-1].name}" if names else models[-1].name
     if not all(model.parameters for model in models):

@@ -22,7 +22,7 @@ from engine.values.memory import WIDTHS
 
 TARGET, DRAFT = "target", "draft"
 SMALL = 100_000_000
-"""As in ``engine.loading.planning.choices``, which imports torch."""
+"""The same as in ``engine.loading.planning.choices``, which imports torch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ def _named(checkpoint: Checkpoint) -> _Named:
 
 @lru_cache(maxsize=1024)
 def _shared(target: _Named, draft: _Named) -> Shared:
-    """Cached: lists of models compare every pair again and again."""
+    """Return how the tokenizers overlap; cached, as lists of models compare pairs repeatedly."""
     found = read_map(target[0], draft[0], target_rows=target[1], draft_rows=draft[1])
     return found.shared
 

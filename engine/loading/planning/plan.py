@@ -103,7 +103,7 @@ class LoadPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What headers tell of a pair, before it is decided whether it fits.
+    """The facts of a pair from headers, before it is decided whether it fits.
 
     The target as ``suited`` by request and catalog, and as ``planned`` if that would not fit. ``asked``
     and ``wanted`` are tokens of context: of the model or the request, and of the default limit. ``free``:

@@ -1,4 +1,4 @@
-"""What the chat page asks for, in plain values: no Gradio, no HTML.
+"""The chat page's backend. Plain values: no Gradio, no HTML.
 
 Every answer is JSON. Mistakes of users raise ``ForetokenError``, whose text the page shows.
 """

@@ -28,8 +28,8 @@ not every message after it has to leave out another turn."""
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """What is new: a user's message, None where a reply is written anew or on. ``instead`` is the reply
-    that the new one stands beside, which it may resemble; ``begun`` the one that is written on."""
+    """The new part of a chat: a user's message, None if a reply is rewritten or continued. ``instead`` is
+    the reply that is rewritten, which the new one may resemble; ``begun`` the one that is continued."""
 
     text: str | None
     files: tuple[TextFile, ...] = ()

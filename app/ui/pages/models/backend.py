@@ -1,4 +1,4 @@
-"""What the Models page asks for, in plain values: the table, drafters, memory, opening, and folders."""
+"""The Models page's backend: the table, drafters, memory, opening, and folders. Plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Models page asks of the disk, in plain values: what the downloads take, and deleting them."""
+"""The Models page's endpoints for the disk: sizes of downloads, and deleting them. Plain values."""
 
 from __future__ import annotations
 

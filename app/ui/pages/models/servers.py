@@ -1,4 +1,4 @@
-"""What the Models page asks of servers, in plain values: who is there, connecting, and forgetting."""
+"""The Models page's endpoints for servers: asking, connecting and forgetting them. Plain values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the Models page asks of the hub, in plain values: look-ups, downloads, and the access token."""
+"""The Models page's endpoints for the hub: look-ups, downloads, the access token. Plain values."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from engine.values.units import format_bytes
 
 
 class TransfersBackend:
-    """What comes from the hub to one running app."""
+    """Look-ups and downloads of one running app."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime

@@ -1,4 +1,4 @@
-"""What the plan page asks: what there is to choose from, and the plan for a choice."""
+"""The plan page's backend: the choices there are, and the plan for a choice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the race page asks for: two configurations, raced in pairs. Plain values, no Gradio."""
+"""The race page's backend: two configurations, raced in pairs. Plain values, no Gradio."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the server page asks for, in plain values: no Gradio, no HTML.
+"""The server page's backend. Plain values: no Gradio, no HTML.
 
 Mistakes of users raise ``ForetokenError``, whose text the page shows.
 """

@@ -1,4 +1,4 @@
-"""What the settings page asks for, in plain values: no Gradio, no HTML."""
+"""The settings page's backend. Plain values: no Gradio, no HTML."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STATED = {
     START: ("pair", "head", "quantization", "kv_cache_dtype"),
     **{name: (name,) for name in COMPUTING},
 }
-"""By setting, the options of the command line that take its place."""
+"""The options of the command line that override each setting."""
 NOW = "now"
 """The choice to start with the pair that is loaded now."""
 

@@ -1,4 +1,4 @@
-"""What the Train page asks for, in plain values: what can be trained, how a run goes, and its buttons."""
+"""The Train page's backend: what can be trained, a run's progress, and its buttons. Plain values."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from engine.request import PLAIN
 DRAFT_MODEL = "draft"
 """The proposer, and the kind of drafter, that is a separate model."""
 POINTS = 240
-"""As many as the curve has pixels to show; a long run logs more."""
+"""Points of the curve, at most: it has no more pixels, and a long run logs more."""
 
 
 class TrainBackend:

@@ -14,7 +14,7 @@ from engine.bench.prompts import ALL
 _INK, _OURS, _THEIRS = "#808080", "#3b82f6", "#9ca3af"
 # Transparent, and the ink is grey: one picture for day and night.
 _WIDTH, _NAMES, _FIGURES = 760, 300, 60
-"""Of the picture, of what stands before the bars, and of what stands behind the longest."""
+"""Widths of the picture, of the labels before the bars, and of those after the longest."""
 _BAR, _GAP, _HEAD = 16, 6, 26
 
 
