@@ -35,8 +35,7 @@ from engine.train.schema import Budget, OptimizerStage
 from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
-from tests.support.checkpoints import LLAMA, write_random
-from tests.support.loading import load_model
+from tests.support.checkpoints import LLAMA
 from tests.support.places import ROOT
 
 CPU = torch.device("cpu")
@@ -55,20 +54,6 @@ RECIPE = Recipe(
     window=64,
     batch_tokens=256,
 )
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    write_random(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(target: Path) -> HiddenStateModel:
-    loaded = load_model(target, quantization="fp32")
-    assert isinstance(loaded, HiddenStateModel)
-    return loaded
 
 
 @pytest.fixture(scope="module")

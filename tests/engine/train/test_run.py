@@ -47,13 +47,6 @@ RECIPE = Recipe(
 )
 
 
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    write_random(folder)
-    return folder
-
-
 def test_what_is_recorded_is_what_the_target_computes(target: Path, tmp_path: Path) -> None:
     model, codec = load_model(target), TextCodec(target)
     assert isinstance(model, HiddenStateModel)

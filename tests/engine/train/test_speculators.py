@@ -33,7 +33,7 @@ from engine.train.schema import Budget, OptimizerStage, RecipeError
 from engine.train.trainer import TargetView
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
-from tests.support.checkpoints import VOCABULARY, write_random
+from tests.support.checkpoints import VOCABULARY
 from tests.support.loading import load_model
 from tests.support.places import ROOT
 
@@ -62,20 +62,6 @@ RECIPE = Recipe(
 )
 
 parametrised = pytest.mark.parametrize(("kind", "shape"), SHAPES, ids=NAMES)
-
-
-@pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("target")
-    write_random(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def model(target: Path) -> HiddenStateModel:
-    loaded = load_model(target, quantization="fp32")
-    assert isinstance(loaded, HiddenStateModel)
-    return loaded
 
 
 def trainer_of(kind: str, shape: dict[str, Any], model: HiddenStateModel) -> Any:
