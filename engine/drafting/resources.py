@@ -10,7 +10,7 @@ from typing import TypeVar
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.heads.base import Head
 from engine.models.base import Model
-from engine.models.hidden_states import AuxLayer, Backbone, joined
+from engine.models.hidden_states import AuxLayer, Backbone, distinct
 
 DRAFT = "draft"
 """The need of a proposer that runs a draft model."""
@@ -36,7 +36,7 @@ class Resources:
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
         """The hidden states of the target that the heads read."""
-        return joined(aux_layer for head in self.heads.values() for aux_layer in head.aux_layers)
+        return distinct(aux_layer for head in self.heads.values() for aux_layer in head.aux_layers)
 
     @property
     def loaded(self) -> frozenset[str]:

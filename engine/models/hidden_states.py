@@ -40,7 +40,7 @@ def entering(*layers: int) -> tuple[AuxLayer, ...]:
     return tuple(AuxLayer(layer) for layer in layers)
 
 
-def joined(aux_layers: Iterable[AuxLayer]) -> tuple[AuxLayer, ...]:
+def distinct(aux_layers: Iterable[AuxLayer]) -> tuple[AuxLayer, ...]:
     """Return each aux layer once, in order of first appearance."""
     return tuple(dict.fromkeys(aux_layers))
 

@@ -21,7 +21,7 @@ from engine.machine import devices
 from engine.machine.devices import Device
 from engine.models.base import HiddenStateModel, Model
 from engine.models.checkpoints.checkpoint import inspect
-from engine.models.hidden_states import entering, joined
+from engine.models.hidden_states import distinct, entering
 from engine.train.data.generation import at_once, record
 from engine.train.data.prompts import Prompts
 from engine.train.data.recording import Recording, with_normed
@@ -75,7 +75,7 @@ def distil(
     trainer = trainer_class(read(trainer_class.Shape, recipe.shape, "shape"), view)
     # A recipe may have been written for a deeper target; these layers are for other kinds anyway.
     layers = [layer for layer in recipe.replies.layers if layer <= model.info.layers]
-    aux_layers = joined((*trainer.aux_layers, *entering(*layers)))
+    aux_layers = distinct((*trainer.aux_layers, *entering(*layers)))
     recording = Recording(folder.recording, with_normed(aux_layers), model.info.name)
     progress = ProgressFile(folder.progress)
     with torch_yields(model):

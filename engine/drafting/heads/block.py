@@ -39,7 +39,7 @@ from engine.drafting.heads.stored import Stored
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Attention
-from engine.models.hidden_states import AuxLayer, joined
+from engine.models.hidden_states import AuxLayer, distinct
 from engine.models.rotation import interleave
 from engine.models.weights import Layer, RmsNorm, TensorSource, make_norm
 
@@ -76,13 +76,13 @@ class BlockHead:
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
-        return joined(self.shape.read)
+        return distinct(self.shape.read)
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = read_shape(stored, target)
-        aux_layers = joined(shape.read)
+        aux_layers = distinct(shape.read)
         return HeadPlan(
             cls.kind, stored, aux_layers, parameters(shape), shape, shape.architecture.attentions
         )

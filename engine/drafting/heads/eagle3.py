@@ -34,7 +34,7 @@ from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
-from engine.models.hidden_states import AuxLayer, joined
+from engine.models.hidden_states import AuxLayer, distinct
 from engine.models.weights import Layer, RmsNorm, make_norm
 from engine.values import MAX_DEPTH
 
@@ -62,14 +62,14 @@ class Eagle3Head:
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
-        return joined(self.shape.read)
+        return distinct(self.shape.read)
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
         """See ``Head``."""
         shape = read_shape(stored, target)
         count, own = count_parameters(stored.shapes), shape.architecture.attentions
-        return HeadPlan(cls.kind, stored, joined(shape.read), count, shape, own)
+        return HeadPlan(cls.kind, stored, distinct(shape.read), count, shape, own)
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:

@@ -21,7 +21,7 @@ from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
-from engine.models.hidden_states import joined
+from engine.models.hidden_states import distinct
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class PairSizes:
             size = self._size(draft, drafting_in)
             rounded = draft_rounding(draft, drafting_in, self.place)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
-        aux_layers = joined(aux_layer for head in self.heads for aux_layer in head.aux_layers)
+        aux_layers = distinct(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
             self._size(self.target, quantization), aux_width=len(aux_layers) * self.target.hidden
         )

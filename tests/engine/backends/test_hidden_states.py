@@ -15,7 +15,7 @@ from engine.backends.native import build
 from engine.decoding.target import Target
 from engine.events import Tree
 from engine.models.base import HiddenStateModel
-from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer, entering, joined
+from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer, distinct, entering
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.families import write_family
 from tests.support.loading import load_model
@@ -182,7 +182,7 @@ def test_the_hidden_states_of_a_layer_that_is_not_there_cannot_be_read(
 
 
 def test_aux_layers_are_joined_in_the_order_of_their_heads() -> None:
-    assert joined([NORMED, *entering(2, 1), NORMED, AuxLayer(2)]) == (
+    assert distinct([NORMED, *entering(2, 1), NORMED, AuxLayer(2)]) == (
         NORMED,
         AuxLayer(2),
         AuxLayer(1),
