@@ -279,12 +279,6 @@ def has_triton() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def runs_kernels(device: torch.device) -> bool:
-    """Return True if Triton's kernels run on ``device``: CUDA, or the CPU by Triton's interpreter."""
-    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
-    return has_triton() and (device.type == "cuda" or interpreted)
-
-
 def lacks_to_build() -> str:
     """Return what Triton lacks to build its launchers, which are C code; "" if nothing."""
     if not (os.environ.get("CC") or any(map(shutil.which, ("gcc", "clang", "cc")))):

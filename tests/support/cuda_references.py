@@ -1,4 +1,4 @@
-"""The attention, rope and norm kernels of CUDA in plain torch, for tests to compare with."""
+"""The linear, attention, rope and norm kernels of CUDA in plain torch, for tests to compare with."""
 
 from __future__ import annotations
 
@@ -7,8 +7,15 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.kernels.cuda.kv_cache import FP8, FP8_LIMIT, LayerKV
-from engine.kernels.cuda.linear.fusion import Norm
-from engine.kernels.cuda.linear.reference import norm_factor
+from engine.kernels.cuda.linear.dispatch import Weight
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
+from engine.kernels.cuda.linear.reference import (
+    FloatReference,
+    finish,
+    norm_factor,
+    quantise_rows,
+)
+from engine.kernels.formats.int8 import Int8Weight
 
 
 def attend_reference(
@@ -83,3 +90,25 @@ def normalise_reference(x: Tensor, norm: Norm, residual: Tensor | None = None) -
     """Compute ``normalise`` in torch."""
     result = x.float() * norm_factor(x, norm) * norm.weight.float()
     return (result if residual is None else result + residual.float()).to(x.dtype)
+
+
+def linear_reference(weight: Weight, fusion: Fusion) -> FusedLinear:
+    """Return the reference of the linear layer with ``weight`` and ``fusion``."""
+    if isinstance(weight, Int8Weight):
+        return Int8Reference(weight, fusion)
+    return FloatReference(weight, fusion)
+
+
+class Int8Reference:
+    """A linear layer with an int8 weight: rows are quantised by their largest value, sums are exact.
+
+    Without a norm it gives the bits of ``engine.kernels.torch.int8.Int8Reference``.
+    """
+
+    def __init__(self, weight: Int8Weight, fusion: Fusion) -> None:
+        self.weight, self.fusion = weight, fusion
+
+    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
+        values, scale = quantise_rows(x, self.fusion.norm)
+        total = F.linear(values.double(), self.weight.values.double()).float()  # exact below 2**53
+        return finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)

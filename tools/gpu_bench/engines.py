@@ -10,28 +10,23 @@ from engine.backends.cuda.decoder import CudaDecoder
 from engine.backends.cuda.state import DeviceState
 from engine.backends.torch.decoder import TorchDecoder
 from engine.kernels.torch.factory import kernels_for
-from engine.machine.devices import runs_kernels
 from engine.models.base import Model, ModelInfo
 from engine.models.sequence_state import SequenceState
 from tools.gpu_bench.shapes import NAMES, Sizes
 from tools.gpu_bench.weights import RandomWeights
 
 KINDS = ("bf16", "int8", "nf4")
-
-
-def kinds(device: torch.device) -> tuple[str, ...]:
-    """Return the weight formats that the device can run, from wide to narrow."""
-    return KINDS if device.type == "cpu" or runs_kernels(device) else KINDS[:1]
+"""Weight formats, from wide to narrow."""
 
 
 def make(sizes: Sizes, weights: RandomWeights, kind: str, context: int) -> Model:
-    """Return a decoder of these sizes on the weights' device; without Triton, one of torch operations."""
+    """Return a decoder of these sizes on the weights' device; on a CPU, one of torch operations."""
     architecture, device = sizes.architecture, weights.device
     info = ModelInfo(
         sizes.name, "random", architecture.vocabulary, context, sizes.parameters, kind,
         str(device), frozenset(),
     )  # fmt: skip
-    if runs_kernels(device):
+    if device.type == "cuda":
         return CudaDecoder(architecture, NAMES, weights, info, kind)
     kernels = kernels_for(kind, torch.bfloat16)
     return TorchDecoder(architecture, NAMES, weights, info, kernels)

@@ -16,11 +16,11 @@ from torch import Tensor
 from engine.kernels.cuda.attention import Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import FP8, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import Weight, make_linear
-from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
+from engine.kernels.cuda.linear.fusion import Fusion, Norm
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.machine.devices import FP8_CAPABILITY
-from tests.support.cuda_references import attend_reference
+from tests.support.cuda_references import attend_reference, linear_reference
 from tools.gpu_bench.clock import Clock, Times
 from tools.gpu_bench.shapes import EPSILON, WIDTHS, Sizes
 
@@ -147,9 +147,9 @@ def _linear_case(name: str, out: int, width: int, kind: str, clock: Clock) -> Ca
     norm = Norm(torch.ones(width, dtype=torch.bfloat16, device=device), EPSILON)
     normed = name in ("qkv", "gate_up", "head")
     fusion = Fusion(norm if normed else None, gated=name == "gate_up")
-    layers: list[FusedLinear] = [
-        make_linear(random_weight(kind, out, width, device), fusion)
-        for _ in range(copies(size, clock))
+    linear = make_linear if clock.cuda else linear_reference
+    layers = [
+        linear(random_weight(kind, out, width, device), fusion) for _ in range(copies(size, clock))
     ]
     x = random_rows(ROWS[-1], width, device)
     if name == "head":  # as in the decoder, where logits are not rounded to bf16

@@ -80,11 +80,7 @@ class Run:
         self.repeats = 15 if self.real else 2
         known = shapes.REAL if self.real else shapes.REHEARSAL
         self.models = shapes.choose(list(options.models), known)
-        self.kinds = [
-            kind
-            for kind in engines.kinds(torch_device)
-            if not options.kinds or kind in options.kinds
-        ]
+        self.kinds = [kind for kind in engines.KINDS if not options.kinds or kind in options.kinds]
         self.clock, self.budget = Clock(torch_device), Budget(60 * options.minutes)
         today = datetime.now(UTC).date().isoformat()
         earlier = None if state is None else state.report()

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from engine.backends.cuda.state import DeviceState
+from engine.backends.layer_decoder import LayerDecoder
 from engine.kernels.cuda.intrinsics import stamp
+from engine.kernels.cuda.kv_cache import StaticKVCache
 from engine.kernels.cuda.sampling import acceptance
 from engine.kernels.cuda.sampling.acceptance_kernel import TIMES_AT, TOKENS_AT, Rule
 from engine.kernels.cuda.sampling.distribution import compute_distribution
 from engine.kernels.cuda.sampling.state import Distribution, SamplingState, Scratch
-from engine.models.base import ModelInfo
 from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
+Decoder = LayerDecoder[DeviceState, StaticKVCache]
 _BEGIN, _DRAFTED, _END = range(3)
 TIMES = slice(TIMES_AT, TIMES_AT + 2 * 3)
 """The three timestamps in a result, of 64 bits each."""
@@ -44,29 +45,14 @@ class Mode:
     masked: bool = False
 
 
-class StepModel(Protocol):
-    """The part of a decoder that a round needs."""
-
-    device: torch.device
-
-    @property
-    def info(self) -> ModelInfo: ...
-
-    def step(self, ids: Tensor, state: DeviceState) -> Tensor:
-        """See ``CudaDecoder``."""
-
-    def predict(self, hidden: Tensor) -> Tensor:
-        """See ``CudaDecoder``."""
-
-
 class DeviceRound:
     """Rounds of one request: a target with its state, a draft model with its own or None."""
 
     def __init__(
         self,
-        target: StepModel,
+        target: Decoder,
         state: DeviceState,
-        draft: StepModel | None = None,
+        draft: Decoder | None = None,
         draft_state: DeviceState | None = None,
     ) -> None:
         self.target, self.target_state = target, state

@@ -45,6 +45,7 @@ def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The tensors lie on the CPU, as the place says here: loading launches nothing."""
+    pytest.importorskip("triton")
     place = Device(CPU, kernels=True)
     monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
     for dtype in ("bf16", "int8", "nf4"):

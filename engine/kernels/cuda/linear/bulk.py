@@ -15,7 +15,6 @@ from engine.kernels.cuda.linear.reference import finish, norm_factor, quantise_r
 from engine.kernels.formats import nf4
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
-from engine.machine.devices import runs_kernels
 
 PART = 4096
 """Outputs dequantised at once: some tens of megabytes. That many rows are whole groups and bytes."""
@@ -59,7 +58,7 @@ def _bf16_rows(weight: Tensor | Nf4Weight, start: int, stop: int) -> Tensor:
     width = weight.shape[1]
     packed, absmax = weight.packed[start * width // 2 :], weight.absmax[start * width // GROUP :]
     count = (stop - start) * width
-    if not runs_kernels(packed.device) or count % 2:
+    if count % 2:
         return nf4.dequantise(packed, absmax, count).view(-1, width)
     from engine.kernels.cuda.linear.nf4 import dequantise
 

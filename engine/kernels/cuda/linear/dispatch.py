@@ -1,4 +1,4 @@
-"""Choose how a weight is multiplied: by a kernel on a CUDA device, by the reference elsewhere."""
+"""Choose the kernel of a linear layer by its weight's format."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ from torch import Tensor
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Fusion
-from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
+from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.formats import int8, nf4
 from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight
 from engine.kernels.torch.factory import Embedding, plain_embedding
 from engine.kernels.torch.int8 import Int8Embedding
 from engine.kernels.torch.nf4 import Nf4Embedding
-from engine.machine.devices import runs_kernels
 
 Weight = Tensor | Int8Weight | Nf4Weight
-"""``(out, in)`` in any float dtype, or quantised."""
+"""``(out, in)`` in bf16, or quantised."""
 
 DTYPE = torch.bfloat16
 """The dtype of hidden states."""
@@ -57,29 +56,17 @@ def make_linear_for_any_rows(weight: Weight, fusion: Fusion = PLAIN) -> AnyRows:
 
 
 def make_linear(weight: Weight, fusion: Fusion = PLAIN) -> FusedLinear:
-    """Return the linear layer with ``weight`` and ``fusion`` on the weight's device.
+    """Return the linear layer with ``weight`` and ``fusion`` of at most ``STREAMED_ROWS`` rows.
 
-    It takes at most ``STREAMED_ROWS`` rows. A weight that no kernel takes (fp32, fp16, NF4 whose rows are
-    not whole groups) gets the reference, which is row-independent too, but slow.
+    NF4 whose rows are not whole groups has no kernel. It gets the reference, which is row-independent
+    too, but slow.
     """
-    if not runs_kernels(device_of(weight)):
-        if isinstance(weight, Int8Weight):
-            return Int8Reference(weight, fusion)
-        return FloatReference(weight, fusion)
     from engine.kernels.cuda.linear import streamed
 
     if isinstance(weight, Int8Weight):
         return streamed.Int8Linear(weight, fusion)
-    if isinstance(weight, Nf4Weight):
-        whole = weight.shape[1] % GROUP == 0
-        return streamed.Nf4Linear(weight, fusion) if whole else FloatReference(weight, fusion)
-    if weight.dtype != torch.bfloat16:  # rounding it would be another model
+    if isinstance(weight, Tensor):
+        return streamed.Bf16Linear(weight, fusion)
+    if weight.shape[1] % GROUP:
         return FloatReference(weight, fusion)
-    return streamed.Bf16Linear(weight, fusion)
-
-
-def device_of(weight: Weight) -> torch.device:
-    """Return the device of the weight."""
-    if isinstance(weight, Int8Weight):
-        return weight.values.device
-    return weight.packed.device if isinstance(weight, Nf4Weight) else weight.device
+    return streamed.Nf4Linear(weight, fusion)

@@ -1,4 +1,4 @@
-"""The linear layers in torch: the kernels' reference, and their stand-in where they cannot run.
+"""Parts of the linear layers in torch, for weights without a kernel, prompts and tests.
 
 Sums are float32 (int8: integers) over inputs and weights rounded as the kernels round them. Everything
 after the sum stays in float32 until the result is rounded, once.
@@ -12,7 +12,6 @@ from torch import Tensor
 
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.formats import int8
-from engine.kernels.formats.int8 import Int8Weight
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight, code_on, unpack
 from engine.kernels.torch.linear import make_unpacked
 
@@ -22,40 +21,21 @@ LEVELS = int8.ACTIVATION_LEVELS[0]
 class FloatReference:
     """For weights ``(out, in)`` in bf16, or NF4: bf16 inputs and codes, scales in float32.
 
-    Weights in fp32 or fp16 have no kernel: neither they nor the rows are rounded to bf16. A norm's
-    factor is one number a row, so it multiplies the sum. The inputs are then rounded to bf16 before
-    they are normalised, which loses no more than rounding after it.
+    A norm's factor is one number a row, so it multiplies the sum. The inputs are then rounded to bf16
+    before they are normalised, which loses no more than rounding after it.
     """
 
     def __init__(self, weight: Tensor | Nf4Weight, fusion: Fusion = PLAIN) -> None:
-        if isinstance(weight, Nf4Weight):
-            self.rounds, floats = True, dequantise_rounded(weight)
-        else:
-            self.rounds, floats = weight.dtype == torch.bfloat16, weight.float()
+        floats = weight.float() if isinstance(weight, Tensor) else dequantise_rounded(weight)
         self.multiply, self.fusion = make_unpacked(floats), fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         norm = self.fusion.norm
         inputs = x.float() if norm is None else x.float() * norm.weight.float()
-        sums = self.multiply(inputs.bfloat16().float() if self.rounds else inputs)
+        sums = self.multiply(inputs.bfloat16().float())
         if norm is not None:
             sums = sums * norm_factor(x, norm)
         return finish(sums, self.fusion, residual, x.dtype)
-
-
-class Int8Reference:
-    """For int8 weights: rows are quantised by their own largest value, sums are exact.
-
-    Without a norm it gives the bits of ``engine.kernels.torch.int8.Int8Reference``.
-    """
-
-    def __init__(self, weight: Int8Weight, fusion: Fusion = PLAIN) -> None:
-        self.weight, self.fusion = weight, fusion
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        values, scale = quantise_rows(x, self.fusion.norm)
-        total = F.linear(values.double(), self.weight.values.double()).float()  # exact below 2**53
-        return finish(total * self.weight.scale * scale, self.fusion, residual, x.dtype)
 
 
 def quantise_rows(x: Tensor, norm: Norm | None = None) -> tuple[Tensor, Tensor]:

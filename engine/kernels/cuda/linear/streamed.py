@@ -97,6 +97,7 @@ class Bf16Linear(_StreamedLinear):
     """A layer with ``weight (out, in)`` bf16."""
 
     def __init__(self, weight: Tensor, fusion: Fusion = PLAIN, tile: Tile | None = None) -> None:
+        assert weight.dtype == torch.bfloat16
         super().__init__("bf16", weight.shape, fusion, tile, weight.device)
         self.weight = weight.contiguous()
 

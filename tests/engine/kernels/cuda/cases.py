@@ -9,9 +9,9 @@ import torch
 
 from engine.kernels.cuda.linear.dispatch import Weight
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
-from engine.kernels.cuda.linear.reference import FloatReference, Int8Reference
 from engine.kernels.cuda.linear.tiles import Kind, Tile
 from engine.kernels.formats import int8, nf4
+from tests.support.cuda_references import linear_reference
 
 KINDS: tuple[Kind, ...] = ("bf16", "int8", "nf4")
 CLASSES = {"bf16": "Bf16Linear", "int8": "Int8Linear", "nf4": "Nf4Linear"}
@@ -38,9 +38,7 @@ class Case:
         return made
 
     def reference(self) -> FusedLinear:
-        if isinstance(self.weight, int8.Int8Weight):
-            return Int8Reference(self.weight, self.fusion)
-        return FloatReference(self.weight, self.fusion)
+        return linear_reference(self.weight, self.fusion)
 
     def rows(self, count: int, dtype: torch.dtype, seed: int = 2) -> torch.Tensor:
         """Return rows of very different magnitudes: (count, width)."""

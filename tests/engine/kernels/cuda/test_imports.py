@@ -25,8 +25,8 @@ def test_without_triton_and_cuda_everything_but_the_kernels_imports_and_multipli
         + "from tests.support import interpreter, ptx\n"
         "import torch; assert not torch.cuda.is_available()\n"
         "weight = torch.ones(2, 3).bfloat16()\n"
-        "from engine.kernels.cuda.linear import dispatch\n"
-        "print(dispatch.make_linear(weight)(torch.ones(1, 3)).tolist())"
+        "from engine.kernels.cuda.linear.reference import FloatReference\n"
+        "print(FloatReference(weight)(torch.ones(1, 3)).tolist())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.kernels.cuda.linear import dispatch, reference
-from engine.kernels.cuda.linear.dispatch import make_linear
+from engine.kernels.cuda.linear import reference
 from engine.kernels.cuda.linear.fusion import PLAIN, Fusion, Norm
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import int8
@@ -137,29 +136,6 @@ def test_a_norm_around_the_reference_is_a_norm_before_it() -> None:
     normed = torch.rms_norm(x, (256,), norm.weight, norm.epsilon)
     plain = reference.FloatReference(case.weight, PLAIN)(normed).float()  # type: ignore[arg-type]
     assert (case.reference()(x).float() - plain).norm() < 0.01 * plain.norm()
-
-
-@kinds
-def test_without_a_gpu_the_reference_multiplies(kind: Kind) -> None:
-    case = make(kind, 4, 64, 1)
-    assert type(make_linear(case.weight, case.fusion)) is type(case.reference())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_weights_that_are_no_bf16_are_not_rounded(
-    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
-) -> None:
-    """On a CUDA device they used to go through the bf16 kernel."""
-    pytest.importorskip("triton")
-    from engine.kernels.cuda.linear.streamed import Bf16Linear
-
-    monkeypatch.setattr(dispatch, "runs_kernels", lambda device: True)
-    generator = torch.Generator().manual_seed(1)
-    weight = torch.randn(20, 64, generator=generator).to(dtype)
-    x = torch.randn(5, 64, generator=generator)
-    assert isinstance(make_linear(weight.bfloat16()), Bf16Linear)
-    found, exact = make_linear(weight)(x), x.double() @ weight.double().t()
-    assert (found - exact).norm() < 1e-6 * exact.norm()
 
 
 def test_surroundings_need_nothing() -> None:
