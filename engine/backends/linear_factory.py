@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.native import build
-from engine.kernels.formats.block_formats import DRAFTING
+from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.formats.blocks import Stacked, widen
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
@@ -51,8 +51,8 @@ class LinearFactory:
         return values.to(self.device, torch.float32)
 
     def _linear(self, weight: Tensor) -> Linear:
-        if self.library is not None and native.takes(self.library, self.kind, weight.shape[1:]):
-            rounded = DRAFTING if weight.numel() > CACHED else None
+        if self.library is not None and native.supports(self.library, self.kind, weight.shape[1:]):
+            rounded = DRAFT_FORMAT if weight.numel() > CACHED else None
             return native.make_matrix(self.library, self.kind, weight, rounded)
         if self.kind == "bf16":
             return _Narrow(make_linear(weight.to(self.device, torch.bfloat16)))

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.kernels.torch.attention import KV_BLOCK
+from engine.kernels.torch.attention import PAGE_SIZE
 from engine.machine.device_memory import zeros
 from engine.models.hidden_states import AuxHiddenStates
 
@@ -82,7 +82,7 @@ class SequenceState:
 
 
 class KVCache(SequenceState):
-    """Keys and values of one sequence, ``(blocks, kv_heads, KV_BLOCK, head_dim)`` in each slot.
+    """Keys and values of one sequence, ``(pages, kv_heads, PAGE_SIZE, head_dim)`` in each slot.
 
     Attention layers have a slot each, of their own size, or share one. Allocated once, in blocks of 256
     positions (the unit ``attend`` reads). Positions from ``end`` on are stale but finite, and masked.
@@ -99,8 +99,8 @@ class KVCache(SequenceState):
     ) -> None:
         """``slots``: kv_heads and head_dim of each."""
         super().__init__(context, aux)
-        blocks = -(-context // KV_BLOCK)
-        shapes = [(blocks, kv_heads, KV_BLOCK, head_dim) for kv_heads, head_dim in slots]
+        pages = -(-context // PAGE_SIZE)
+        shapes = [(pages, kv_heads, PAGE_SIZE, head_dim) for kv_heads, head_dim in slots]
         # Zeros, not empty: a masked NaN would still poison 0 * NaN in the weighted sum.
         self.keys = [zeros(shape, dtype, device) for shape in shapes]
         self.values = [zeros(shape, dtype, device) for shape in shapes]
@@ -113,16 +113,16 @@ class KVCache(SequenceState):
         rows = keys.shape[0]
         done = 0
         while done < rows:
-            block, first = divmod(start + done, KV_BLOCK)
-            take = min(rows - done, KV_BLOCK - first)
+            page, first = divmod(start + done, PAGE_SIZE)
+            take = min(rows - done, PAGE_SIZE - first)
             part = slice(done, done + take)
-            self.keys[slot][block, :, first : first + take] = keys[part].transpose(0, 1)
-            self.values[slot][block, :, first : first + take] = values[part].transpose(0, 1)
+            self.keys[slot][page, :, first : first + take] = keys[part].transpose(0, 1)
+            self.values[slot][page, :, first : first + take] = values[part].transpose(0, 1)
             done += take
 
-    def blocks(self, slot: int, end: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Return the blocks that cover positions 0..end-1, from block ``first`` on, as views."""
-        stop = -(-end // KV_BLOCK)
+    def pages(self, slot: int, end: int, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Return the pages that cover positions 0..end-1, from page ``first`` on, as views."""
+        stop = -(-end // PAGE_SIZE)
         return self.keys[slot][first:stop], self.values[slot][first:stop]
 
     def check(self) -> None:

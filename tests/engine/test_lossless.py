@@ -17,7 +17,7 @@ from engine.decoding.acceptance import Acceptance, reject, verify_block
 from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
-from engine.kernels.torch.attention import KV_BLOCK
+from engine.kernels.torch.attention import PAGE_SIZE
 from engine.request import Control, Speculation
 from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -80,14 +80,14 @@ def test_200_prompts_get_the_same_words(name: str) -> None:
     assert 0 < accepted < drafted  # else half of the engine would be untested
 
 
-# -- long roll-backs over the borders of KV blocks
+# -- long roll-backs over the borders of KV pages
 
 LONG = 48
 ENGINES = [*((dtype, True) for dtype in ("auto", *QUANTISED, Q4)), ("auto", False)]
 """Compiled, and torch's: both have an attention of their own, which is that of all quantisations."""
-BEFORE_BORDERS = (KV_BLOCK - 16, KV_BLOCK - 8, KV_BLOCK, 2 * KV_BLOCK - 7)
+BEFORE_BORDERS = (PAGE_SIZE - 16, PAGE_SIZE - 8, PAGE_SIZE, 2 * PAGE_SIZE - 7)
 """Lengths of prompts: 48 tokens more cross groups of 16 positions, which the compiled attention takes
-together, and soon a border of blocks of the KV cache; the third one ends at one."""
+together, and soon a border of pages of the KV cache; the third one ends at one."""
 SAMPLINGS = (GREEDY, COUPLED[0], COUPLED[8], COUPLED[11])
 DEEP = all_pairs(DRAFTING, ENGINES, BEFORE_BORDERS, SAMPLINGS, (0, 15))
 
@@ -103,7 +103,7 @@ def text() -> list[int]:
 def test_drafts_of_15_tokens_that_fall_leave_no_trace(
     dtype: str, compiled: bool, request: pytest.FixtureRequest
 ) -> None:
-    """Rejected where their rows had filled the next block already, and accepted there too."""
+    """Rejected where their rows had filled the next page already, and accepted there too."""
     if dtype == Q4:
         request.getfixturevalue("library")  # which alone multiplies it
     pair, over, met = embedded(dtype, compiled), Counter[int](), set()
@@ -113,10 +113,10 @@ def test_drafts_of_15_tokens_that_fall_leave_no_trace(
         wanted = Speculation(proposer=name, depth=MAX_DEPTH, options=tree_options(name, nodes))
         found = pair.check(text()[:length], sampling, wanted, LONG)
         met.add(name)
-        over.update({size: found.rolled_back_over(size) for size in (16, KV_BLOCK)})
+        over.update({size: found.rolled_back_over(size) for size in (16, PAGE_SIZE)})
         over["longest"] = max(over["longest"], found.longest_rejection)
     assert met == set(DRAFTING)
-    assert over[16] and over[KV_BLOCK]
+    assert over[16] and over[PAGE_SIZE]
     assert over["longest"] >= 12
 
 

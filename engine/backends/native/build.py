@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 SOURCE = Path(native.__file__).parent
-ALL = ("matrix/products.cpp", "step/native.cpp")
-PRODUCTS = ALL[:1]
+ALL = ("matrix/linear.cpp", "step/native.cpp")
+LINEAR = ALL[:1]
 """Matrices alone, whose code differs by processor."""
 FLAGS = (
     "-O3", "-ffp-contract=off", "-std=c++20", "-pthread", f"-DFORETOKEN_MAX_ROWS={MAX_ROWS}",

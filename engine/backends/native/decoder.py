@@ -219,11 +219,11 @@ class NativeDecoder:
     @property
     def batch_rows(self) -> int:
         """See ``BatchModel``."""
-        return native.MOST_ROWS
+        return native.MAX_STEP_ROWS
 
     def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
         """See ``BatchModel``."""
-        assert sum(len(entry.tokens) for entry in entries) <= native.MOST_ROWS
+        assert sum(len(entry.tokens) for entry in entries) <= native.MAX_STEP_ROWS
         # Rows with logits come last.
         order = sorted(range(len(entries)), key=lambda index: not entries[index].final)
         ordered = [entries[index] for index in order]
@@ -280,7 +280,7 @@ class NativeDecoder:
         sharpness, keys = 1.0, None
         if draws is not None:
             sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
-        count = self._library.continue_(
+        count = self._library.draft(
             self._pointer, ctypes.byref(step), depth, limit, numbers,
             sharpness, keys, floor, chosen, likely,
         )  # fmt: skip

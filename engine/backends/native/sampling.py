@@ -80,7 +80,7 @@ def sample(library: Library, logits: Tensor, draws: Draws) -> SampledTokens:
     rows, width = logits.shape
     tokens, peaks, masses = _room(rows)
     sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * rows)(*draws.keys)
-    library.drawn(
+    library.sample_logits(
         logits.data_ptr(), rows, width, logits.stride(0), sharpness, keys,
         tokens, peaks, masses,
     )  # fmt: skip
@@ -93,7 +93,7 @@ def top_indices(library: Library, row: Tensor, count: int) -> list[int]:
     Of equal numbers the first comes first. ``row`` must be as ``supports`` says.
     """
     places = (ctypes.c_int64 * count)()
-    library.first_places(row.data_ptr(), row.shape[0], count, places)
+    library.top_k(row.data_ptr(), row.shape[0], count, places)
     return [place for place in places if place >= 0]
 
 
@@ -108,7 +108,9 @@ def draw(library: Library, weights: Tensor, keys: Sequence[int]) -> list[int]:
     rows, vocabulary = weights.shape
     weights = weights.contiguous()
     tokens = (ctypes.c_int64 * rows)()
-    library.sample(weights.data_ptr(), rows, vocabulary, (ctypes.c_uint64 * rows)(*keys), tokens)
+    library.sample_weights(
+        weights.data_ptr(), rows, vocabulary, (ctypes.c_uint64 * rows)(*keys), tokens
+    )
     return list(tokens)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from engine.backends.native import trial
 from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
-from engine.kernels.formats.block_formats import MULTIPLIED, ROUNDED
+from engine.kernels.formats.block_formats import NATIVE_FORMATS, REQUANTISED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture
@@ -17,7 +17,7 @@ from engine.models.four_bits import IN_FOUR_BITS
 def support(library: Library | None) -> Support:
     """Return what the compiled step computes on this processor, or without a ``library`` on any."""
     formats = tuple(native.KINDS if library is None else library.kinds)
-    if {"fp32", "int8"} <= set(formats):  # for vectors, and for blocks of ``ROUNDED``
+    if {"fp32", "int8"} <= set(formats):  # for vectors, and for blocks of ``REQUANTISED``
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
@@ -25,8 +25,8 @@ def support(library: Library | None) -> Support:
         GATED_MLP,
         native.GATES,
         formats,
-        blocks=frozenset(MULTIPLIED),
-        rounded=frozenset(ROUNDED),
+        blocks=frozenset(NATIVE_FORMATS),
+        rounded=frozenset(REQUANTISED),
     )
 
 
@@ -50,7 +50,7 @@ def why_not(
     heads = {attention.head_dim for attention in architecture.attentions}
     attended = {attention.heads * attention.head_dim for attention in architecture.attentions}
     whole = not any(size % native.LANES for size in {architecture.hidden} | widths | heads)
-    if whole and native.fits(weights, {architecture.hidden} | widths | attended):
+    if whole and native.has_whole_groups(weights, {architecture.hidden} | widths | attended):
         return None
     return (
         f"It is {architecture.hidden} and {_listed(widths)} wide, with heads of {_listed(heads)} "
@@ -68,7 +68,7 @@ def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) ->
     formats = {weights}
     if weights in IN_BLOCKS:
         stored = IN_FOUR_BITS if weights == Q4 else blocks
-        formats = {"int8" if each in ROUNDED else each for each in stored} | {"fp32"}
+        formats = {"int8" if each in REQUANTISED else each for each in stored} | {"fp32"}
     failed = sorted(each for each in formats if not trial.passes(library, each))
     if not failed:
         return None

@@ -62,7 +62,7 @@ class TracedOperations(ProgramTracer):
         for keys, values, norm, cache in zip(
             parts[::2], parts[1::2], norms, memory.caches, strict=True
         ):
-            self.store(
+            self.store_kv(
                 keys, values, Attention(cache, a.heads, a.kv_heads, memory.epsilon), norm, rows
             )
 
@@ -82,8 +82,8 @@ class TracedOperations(ProgramTracer):
         query_norms, key_norms = (
             (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
         )
-        self.store(keys, values, heads, key_norms, rows)
-        return self.look(queries, heads, query_norms, rows, causal=a.causal)
+        self.store_kv(keys, values, heads, key_norms, rows)
+        return self.attention(queries, heads, query_norms, rows, causal=a.causal)
 
     def unroll(
         self,
@@ -151,7 +151,7 @@ class TracedDraft:
         self._logits: list[Tensor] = []
         self._ends: list[int] = []
         for step, logits in enumerate(steps(self.chain, made)):
-            recorder.choose(logits, self.chain, self._likely, step, numbers, self._draws)
+            recorder.sample(logits, self.chain, self._likely, step, numbers, self._draws)
             self._logits.append(logits)
             self._ends.append(len(recorder))
         self._program = recorder.done()

@@ -15,7 +15,7 @@ from engine.backends.torch import gated_delta
 from engine.backends.torch.eager import RowArithmetic
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
-from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_block
+from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_page
 from engine.kernels.torch.factory import PLAIN, Kernels
 from engine.models.activations import ACTIVATIONS, activation, soft_cap
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
@@ -55,7 +55,7 @@ class AttentionInputs:
     """Inputs of one step shared by layers with the same ``Attention``."""
 
     rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
-    first: int  # block of the cache
+    first: int  # page of the cache
     bias: Tensor  # see causal_bias
 
 
@@ -152,8 +152,8 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     def _attention_inputs(self, spec: Attention, state: KVCache, rows: int) -> AttentionInputs:
         start, end = state.end, state.end + rows
-        first = first_block(start, spec.window)
-        keys, _ = state.blocks(0, end, first)
+        first = first_page(start, spec.window)
+        keys, _ = state.pages(0, end, first)
         group = spec.heads // spec.kv_heads
         bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=spec.window)
         table = self.shared[spec].rotation
@@ -175,6 +175,6 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             qk = qk.view(rows, rotated, width)
         query, key = qk.to(x.dtype).split((spec.heads, spec.kv_heads), dim=1)
         cache.write(slot, cache.end, key, qkv[:, rotated:])
-        keys, values = cache.blocks(slot, cache.end + rows, inputs.first)
+        keys, values = cache.pages(slot, cache.end + rows, inputs.first)
         attend = self.shared[spec].attend
         return weights.output(attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap))

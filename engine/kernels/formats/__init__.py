@@ -1,4 +1,4 @@
-"""The formats that weights and KV caches are held in, by the names of the settings. Torch-free."""
+"""Formats of weights and KV caches, by the names of the settings. Torch-free."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ QUANTISED = ("int8", "nf4")
 """Formats that weights can be quantised to while they are loaded, from wide to narrow."""
 FORMATS = (*UNQUANTISED, *QUANTISED)
 Q4 = "q4"
-"""Blocks of 4 bits as GGUF files have them, made while the weights are loaded: 32 inputs share a scale
-and a minimum. llama.cpp, Ollama and MLX call such weights so."""
+"""GGUF's blocks of 4 bits, quantised while the weights are loaded: 32 inputs share a scale and a
+minimum. llama.cpp, Ollama and MLX use this name."""
 AS_STORED = "stored"
-"""The blocks of a GGUF file, whichever they are, multiplied as they lie in the file."""
+"""The blocks of a GGUF file, in any format, multiplied as they lie in the file."""
 IN_BLOCKS = (Q4, AS_STORED)
-"""What the compiled step alone multiplies."""
+"""Formats that only the compiled step multiplies by."""
 
 QUANTIZATIONS = ("auto", *FORMATS, Q4, AS_STORED)
 """Values of the setting ``quantization``, everywhere; auto is what suits model and machine."""

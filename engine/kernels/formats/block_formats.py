@@ -1,4 +1,4 @@
-"""GGUF's formats of a few bits: how many weights lie together in how many bytes. Torch-free.
+"""Block formats of GGUF: the weights and bytes of a block. Torch-free.
 
 Source: ggml's ``ggml-quants.c``, and the package ``gguf`` that reads them in numpy.
 """
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """``inputs`` weights of one row lie together in ``size`` bytes."""
+    """A block holds ``inputs`` weights of one row in ``size`` bytes."""
 
     inputs: int
     size: int
@@ -42,23 +42,23 @@ LAYOUTS = {
 }
 """By the names of GGUF's tensor types in lower case."""
 
-MULTIPLIED = (
+NATIVE_FORMATS = (
     "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs",
     "mxfp4",
 )  # fmt: skip
-"""Formats that the compiled step multiplies as they are."""
+"""Formats that the compiled step multiplies by as they are stored."""
 
-ROUNDED = (
+REQUANTISED = (
     "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "tq1_0", "tq2_0",
 )  # fmt: skip
-"""Formats that the compiled step rounds again, to int8, as it takes them."""
+"""Formats that the compiled step requantises to int8 as it loads them."""
 
-DRAFTING = "q4_0"
-"""What the compiled step rounds wider weights to, as it takes them, of models that only draft."""
+DRAFT_FORMAT = "q4_0"
+"""What the compiled step quantises larger weights of draft models to as it loads them."""
 
 SCALES = {
     "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),
     "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,),
 }  # fmt: skip
-"""Where a block's scale and minimum lie, as float16. In other formats they cannot be infinite, or the
-blocks are widened before they are used."""
+"""Byte offsets of a block's float16 scale and minimum. Formats without an entry cannot store an infinite
+scale, or are dequantised before they are used."""

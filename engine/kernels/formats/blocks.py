@@ -1,7 +1,7 @@
 """A matrix as it lies in a GGUF file: codes of a few bits in blocks that share scales.
 
-Nothing here multiplies: the compiled step takes these bytes and rearranges them; where there is none,
-``dequantise`` gives the numbers they stand for.
+Nothing here multiplies. The compiled step rearranges these bytes and multiplies by them; without it,
+``dequantise`` returns the numbers they stand for.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import Tensor
 
 from engine.kernels.formats.block_formats import LAYOUTS
 
-_ROWS_AT_ONCE = 1024
-"""Rows that are dequantised together, so that what is made on the way stays small."""
+_CHUNK_ROWS = 1024
+"""Rows that are dequantised at once, so that temporaries stay small."""
 
 
 class StoredRows(Protocol):
-    """Rows of a matrix that are still in a file, one behind the other, read as they are taken."""
+    """Consecutive rows of a matrix that are still in a file, read when they are indexed."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -33,20 +33,20 @@ class StoredRows(Protocol):
     def __getitem__(self, rows: Tensor | slice, /) -> Tensor: ...
 
     def opened(self) -> AbstractContextManager[tuple[BinaryIO, int]]:
-        """The file, and where in it they begin, for whoever reads them himself."""
+        """Open the file, for callers that read the rows themselves; also give where the rows begin."""
         ...
 
 
 Rows = Tensor | StoredRows
-"""What ``Blocks`` are made of: uint8 (rows, bytes of a row)."""
+"""The data of ``Blocks``: uint8 (rows, bytes of a row)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blocks:
     """``shape`` (outputs, inputs) weights; ``data`` uint8 (outputs, bytes of a row), on the CPU.
 
-    ``scale`` multiplies every weight: a number that is folded into a matrix cannot be folded into codes.
-    Raises ValueError for a format that is not known and for bytes that do not make up such a matrix.
+    ``scale`` multiplies every weight: a factor that is folded into a matrix cannot be folded into codes.
+    Raises ValueError for an unknown format and for bytes that do not make up such a matrix.
     """
 
     format: str
@@ -74,40 +74,38 @@ class Blocks:
 
     @property
     def nbytes(self) -> int:
-        """What the weights take."""
+        """The bytes of all blocks."""
         outputs, size = self.data.shape
         return outputs * size
 
     def rows(self, index: Tensor | slice) -> Blocks:
-        """Some outputs in memory, in the order of ``index``; of those there a slice is a view."""
-        return self._with(self.data[index])
+        """Return some outputs in memory, in the order of ``index``. A slice of a tensor is a view."""
+        data = self.data[index]
+        return replace(self, shape=(len(data), self.shape[1]), data=data)
 
     def split(self, counts: list[int]) -> list[Blocks]:
-        """So many outputs each, one after the other, in memory."""
+        """Return consecutive parts of ``counts`` outputs, in memory."""
         ends = itertools.accumulate(counts)
         return [self.rows(slice(end - count, end)) for end, count in zip(ends, counts, strict=True)]
 
     def in_parts(self, count: int) -> Iterator[Blocks]:
-        """``count`` outputs after the other, each part in memory when its turn comes."""
+        """Yield consecutive parts of ``count`` outputs, each read when its turn comes."""
         for start in range(0, len(self), count):
             yield self.rows(slice(start, start + count))
 
     def times(self, scale: float) -> Blocks:
-        """The same bytes, every weight multiplied by ``scale``."""
+        """Return the same bytes with every weight multiplied by ``scale``."""
         return replace(self, scale=self.scale * scale)
 
-    def _with(self, rows: Tensor) -> Blocks:
-        return replace(self, shape=(len(rows), self.shape[1]), data=rows)
-
     def dequantise(self) -> Tensor:
-        """The numbers that they stand for, by the package ``gguf``: float32 ``(outputs, inputs)``."""
+        """Return the weights as float32 ``(outputs, inputs)``, by the package ``gguf``."""
         # Imported here: a machine that never reads such a file need not have it.
         from gguf.constants import GGMLQuantizationType
         from gguf.quants import dequantize
 
         kind = GGMLQuantizationType[self.format.upper()]
         wide = torch.empty(self.shape)
-        for to, part in zip(wide.split(_ROWS_AT_ONCE), self.in_parts(_ROWS_AT_ONCE), strict=True):
+        for to, part in zip(wide.split(_CHUNK_ROWS), self.in_parts(_CHUNK_ROWS), strict=True):
             to.copy_(torch.from_numpy(dequantize(part.data[:].numpy(), kind)))
         return wide if self.scale == 1 else wide.mul_(self.scale)
 
@@ -119,7 +117,7 @@ Stacked = Weight | tuple[Weight, ...]
 
 
 def stack(*parts: Weight) -> Stacked:
-    """``parts`` as one matrix: a single tensor where all of them are."""
+    """Return ``parts`` as one matrix: a single tensor if all of them are tensors."""
     if len(parts) == 1:
         return parts[0]
     tensors = [part for part in parts if isinstance(part, Tensor)]
@@ -127,7 +125,7 @@ def stack(*parts: Weight) -> Stacked:
 
 
 def widen(weight: Stacked) -> Tensor:
-    """One tensor for what multiplies nothing else: blocks in float32, beside tensors all in float32."""
+    """Return one tensor, for kernels that take only tensors: float32, or a single tensor's dtype."""
     if isinstance(weight, Tensor):
         return weight
     if isinstance(weight, Blocks):

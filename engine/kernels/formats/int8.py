@@ -29,13 +29,13 @@ class Int8Weight:
     values: Tensor
     scale: Tensor
 
-    def dequantised(self) -> Tensor:
-        """float32 ``(out, in)``."""
+    def dequantise(self) -> Tensor:
+        """Return float32 ``(out, in)``."""
         return self.values.float() * self.scale[:, None]
 
 
 def quantise(weight: Tensor) -> Int8Weight:
-    """Rounds ``weight (out, in)`` of any float dtype to the nearest of 255 steps per row."""
+    """Round ``weight (out, in)`` of any float dtype to the nearest of 255 steps per row."""
     values = torch.empty(weight.shape, dtype=torch.int8, device=weight.device)
     scale = torch.empty(weight.shape[0], device=weight.device)
     for start in range(0, weight.shape[0], CHUNK_ROWS):
@@ -47,7 +47,7 @@ def quantise(weight: Tensor) -> Int8Weight:
 
 
 def quantise_rows(x: Tensor, levels: int) -> tuple[Tensor, Tensor]:
-    """``x (rows, in)`` as bytes around ``levels + 1``, and each row's scale ``(rows, 1)`` float32."""
+    """Return ``x (rows, in)`` as bytes around ``levels + 1``, and float32 scales ``(rows, 1)``."""
     scale = torch.add(_TINY, x.abs().amax(-1, keepdim=True).float(), alpha=1 / levels)
     # Truncation after adding a half rounds to the nearest; the result is 1 .. 2 * levels + 1.
     centre = _centre_on(x.device, levels)
@@ -56,5 +56,5 @@ def quantise_rows(x: Tensor, levels: int) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def _centre_on(device: torch.device, levels: int) -> Tensor:
-    """There: ``addcdiv`` takes no number of the CPU beside a GPU's tensors, as ``add`` does."""
+    """Return the centre on ``device``: ``addcdiv`` takes no CPU scalar beside GPU tensors."""
     return torch.tensor(levels + 1.5, device=device)

@@ -2,8 +2,7 @@
 
 64 consecutive weights, a group, share one scale (their largest absolute value); each is an index into 16
 quantiles of a normal distribution. Two indices in a byte, the first in the high half. Source: Dettmers
-et al. 2023 (QLoRA); bitsandbytes' ``functional.py`` for the layout. Here the scales are in
-bf16.
+et al. 2023 (QLoRA); bitsandbytes' ``functional.py`` for the layout. Here the scales are bf16.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Nf4Weight:
 
 
 def quantise(weight: Tensor) -> Nf4Weight:
-    """The nearest codes for ``weight (out, in)`` of any float dtype."""
+    """Quantise ``weight (out, in)`` of any float dtype to the nearest codes."""
     flat = weight.reshape(-1)
     count = flat.numel()
     packed = torch.empty(-(-count // 2), dtype=torch.uint8, device=flat.device)
@@ -66,17 +65,17 @@ def quantise(weight: Tensor) -> Nf4Weight:
 def dequantise(
     packed: Tensor, absmax: Tensor, count: int, dtype: torch.dtype = torch.bfloat16
 ) -> Tensor:
-    """The first ``count`` weights, flat, in ``dtype``; products are rounded once."""
+    """Return the first ``count`` weights, flat, each rounded once to ``dtype``."""
     result = torch.empty(count, dtype=dtype, device=packed.device)
     for start in range(0, count, CHUNK):
         stop = min(start + CHUNK, count)
         scales = absmax[start // GROUP : -(-stop // GROUP)].float()
-        result[start:stop] = _widened(packed[start // 2 : -(-stop // 2)], scales)[: stop - start]
+        result[start:stop] = _values(packed[start // 2 : -(-stop // 2)], scales)[: stop - start]
     return result
 
 
-def _widened(packed: Tensor, scales: Tensor) -> Tensor:
-    """Two float32 numbers for each byte; ``scales`` float32, one a group."""
+def _values(packed: Tensor, scales: Tensor) -> Tensor:
+    """Return two float32 weights for each byte; ``scales`` are float32, one per group."""
     values = _pairs_on(packed.device).index_select(0, packed.int()).view(torch.float32)
     groups = F.pad(values, (0, -len(values) % GROUP)).view(-1, GROUP)
     return (groups * scales[:, None]).view(-1)
@@ -84,17 +83,17 @@ def _widened(packed: Tensor, scales: Tensor) -> Tensor:
 
 @functools.cache
 def _pairs_on(device: torch.device) -> Tensor:
-    """float64 (256,): of each byte, its two codes in float32, so that one lookup finds both."""
+    """Return float64 (256,): for each byte its two float32 codes, which one lookup then reads."""
     codes = unpack(torch.arange(256, dtype=torch.uint8))
     return CODE[codes.int()].view(torch.float64).to(device)
 
 
 @functools.cache
 def code_on(device: torch.device) -> Tensor:
-    """``CODE`` there, copied once: a captured graph may not wait for the host's memory."""
+    """Return ``CODE`` on ``device``, copied once: a captured graph may not wait for host memory."""
     return CODE.to(device)
 
 
 def unpack(packed: Tensor) -> Tensor:
-    """Bytes ``(n,)`` to indices ``(2 * n,)`` uint8, the high half first."""
+    """Return the indices ``(2 * n,)`` uint8 in bytes ``(n,)``, the high half first."""
     return torch.stack([packed >> 4, packed & 15], dim=-1).view(-1)

@@ -1,37 +1,41 @@
-"""The compiled step as Python sees it: functions with their types, and matrices."""
+"""The compiled step as Python calls it: functions with their types, and matrices."""
 
 from __future__ import annotations
 
 import ctypes as c
 import functools
 import itertools
-import operator
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import IntEnum
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, cast
 
 import torch
 from torch import Tensor
 
 from engine.kernels.formats import Q4, int8, nf4
-from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED, ROUNDED, SCALES, Layout
+from engine.kernels.formats.block_formats import (
+    LAYOUTS,
+    NATIVE_FORMATS,
+    REQUANTISED,
+    SCALES,
+    Layout,
+)
 from engine.kernels.formats.blocks import Blocks, Stacked, Weight
-from engine.kernels.native.structures import Op, Shape, Step
 from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS
 
 ROWS = MAX_ROWS
-MOST_ROWS = 4 * ROWS
-"""Of one step, as in rows.h."""
+MAX_STEP_ROWS = 4 * ROWS
+"""Rows of one step, as in rows.h."""
 LANES = 16
 """Numbers of a vector, as in vector.h."""
 
 
 class Kind(IntEnum):
-    """How a matrix keeps its weights, as in matrix.h."""
+    """Kinds of a matrix's weights, as in rows.h."""
 
     FP32 = 0
     BF16 = 1
@@ -40,54 +44,46 @@ class Kind(IntEnum):
     """bf16 weights for rows that are rounded to bf16 too."""
     NF4 = 4
     FP16 = 5
-    """Only for tensors that come so."""
+    """Only for tensors that a checkpoint has in float16."""
 
 
-BLOCKS = {name: 16 + number for number, name in enumerate(MULTIPLIED)}
-"""Kinds of weights in blocks, by their formats; numbers as in rows.h and blocks.h."""
-PARTS = 4
-"""That a matrix may have, as in rows.h."""
+BLOCKS = {name: 16 + number for number, name in enumerate(NATIVE_FORMATS)}
+"""Kinds of weights in blocks by format, numbered as in rows.h and blocks.h."""
+MAX_PARTS = 4
+"""Parts of a matrix, as in rows.h."""
 KINDS = {
     "fp32": (Kind.FP32,),
     "bf16": (Kind.PAIRS, Kind.BF16),
     "int8": (Kind.INT8,),
     "nf4": (Kind.NF4,),
 }
-"""What ``--quantization`` asks for: the first that the processor has instructions for."""
+"""Kinds for each ``--quantization``; the first that the processor has instructions for is used."""
 UNITS = {"nf4": nf4.GROUP, Q4: LAYOUTS["q4_1"].inputs}
-"""Inputs that lie together in a format, where they are more than a vector's."""
+"""Inputs of a group in formats where that is more than a vector."""
 GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
-"""As in structures.h, by transformers' names."""
+"""Activations as in structures.h, by transformers' names."""
 
 
-class Products:
-    """The functions of one compiled file that multiply, and the threads that they run on."""
+class LinearLibrary:
+    """The functions for matrices in one compiled library, and its thread pool."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         """``threads``: None is one for each physical core. Raises OSError."""
         self.path, self.threads = path, threads
-        found = c.CDLL(str(path))
-        pointer, number = c.c_void_p, c.c_int
-        has = _typed(found.foretoken_has, number, number)
+        functions = c.CDLL(str(path))
+        has = _typed(functions.foretoken_has, "i", "i")
         self.kinds = {
             name: kind for name, kinds in KINDS.items() for kind in reversed(kinds) if has(kind)
         }
-        """By the names of ``--quantization``."""
-        self.new_matrix = _typed(found.foretoken_matrix, pointer, pointer, pointer, number, number)
-        self.pack = _typed(
-            found.foretoken_pack, None, pointer, pointer, number, pointer, pointer, number, number
-        )
-        self.take = _typed(
-            found.foretoken_take, number,
-            pointer, pointer, number, c.c_ssize_t, c.c_uint64, pointer, pointer, number, number,
-        )  # fmt: skip
-        self.bias = _typed(found.foretoken_bias, None, pointer, pointer)
-        self.multiply = _typed(
-            found.foretoken_multiply, None, pointer, pointer, pointer, number, pointer
-        )
-        self.rows = _typed(found.foretoken_rows, None, pointer, pointer, number, pointer)
-        self.free_matrix = _typed(found.foretoken_free_matrix, None, pointer)
-        self._new_pool = _typed(found.foretoken_pool, pointer, number)
+        """Kinds by the names of ``--quantization``."""
+        self.new_matrix = _typed(functions.foretoken_matrix, "p", "ppii")
+        self.pack = _typed(functions.foretoken_pack, None, "ppippii")
+        self.load = _typed(functions.foretoken_load, "i", "ppinQppii")
+        self.bias = _typed(functions.foretoken_bias, None, "pp")
+        self.multiply = _typed(functions.foretoken_multiply, None, "pppip")
+        self.rows = _typed(functions.foretoken_rows, None, "ppip")
+        self.free_matrix = _typed(functions.foretoken_free_matrix, None, "p")
+        self._new_pool = _typed(functions.foretoken_pool, "p", "i")
 
     @property
     def pairs_bf16(self) -> bool:
@@ -96,86 +92,71 @@ class Products:
 
     @functools.cached_property
     def pool(self) -> int:
-        """The threads, which begin when they are first needed.
+        """The threads, which start when they are first needed.
 
-        Never freed: decoders of any age refer to them, and they end with the process.
+        They are never freed: decoders refer to them, and they end with the process.
         """
         if self.threads is None:
             self.threads = default_threads()
         return self._new_pool(self.threads)
 
 
-class Library(Products):
-    """All of it: products, decoders and programs."""
+class Library(LinearLibrary):
+    """All functions: for matrices, decoders and programs."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """As ``Products``."""
+        """See ``LinearLibrary``."""
         super().__init__(path, threads)
-        found = c.CDLL(str(path))
-        brief = c.PyDLL(str(path))  # keeps Python's lock: to hand it over takes longer than these
-        pointer, number = c.c_void_p, c.c_int
-        self.new_decoder = _typed(found.foretoken_decoder, pointer, c.POINTER(Shape), pointer)
-        self.free_decoder = _typed(found.foretoken_free_decoder, None, pointer)
-        self.forward = _typed(found.foretoken_forward, None, pointer, c.POINTER(Step))
-        self.continue_ = _typed(
-            found.foretoken_continue, number,
-            pointer, c.POINTER(Step), number, number, pointer,
-            c.c_float, pointer, c.c_float, pointer, pointer,
-        )  # fmt: skip
-        self.greedy = _typed(
-            brief.foretoken_greedy, None,
-            pointer, number, number, c.c_int64, pointer, pointer, pointer,
-        )  # fmt: skip
-        self.first_places = _typed(
-            brief.foretoken_first_places, None, pointer, number, number, pointer
-        )
-        self.drawn = _typed(
-            brief.foretoken_drawn, None,
-            pointer, number, number, c.c_int64, c.c_float, pointer, pointer, pointer, pointer,
-        )  # fmt: skip
-        self.sample = _typed(
-            brief.foretoken_sample, None, pointer, number, number, pointer, pointer
-        )
-        self.new_program = _typed(found.foretoken_program, pointer, c.POINTER(Op), number, pointer)
-        self.free_program = _typed(found.foretoken_free_program, None, pointer)
-        self.run = _typed(found.foretoken_run, None, pointer, number, number)
+        functions = c.CDLL(str(path))
+        brief = c.PyDLL(str(path))  # keeps the GIL: releasing it takes longer than these functions
+        self.new_decoder = _typed(functions.foretoken_decoder, "p", "pp")
+        self.free_decoder = _typed(functions.foretoken_free_decoder, None, "p")
+        self.forward = _typed(functions.foretoken_forward, None, "pp")
+        self.draft = _typed(functions.foretoken_draft, "i", "ppiipfpfpp")
+        self.greedy = _typed(brief.foretoken_greedy, None, "piiqppp")
+        self.top_k = _typed(brief.foretoken_top_k, None, "piip")
+        self.sample_logits = _typed(brief.foretoken_sample_logits, None, "piiqfpppp")
+        self.sample_weights = _typed(brief.foretoken_sample_weights, None, "piipp")
+        self.new_program = _typed(functions.foretoken_program, "p", "pip")
+        self.free_program = _typed(functions.foretoken_free_program, None, "p")
+        self.run = _typed(functions.foretoken_run, None, "pii")
 
 
-def takes(library: Products, weights: str, inputs: Iterable[int]) -> bool:
-    """Return whether matrices in the format ``weights`` multiply here, by rows of so many ``inputs``."""
-    return weights in library.kinds and fits(weights, inputs)
+def supports(library: LinearLibrary, weights: str, inputs: Iterable[int]) -> bool:
+    """Return whether the library multiplies by the format ``weights`` with rows of each of ``inputs``."""
+    return weights in library.kinds and has_whole_groups(weights, inputs)
 
 
-def fits(weights: str, inputs: Iterable[int]) -> bool:
-    """Return whether rows of so many ``inputs`` are whole groups in the format ``weights``."""
+def has_whole_groups(weights: str, inputs: Iterable[int]) -> bool:
+    """Return whether rows of each of ``inputs`` are whole groups in the format ``weights``."""
     unit = UNITS.get(weights, LANES)
     return not any(width % unit for width in inputs)
 
 
 def make_matrix(
-    library: Products, weights: str, weight: Stacked, rounded: str | None = None
+    library: LinearLibrary, weights: str, weight: Stacked, rounded: str | None = None
 ) -> Matrix:
-    """The product with ``weight (out, in)``, or with parts one below the other.
+    """Return a matrix of ``weight (out, in)``, or of parts one below the other.
 
-    Tensors are held in the format ``weights``, which the library ``takes``; what is in blocks as it is.
+    Tensors are stored in the format ``weights``, which the library ``supports``; blocks as they are.
     ``rounded``: see ``Matrix``.
     """
     return Matrix(library, library.kinds[weights], weight, rounded)
 
 
 class Matrix:
-    """A weight in panels; ``Linear`` for float32 rows."""
+    """A weight packed in panels; a ``Linear`` for float32 rows."""
 
     def __init__(
-        self, library: Products, kind: Kind, weight: Stacked, rounded: str | None = None
+        self, library: LinearLibrary, kind: Kind, weight: Stacked, rounded: str | None = None
     ) -> None:
-        """Copies ``weight (out, in)``, or parts of it one below the other, some rows at a time.
+        """Copy ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
-        Tensors, of any float dtype, are held in ``kind``; one of 16 bits where that is fp32 stays so:
-        half the bytes, the same numbers. Blocks stay as they are; those of ``ROUNDED`` are held in int8.
-        ``rounded``: ``DRAFTING`` for all that takes more bytes than that, None for nothing.
-        Raises KeyError for other blocks, and ValueError where a row is not whole groups, or a part but
-        the last not whole panels.
+        Tensors, of any float dtype, are stored in ``kind``. If that is fp32, tensors of 16 bits stay so:
+        half the bytes, the same numbers. Blocks stay as they are, except ``REQUANTISED`` formats, which
+        become int8. ``rounded``: a block format for all weights that are smaller in it; None: nothing.
+        Raises KeyError for other blocks, and ValueError if a row is not whole groups, or a part but the
+        last not whole panels.
         """
         parts = weight if isinstance(weight, tuple) else (weight,)
         kinds = [_kind(kind, part, rounded) for part in parts]
@@ -184,110 +165,114 @@ class Matrix:
         _check_parts(parts, kinds)
         self.kind, self.kinds, self.library = kind, tuple(kinds), library
         runs = [
-            (key, sum(len(part) for _, part in run))
-            for key, run in itertools.groupby(
-                zip(kinds, parts, strict=True), key=operator.itemgetter(0)
+            (kind, sum(len(part) for _, part in run))
+            for kind, run in itertools.groupby(
+                zip(kinds, parts, strict=True), key=lambda pair: pair[0]
             )
         ]
-        if len(runs) > PARTS:
-            raise ValueError(f"{len(runs)} kinds of weights in one matrix; {PARTS} are possible")
-        self.pointer = _made(
-            library.new_matrix(
-                (c.c_int * len(runs))(*(key for key, _ in runs)),
-                (c.c_int * len(runs))(*(count for _, count in runs)),
-                len(runs),
-                self.inputs,
+        if len(runs) > MAX_PARTS:
+            raise ValueError(
+                f"{len(runs)} kinds of weights in one matrix; {MAX_PARTS} are possible"
             )
+        numbers = c.c_int * len(runs)
+        pointer = library.new_matrix(
+            numbers(*(kind for kind, _ in runs)),
+            numbers(*(count for _, count in runs)),
+            len(runs),
+            self.inputs,
         )
-        weakref.finalize(self, library.free_matrix, self.pointer)
+        if not pointer:
+            raise MemoryError("no memory for a weight")
+        self.pointer = pointer
+        weakref.finalize(self, library.free_matrix, pointer)
         first = 0
-        for key, part in zip(kinds, parts, strict=True):
-            if not self._take(part, first):
-                self._pack_pieces(key, part, first)
+        for part_kind, part in zip(kinds, parts, strict=True):
+            if not self._load(part, first):
+                for rows, start in _pieces(part_kind, part, first):
+                    self._pack(part_kind, rows, start)
             first += len(part)
 
-    def _take(self, part: Weight, first: int) -> bool:
-        """Whether ``part``, from its file, became the outputs from ``first`` on.
+    def _load(self, part: Weight, first: int) -> bool:
+        """Load ``part`` from its file as outputs from ``first`` on; return False where it cannot be.
 
-        Not where the file holds what it should not: whoever takes it piece by piece says what.
+        It cannot if the file is truncated or has scales that are not finite: reading it piece by piece
+        then raises the reason.
         """
         if (
             not isinstance(part, Blocks)
             or isinstance(part.data, Tensor)
-            or part.format not in MULTIPLIED
+            or part.format not in NATIVE_FORMATS
         ):
             return False
         halves = (c.c_int * 2)(*(*SCALES.get(part.format, ()), -1, -1)[:2])
         scales = _scales(part)
         with part.data.opened() as (file, start):
-            taken = self.library.take(
+            result = self.library.load(
                 self.pointer, self.library.pool, BLOCKS[part.format], _handle(file), start, halves,
                 None if scales is None else scales.data_ptr(), first, len(part),
             )  # fmt: skip
-        return taken == _ALL
-
-    def _pack_pieces(self, kind: int, part: Weight, first: int) -> None:
-        """``part`` becomes the outputs from ``first`` on."""
-        for rows in _in_pieces(kind, part):
-            self._pack(kind, rows, first)
-            first += len(rows)
+        return result == _LOADED
 
     def _pack(self, kind: int, part: Weight, first: int) -> None:
-        """Likewise, all of it at once."""
-        given, rows, scales = _held(kind, part)
-        to = None if scales is None else scales.data_ptr()
-        pool = self.library.pool
-        self.library.pack(self.pointer, pool, given, rows.data_ptr(), to, first, len(part))
+        """Pack ``part``, all at once, as outputs from ``first`` on."""
+        source_kind, rows, scales = _prepare(kind, part)
+        self.library.pack(
+            self.pointer, self.library.pool, source_kind, rows.data_ptr(),
+            None if scales is None else scales.data_ptr(), first, len(part),
+        )  # fmt: skip
 
     def set_bias(self, bias: Tensor) -> None:
-        """Adds ``bias (out,)`` to every result from now on."""
+        """Add ``bias (out,)`` to every result from now on."""
         wide = bias.float().contiguous()  # lives until it is copied
         self.library.bias(self.pointer, wide.data_ptr())
 
     def rows(self, numbers: Sequence[int]) -> Tensor:
-        """Rows of the weight as they are held: float32 ``(numbers, in)``."""
+        """Return rows of the stored weight: float32 ``(numbers, in)``."""
         ids = (c.c_int64 * len(numbers))(*numbers)
         result = torch.empty(len(numbers), self.inputs)
         self.library.rows(self.pointer, ids, len(numbers), result.data_ptr())
         return result
 
     def __call__(self, x: Tensor) -> Tensor:
-        """float32 ``(rows, in)`` -> float32 ``(rows, out)``."""
+        """Map float32 ``(rows, in)`` to float32 ``(rows, out)``."""
         x = x.contiguous()
         result = torch.empty(len(x), self.outputs)
-        for given, made in zip(x.split(ROWS), result.split(ROWS), strict=True):
+        for rows, to in zip(x.split(ROWS), result.split(ROWS), strict=True):
             self.library.multiply(
-                self.pointer, self.library.pool, given.data_ptr(), len(given), made.data_ptr()
+                self.pointer, self.library.pool, rows.data_ptr(), len(rows), to.data_ptr()
             )
         return result
 
 
-def _in_pieces(kind: int, part: Weight) -> Iterator[Weight]:
-    """Some outputs after the other, whole panels, so that what is read or made on the way stays small."""
-    if not isinstance(part, Blocks):
-        yield from part.split(int8.CHUNK_ROWS)
-    elif kind in BLOCKS.values() and part.format in MULTIPLIED:
+def _pieces(kind: int, part: Weight, first: int) -> Iterator[tuple[Weight, int]]:
+    """Yield some outputs after the other, whole panels, and their places from ``first`` on.
+
+    So what is read or converted on the way stays small.
+    """
+    count = int8.CHUNK_ROWS
+    if isinstance(part, Blocks) and kind in BLOCKS.values() and part.format in NATIVE_FORMATS:
         panel = part.nbytes * LANES // len(part)
-        yield from part.in_parts(LANES * max(1, _PIECE_BYTES // panel))
-    else:
-        yield from part.in_parts(int8.CHUNK_ROWS)
+        count = LANES * max(1, _PIECE_BYTES // panel)
+    for rows in part.in_parts(count) if isinstance(part, Blocks) else part.split(count):
+        yield rows, first
+        first += len(rows)
 
 
 _PIECE_BYTES = 16_000_000
-"""Of blocks that are read and packed at once: little beside a model, and enough that all threads need not
-meet often, who wait for each other on a busy machine."""
-_ALL = 0
-"""Rows were taken, as in stored.h."""
+"""Bytes of blocks that are read and packed at once: little beside a model, and enough that threads, which
+wait for each other after each piece, do so rarely."""
+_LOADED = 0
+"""``LoadResult::LOADED`` of stored_rows.h."""
 _NARROW = {torch.bfloat16: Kind.BF16, torch.float16: Kind.FP16}
 _DTYPES = {Kind.FP32: torch.float32, Kind.FP16: torch.float16}
 
 
 def _kind(kind: Kind, part: Weight, rounded: str | None) -> int:
-    """How ``part`` is held where tensors are held in ``kind``."""
+    """Return how ``part`` is stored in a matrix whose tensors are stored in ``kind``."""
     if rounded is not None and _takes_more(part, LAYOUTS[rounded]):
         return BLOCKS[rounded]
     if isinstance(part, Blocks):
-        return Kind.INT8 if part.format in ROUNDED else BLOCKS[part.format]
+        return Kind.INT8 if part.format in REQUANTISED else BLOCKS[part.format]
     return _NARROW.get(part.dtype, kind) if kind is Kind.FP32 else kind
 
 
@@ -295,13 +280,13 @@ def _takes_more(part: Weight, layout: Layout) -> bool:
     """Return whether rows of ``part`` are whole blocks of ``layout`` and take more bytes otherwise."""
     outputs, inputs = part.shape
     blocks, rest = divmod(inputs, layout.inputs)
-    in_int8 = isinstance(part, Blocks) and part.format in ROUNDED
-    held = outputs * inputs if in_int8 else part.nbytes
-    return not rest and held > outputs * blocks * layout.size
+    in_int8 = isinstance(part, Blocks) and part.format in REQUANTISED
+    size = outputs * inputs if in_int8 else part.nbytes
+    return not rest and size > outputs * blocks * layout.size
 
 
 def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
-    """Raises ValueError."""
+    """Raise ValueError if the parts do not fit together."""
     inputs = int(parts[0].shape[1])
     if any(part.shape[1] != inputs for part in parts):
         raise ValueError("the parts of a matrix have other numbers of inputs")
@@ -311,30 +296,30 @@ def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
         raise ValueError(f"a part of a matrix has no multiple of {LANES} outputs")
 
 
-def _held(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
-    """The kind that some rows of a weight come in, what ``Part::pack`` reads, and their scales."""
+def _prepare(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
+    """Return the kind, rows and scales that ``Part::pack`` stores in ``kind``."""
     in_blocks = kind in BLOCKS.values()
-    if isinstance(weight, Blocks) and in_blocks and weight.format in MULTIPLIED:
+    if isinstance(weight, Blocks) and in_blocks and weight.format in NATIVE_FORMATS:
         return BLOCKS[weight.format], weight.data[:].contiguous(), _scales(weight)
     numbers = weight.dequantise() if isinstance(weight, Blocks) else weight
     if in_blocks:
         return Kind.FP32, numbers.float().contiguous(), None
     if kind is Kind.INT8:
-        whole = int8.quantise(numbers)
-        return kind, whole.values, whole.scale
+        quantised = int8.quantise(numbers)
+        return kind, quantised.values, quantised.scale
     if kind is Kind.NF4:
-        halves = nf4.quantise(numbers)
-        return kind, halves.packed, halves.absmax
+        codes = nf4.quantise(numbers)
+        return kind, codes.packed, codes.absmax
     return kind, numbers.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
 
 
 def _scales(blocks: Blocks) -> Tensor | None:
-    """What multiplies each row; None for 1."""
+    """Return the factor of each row; None for 1."""
     return None if blocks.scale == 1 else torch.full((len(blocks),), blocks.scale)
 
 
 def _handle(file: BinaryIO) -> int:
-    """What the system itself calls an open file."""
+    """Return the system's handle of an open file."""
     if sys.platform == "win32":
         import msvcrt
 
@@ -342,12 +327,19 @@ def _handle(file: BinaryIO) -> int:
     return file.fileno()
 
 
-def _typed(function: object, result: object, *arguments: object) -> Callable[..., int]:
-    function.restype, function.argtypes = result, arguments  # type: ignore[attr-defined]
-    return function  # type: ignore[return-value]
+_TYPES = {
+    "p": c.c_void_p,
+    "i": c.c_int,
+    "n": c.c_ssize_t,
+    "q": c.c_int64,
+    "Q": c.c_uint64,
+    "f": c.c_float,
+}
+"""C types by the letters of ``struct``; p is any pointer."""
 
 
-def _made(pointer: int | None) -> int:
-    if not pointer:
-        raise MemoryError("no memory for a weight")
-    return pointer
+def _typed(function: Any, result: str | None, arguments: str) -> Callable[..., int]:
+    """Declare the types of a C function, as letters of ``_TYPES``, and return it."""
+    function.restype = None if result is None else _TYPES[result]
+    function.argtypes = [_TYPES[each] for each in arguments]
+    return cast("Callable[..., int]", function)

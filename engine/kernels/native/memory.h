@@ -1,4 +1,4 @@
-// Memory for weights, and how work on them is shared out.
+// Memory for weights, and how work on them is divided among threads.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace foretoken {
 
-// Memory at the start of a page, in large pages where the system makes them of what lies so: fewer misses when
-// streaming. Through C++'s operators: Windows has no aligned_alloc.
+// Page-aligned memory, in huge pages where the system has them: fewer TLB misses when streaming. It is allocated by C++'s
+// operators because Windows has no aligned_alloc.
 class Bytes {
 public:
-    explicit Bytes(size_t size) : alignment_{LARGE && size >= LARGE ? LARGE : size_t{4096}} {
+    explicit Bytes(size_t size) : alignment_{HUGE_PAGE && size >= HUGE_PAGE ? HUGE_PAGE : size_t{4096}} {
         const size_t alignment = size_t(alignment_);
         size = (size + alignment - 1) / alignment * alignment;
         data_ = ::operator new(size, alignment_);
 #ifdef __linux__
-        if (alignment == LARGE) madvise(data_, size, MADV_HUGEPAGE);
+        if (alignment == HUGE_PAGE) madvise(data_, size, MADV_HUGEPAGE);
 #endif
     }
     ~Bytes() { ::operator delete(data_, alignment_); }
@@ -34,9 +34,9 @@ public:
 
 private:
 #ifdef __linux__
-    static constexpr size_t LARGE = size_t{1} << 21;
+    static constexpr size_t HUGE_PAGE = size_t{1} << 21;
 #else
-    static constexpr size_t LARGE = 0;  // none of their own accord
+    static constexpr size_t HUGE_PAGE = 0;  // not available
 #endif
 
     const std::align_val_t alignment_;
@@ -49,7 +49,7 @@ struct Range {
     int first, end;
 };
 
-// The part of `count` things that falls to one of `threads`.
+// Return one thread's part of `count` items.
 inline Range share(int count, int thread, int threads) {
     return {int(int64_t(count) * thread / threads), int(int64_t(count) * (thread + 1) / threads)};
 }

@@ -1,8 +1,8 @@
 // Threads that run one function together and meet at barriers inside it.
 //
-// A step of a small model is done in a few hundred microseconds, and has five barriers a layer: waking
-// threads for each would take longer than the work. So they spin while a step runs, and for a moment
-// after it, since the next one usually follows; then they sleep.
+// A step of a small model takes a few hundred microseconds and has five barriers a layer. Waking threads for each would take
+// longer than the work. So threads spin while a step runs, and for a moment after it, since the next one usually follows; then
+// they sleep.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace foretoken {
 
-inline void relax() {
+inline void cpu_relax() {
 #if defined(__x86_64__)
     __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -22,7 +22,7 @@ inline void relax() {
 #endif
 }
 
-// The number of items of some work that threads have begun.
+// The number of items that threads have begun.
 struct alignas(64) WorkCounter {
     std::atomic<int> next{0};
 };
@@ -37,7 +37,7 @@ public:
     }
 
     ~Pool() {
-        ending_ = true;
+        stopping_ = true;
         round_.fetch_add(1);
         round_.notify_all();
         for (auto& thread : threads_) thread.join();
@@ -45,7 +45,7 @@ public:
 
     int count() const { return count_; }
 
-    // Calls work(task, thread, *this) on every thread; returns when all are done.
+    // Call work(task, thread, *this) on every thread; return when all are done.
     void run(Work work, void* task) {
         std::lock_guard<std::mutex> guard(busy_);
         work_ = work;
@@ -56,7 +56,7 @@ public:
         barrier();
     }
 
-    // Returns when every thread has called it.
+    // Return when every thread has called it.
     void barrier() {
         if (count_ == 1) return;
         uint32_t phase = phase_.load(std::memory_order_relaxed);
@@ -66,41 +66,41 @@ public:
             return;
         }
         for (int spins = 0; phase_.load(std::memory_order_acquire) == phase; ++spins) {
-            // A thread that lost its core cannot arrive while we hold it.
+            // A thread that was preempted cannot arrive while this one holds the core.
             if (spins > SPINS) std::this_thread::yield();
-            else relax();
+            else cpu_relax();
         }
     }
 
-    // Calls work(first, end) for parts of `count` things, on whichever thread is free (dynamic scheduling): cores differ, and something
-    // else may have one of them. `counter` is at 0 before the first thread comes. Does not wait for the others.
+    // Call work(first, end) for chunks of `count` items, on whichever thread is free (dynamic scheduling): cores differ, and other
+    // programs may occupy some. `counter` is 0 before the first thread comes. Does not wait for the others.
     template <class Work>
     void parallel_for(WorkCounter& counter, int count, const Work& work) {
-        const int size = count_ == 1 ? count : std::max(1, count / (count_ * PARTS_EACH));
+        const int size = count_ == 1 ? count : std::max(1, count / (count_ * CHUNKS_PER_THREAD));
         for (int first; (first = counter.next.fetch_add(size, std::memory_order_relaxed)) < count;)
             work(first, std::min(first + size, count));
     }
 
 private:
-    static constexpr int PARTS_EACH = 8;  // of a thread's work, if all were equally fast
+    static constexpr int CHUNKS_PER_THREAD = 8;  // if all were equally fast
     static constexpr int SPINS = 4000;
-    static constexpr std::chrono::microseconds PATIENCE{1000};
+    static constexpr std::chrono::microseconds SPIN_TIME{1000};
 
     void serve(int thread) {
         uint32_t seen = 0;
         while (true) {
             await(seen);
             seen = round_.load(std::memory_order_acquire);
-            if (ending_) return;
+            if (stopping_) return;
             work_(task_, thread, *this);
             barrier();
         }
     }
 
     void await(uint32_t seen) {
-        auto until = std::chrono::steady_clock::now() + PATIENCE;
+        auto until = std::chrono::steady_clock::now() + SPIN_TIME;
         while (round_.load(std::memory_order_acquire) == seen) {
-            for (int spins = 0; spins < 64; ++spins) relax();
+            for (int spins = 0; spins < 64; ++spins) cpu_relax();
             if (std::chrono::steady_clock::now() > until) round_.wait(seen);
         }
     }
@@ -110,7 +110,7 @@ private:
     std::mutex busy_;
     Work work_ = nullptr;
     void* task_ = nullptr;
-    std::atomic<bool> ending_{false};
+    std::atomic<bool> stopping_{false};
     alignas(64) std::atomic<uint32_t> round_{0};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<uint32_t> phase_{0};

@@ -1,7 +1,7 @@
-"""Programs for the compiled step: what a head computes, written down once and run in one call.
+"""Trace a head's operations into a program, which the compiled step runs in one call.
 
-A program is a list of plain operations on float32 rows (see program.h), in the order in which they were
-recorded. How many rows there are, where they stand and which tokens they belong to is read when it runs.
+A program is a list of operations on float32 rows (see program.h), in the order in which they were traced.
+The number of rows, their positions and their tokens are read when it runs.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from engine.kernels.native.structures import Op
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Biased, Linear
 
-Likely = c.Array[c.c_float]
+Probabilities = c.Array[c.c_float]
 
 FUNCTIONS = {**native.GATES, "sigmoid": 4, "identity": 5}
-"""What ``activate`` applies, as in program.h."""
+"""Functions of ``activate``, as in program.h."""
 _TABLES = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 2}
 _WIDE = 1024
-"""Numbers of a row from which on threads share the row."""
+"""The width of a row from which on threads divide its columns."""
 
 
 class Unsupported(Exception):
-    """What was to be recorded is not compiled, and why not. It then runs in torch."""
+    """The compiled step cannot run an operation; the message says why. The head then runs in torch."""
 
 
 class Code(IntEnum):
-    """As in program.h."""
+    """Codes of operations, as in program.h."""
 
     TAKE = 0
     EMBED = 1
@@ -45,28 +45,28 @@ class Code(IntEnum):
     ADD = 4
     ACTIVATE = 5
     CAP = 6
-    REMEMBER = 7
+    STORE_KV = 7
     ATTEND = 8
-    CHOOSE = 9
+    SAMPLE = 9
 
 
 class LayerCache:
-    """Where one layer's keys and values of a sequence lie, and its rotations; see program.h."""
+    """Pointers to one layer's keys and values of a sequence, and to its rotations; see program.h."""
 
     def __init__(self) -> None:
         self.view = structures.LayerCache()
 
     def move(self, keys: Tensor, values: Tensor, rope: Tensor) -> None:
-        """To tensors that outlive this: float32 keys (kv_heads, room / 16, head_dim, 16), values
-        (kv_heads, room, head_dim), rope (room, head_dim / 2, 2)."""
+        """Point to float32 keys (kv_heads, capacity / 16, head_dim, 16), values (kv_heads, capacity,
+        head_dim) and rope (capacity, head_dim / 2, 2), which must outlive this."""
         view = self.view
         view.keys, view.values = keys.data_ptr(), values.data_ptr()
-        view.rotation, view.room = rope.data_ptr(), values.shape[1]
+        view.rotation, view.capacity = rope.data_ptr(), values.shape[1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attention:
-    """A layer's attention; ``epsilon`` is that of its norms."""
+    """A layer's cache and heads; ``epsilon`` is that of its norms."""
 
     cache: LayerCache
     heads: int
@@ -77,36 +77,35 @@ class Attention:
 class ProgramTracer:
     """Records operations on float32 rows (rows, width).
 
-    What an operation returns are the rows that a run will write, or columns or some rows of such. No
-    operation changes what another has returned. How many rows of them a run writes is that of the
-    operation's input, and 1 where it has a single row, unless ``count`` or ``rows`` says otherwise.
+    An operation returns the buffer that a run will write; inputs may be columns or rows of buffers. No
+    operation changes a buffer of another. The number of rows that a run writes is that of the
+    operation's input, and 1 if that has a single row, unless ``count`` or ``rows`` says otherwise.
     """
 
     def __init__(self, library: Library | None = None) -> None:
-        """``library``: whose threads the program runs on; None: that of the first matrix."""
+        """``library``: runs the program on its threads; None: the library of the first matrix."""
         self.one = Number(1)
         self.ops: list[Op] = []
         self.alive: list[object] = []  # what the operations point to
         self.library = library
-        self._counts: dict[int, Number] = {}  # by where the rows are stored
-        self._by_rows: Number | None = (
-            None  # the last operation's count, if each thread has its rows
-        )
+        self._counts: dict[int, Number] = {}  # by the buffers' addresses
+        # The last operation's count, if each thread computes its own rows.
+        self._by_rows: Number | None = None
 
     def __len__(self) -> int:
         return len(self.ops)
 
     def done(self) -> Program:
-        """Raises Unsupported where nothing is multiplied."""
+        """Return the program. Raises Unsupported if there is neither a library nor a matrix."""
         return Program(self)
 
     def pick(self, x: Tensor, number: Number) -> Tensor:
-        """(1, width): the row of that number."""
+        """Return row ``number`` of ``x``: (1, width)."""
         return self.take(x, Rows(self.one, number))
 
     def take(self, table: Tensor, rows: Rows) -> Tensor:
-        """Rows of ``table``, of any float dtype: those with the numbers of the positions."""
-        op = Op(code=Code.TAKE, **_place(rows), **_table(table))
+        """Return the rows of ``table``, of any float dtype, at the positions of ``rows``."""
+        op = Op(code=Code.TAKE, **_positions(rows), **_table(table))
         result = self._buffer(rows.most, table.shape[1], rows.count)
         self._record(op, rows.count, by_rows=True, to=result, alive=(table, rows))
         return result
@@ -118,7 +117,10 @@ class ProgramTracer:
         first: int = 0,
         rows: Rows | None = None,
     ) -> Tensor:
-        """The rows of ``tokens[first]`` and behind it, one without ``rows``. ``table`` is needed."""
+        """Return the rows of ``tokens[first]`` and those after it, or one row without ``rows``.
+
+        ``table`` must not be None here.
+        """
         count, most = (self.one, 1) if rows is None else (rows.count, rows.most)
         op = Op(code=Code.EMBED, tokens=tokens.address_of(first))
         if isinstance(table, Matrix):
@@ -134,12 +136,12 @@ class ProgramTracer:
         return result
 
     def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
-        """``linear`` of ``x``, which takes all of its rows' numbers."""
-        matrix, bias = _panels(linear)
+        """Return ``linear`` of the first ``count`` rows of ``x``; None: of all."""
+        matrix, bias = _matrix_and_bias(linear)
         self._use(matrix)
         _check(x.shape[1] == matrix.inputs, "a product takes rows of another width")
         assert len(x) == 1 or x.is_contiguous()
-        count = self._count(x) if count is None else count  # a number that is still 0 is false
+        count = self._count(x) if count is None else count
         result = self._buffer(len(x), matrix.outputs, count)
         op = Op(code=Code.LINEAR, matrix=matrix.pointer, bias=_vector(bias, matrix.outputs))
         self._record(op, count, x=x, to=result, alive=(matrix, bias))
@@ -154,7 +156,7 @@ class ProgramTracer:
         bias: Tensor | None = None,
         scale: float = 1.0,
     ) -> Tensor:
-        """RMS norm, times ``scale`` and ``weight``, plus ``bias``."""
+        """Return the RMS norm, times ``scale`` and ``weight``, plus ``bias``."""
         width = x.shape[1]
         _check(width % LANES == 0, f"a norm over {width} numbers is no whole vectors")
         op = Op(code=Code.NORM, scale=scale, epsilon=epsilon)
@@ -164,27 +166,29 @@ class ProgramTracer:
         return result
 
     def add(self, x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
-        """``x`` and ``scale`` times ``y``; a narrower ``y`` is added to each part of ``x`` as wide."""
+        """Return ``x + scale * y``; a narrower ``y`` is added to each part of ``x`` as wide."""
         result, parts = self._like(x), x.shape[1] // y.shape[1]
         for part, to in zip(x.chunk(parts, dim=1), result.chunk(parts, dim=1), strict=True):
-            self._each(Op(code=Code.ADD, scale=scale), part, to, second=y)
+            self._elementwise(Op(code=Code.ADD, scale=scale), part, to, second=y)
         return result
 
     def activate(self, function: str, x: Tensor, times: Tensor | None = None) -> Tensor:
-        """``function`` of ``x``, multiplied by ``times`` if that is given."""
+        """Return ``function`` of ``x``, multiplied by ``times`` if that is given."""
         _check(function in FUNCTIONS, f"{function} is not compiled")
-        return self._each(Op(code=Code.ACTIVATE, choice=FUNCTIONS[function]), x, second=times)
+        return self._elementwise(
+            Op(code=Code.ACTIVATE, choice=FUNCTIONS[function]), x, second=times
+        )
 
     def multiply(self, x: Tensor, y: Tensor) -> Tensor:
-        """Number by number."""
+        """Return the elementwise product."""
         return self.activate("identity", x, times=y)
 
     def cap(self, x: Tensor, limit: float) -> Tensor:
-        """``limit`` tanh(x / limit)."""
-        return self._each(Op(code=Code.CAP, scale=limit), x)
+        """Return ``limit`` tanh(x / limit)."""
+        return self._elementwise(Op(code=Code.CAP, scale=limit), x)
 
     def join(self, *parts: Tensor) -> Tensor:
-        """``parts`` side by side."""
+        """Return ``parts`` concatenated along their columns."""
         widths = [part.shape[1] for part in parts]
         _check(all(width % LANES == 0 for width in widths), "joined rows are no whole vectors")
         count = self._count(parts[0])
@@ -194,48 +198,48 @@ class ProgramTracer:
             self._record(op, count, by_rows=True, x=part, to=to)
         return result
 
-    def store(
+    def store_kv(
         self, keys: Tensor, values: Tensor, heads: Attention, norm: Tensor | None, rows: Rows
     ) -> None:
-        """Stores keys, normed by ``norm (kv_heads, head_dim)`` and rotated, and values."""
-        op = Op(code=Code.REMEMBER)
-        self._attention(op, keys, heads.kv_heads, heads, norm, rows, second=values)
+        """Store keys, normed by ``norm (kv_heads, head_dim)`` and rotated, and values."""
+        op = Op(code=Code.STORE_KV)
+        self._with_heads(op, keys, heads.kv_heads, heads, norm, rows, second=values)
 
-    def look(
+    def attention(
         self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, *, causal: bool
     ) -> Tensor:
-        """Scaled queries, normed and rotated likewise, against what is stored.
+        """Return attention of scaled queries, normed and rotated as keys are, over the stored positions.
 
-        Each sees all up to itself if ``causal``, else up to the last row.
+        Each row sees all up to itself if ``causal``, else up to the last row.
         """
         op, result = Op(code=Code.ATTEND, choice=causal), self._like(queries)
-        self._attention(op, queries, heads.heads, heads, norm, rows, to=result)
+        self._with_heads(op, queries, heads.heads, heads, norm, rows, to=result)
         return result
 
-    def choose(
+    def sample(
         self,
         logits: Tensor,
         tokens: Tokens,
-        likely: Likely,
+        probabilities: Probabilities,
         at: int,
         numbers: Tensor | None = None,
         draws: structures.Draws | None = None,
     ) -> None:
-        """A token of one row to ``tokens[at + 1]``, its probability to ``likely[at]``.
+        """Write a token of one row to ``tokens[at + 1]``, and its probability to ``probabilities[at]``.
 
-        The likeliest, or one drawn by the key at ``at`` where ``draws`` holds keys when it runs.
-        ``numbers`` int64: what the tokens are called; None: as they are counted.
+        It is the most likely token, or drawn by the key at ``at`` if ``draws`` has keys when it runs.
+        ``numbers`` int64: the token id of each logit; None: its index.
         """
         op = Op(
-            code=Code.CHOOSE, numbers=None if numbers is None else numbers.data_ptr(), offset=at
+            code=Code.SAMPLE, numbers=None if numbers is None else numbers.data_ptr(), offset=at
         )
         op.chosen = tokens.address_of(at + 1)
-        op.probability = c.addressof(likely) + at * c.sizeof(c.c_float)
+        op.probability = c.addressof(probabilities) + at * c.sizeof(c.c_float)
         op.draws = None if draws is None else c.addressof(draws)
-        self._record(op, self.one, x=logits, alive=(numbers, tokens, likely, draws))
+        self._record(op, self.one, x=logits, alive=(numbers, tokens, probabilities, draws))
 
     def _buffer(self, rows: int, width: int, count: Number) -> Tensor:
-        """Zeros; every row begins, and ends, with a whole vector."""
+        """Return zeros whose rows are padded to whole vectors."""
         result = torch.zeros(rows, -(-width // LANES) * LANES)[:, :width]
         self._counts[result.untyped_storage().data_ptr()] = count
         return result
@@ -250,16 +254,15 @@ class ProgramTracer:
         assert isinstance(matrix.library, Library)
         self.library = self.library or matrix.library
 
-    def _each(
+    def _elementwise(
         self, op: Op, x: Tensor, to: Tensor | None = None, second: Tensor | None = None
     ) -> Tensor:
-        """Number by number."""
         result = self._like(x) if to is None else to
         op.by_columns = x.shape[1] >= _WIDE
         self._record(op, self._count(x), by_rows=not op.by_columns, x=x, second=second, to=result)
         return result
 
-    def _attention(
+    def _with_heads(
         self,
         op: Op,
         x: Tensor,
@@ -270,12 +273,12 @@ class ProgramTracer:
         second: Tensor | None = None,
         to: Tensor | None = None,
     ) -> None:
-        """``x`` holds ``count`` heads."""
+        """Record an operation on ``x``, which has ``count`` heads side by side."""
         width = x.shape[1] // count
         _check(width % LANES == 0, f"heads of {width} numbers are no whole vectors")
         op.heads, op.kv_heads, op.epsilon = count, heads.kv_heads, heads.epsilon
         op.cache, op.weight = c.addressof(heads.cache.view), _vector(norm, x.shape[1])
-        _set(op, _place(rows))
+        _set(op, _positions(rows))
         self._record(op, rows.count, x=x, second=second, to=to, alive=(heads, norm, rows))
         op.width = width
 
@@ -290,7 +293,7 @@ class ProgramTracer:
         to: Tensor | None = None,
         alive: tuple[object, ...] = (),
     ) -> None:
-        """``by_rows``: a row of the result comes from the same row, and each thread has its rows."""
+        """Append ``op``. ``by_rows``: each thread computes its own rows, from the same rows of ``x``."""
         if by_rows and self._by_rows is count:
             self.ops[-1].barrier = 0
         self._by_rows = count if by_rows else None
@@ -306,34 +309,34 @@ class ProgramTracer:
 
 
 class Program:
-    """What was recorded, ready to run. For one caller at a time."""
+    """Traced operations, ready to run. For one caller at a time."""
 
-    def __init__(self, recorder: ProgramTracer) -> None:
-        library = recorder.library
+    def __init__(self, tracer: ProgramTracer) -> None:
+        library = tracer.library
         if library is None:
             raise Unsupported("nothing is multiplied")
-        ops = (Op * len(recorder))(*recorder.ops)
-        self._run, self._alive = library.run, recorder.alive
-        self._pointer = library.new_program(ops, len(recorder), library.pool)
+        ops = (Op * len(tracer))(*tracer.ops)
+        self._run, self._alive = library.run, tracer.alive
+        self._pointer = library.new_program(ops, len(tracer), library.pool)
         if not self._pointer:
             raise MemoryError("no memory for the buffers of a head")
         weakref.finalize(self, library.free_program, self._pointer)
 
     def run(self, first: int, end: int) -> None:
-        """Operations ``first`` .. ``end - 1``, by their numbers in the order of recording."""
+        """Run operations ``first`` .. ``end - 1``, counted in the order in which they were traced."""
         self._run(self._pointer, first, end)
 
 
-def _panels(linear: Linear) -> tuple[Matrix, Tensor | None]:
+def _matrix_and_bias(linear: Linear) -> tuple[Matrix, Tensor | None]:
     inner, bias = (linear.linear, linear.bias) if isinstance(linear, Biased) else (linear, None)
     if not isinstance(inner, Matrix):
         raise Unsupported("a product is not compiled")
     return inner, bias
 
 
-def _check(fits: bool, otherwise: str) -> None:
-    if not fits:
-        raise Unsupported(otherwise)
+def _check(supported: bool, reason: str) -> None:
+    if not supported:
+        raise Unsupported(reason)
 
 
 def _set(op: Op, fields: dict[str, Any]) -> None:
@@ -341,23 +344,23 @@ def _set(op: Op, fields: dict[str, Any]) -> None:
         setattr(op, name, value)
 
 
-def _place(rows: Rows) -> dict[str, Any]:
+def _positions(rows: Rows) -> dict[str, Any]:
     return {"start": rows.start.address, "offset": rows.offset}
 
 
 def _vector(values: Tensor | None, count: int) -> int | None:
-    """Where ``count`` numbers lie that a program reads as they are."""
+    """Return the address of ``count`` numbers, or None without ``values``."""
     if values is None:
         return None
-    ready = values.dtype == torch.float32 and values.device.type == "cpu"
-    ready = ready and values.is_contiguous() and values.numel() == count
-    _check(ready, "a vector is not float32 in one piece")
+    plain = values.dtype == torch.float32 and values.device.type == "cpu"
+    plain = plain and values.is_contiguous() and values.numel() == count
+    _check(plain, "a vector is not float32 in one piece")
     return values.data_ptr()
 
 
 def _table(table: Tensor) -> dict[str, Any]:
-    ready = table.dtype in _TABLES and table.device.type == "cpu" and table.stride(1) == 1
-    _check(ready, f"a table is in {table.dtype} on {table.device}")
+    plain = table.dtype in _TABLES and table.device.type == "cpu" and table.stride(1) == 1
+    _check(plain, f"a table is in {table.dtype} on {table.device}")
     return {
         "source": table.data_ptr(),
         "source_stride": table.stride(0),

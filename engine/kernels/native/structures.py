@@ -1,148 +1,105 @@
-"""What the compiled step is handed, field by field as in its headers."""
+"""Structures of the compiled step, field by field as in structures.h, memory.h and program.h."""
 
 from __future__ import annotations
 
 import ctypes as c
 from enum import IntEnum
+from typing import Any
+
+
+def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
+    return [(name, kind) for name in names.split()]
 
 
 class Mixer(IntEnum):
-    """See structures.h."""
-
     ATTENTION = 0
 
 
 class FeedForward(IntEnum):
-    """See structures.h."""
-
     GATED_MLP = 0
 
 
 class Attention(c.Structure):
-    """See structures.h."""
-
     _fields_ = [
-        *((name, c.c_void_p) for name in ("qkv", "output", "qk_norm", "rotation")),
-        *((name, c.c_int32) for name in ("heads", "kv_heads", "head_dim", "window", "slot")),
+        *_fields(c.c_void_p, "qkv output qk_norm rotation"),
+        *_fields(c.c_int32, "heads kv_heads head_dim window slot"),
         ("score_cap", c.c_float),
     ]
 
 
 class GatedMlp(c.Structure):
-    """See structures.h."""
-
-    _fields_ = [
-        *((name, c.c_void_p) for name in ("gate_up", "down")),
-        *((name, c.c_int32) for name in ("intermediate", "gate")),
-    ]
+    _fields_ = [*_fields(c.c_void_p, "gate_up down"), *_fields(c.c_int32, "intermediate gate")]
 
 
 class Layer(c.Structure):
-    """See structures.h."""
-
     _fields_ = [
-        *((name, c.c_void_p) for name in ("mixer_norm", "mixer_after", "mlp_norm", "mlp_after")),
-        *((name, c.c_int32) for name in ("mixer", "feed_forward")),
+        *_fields(c.c_void_p, "mixer_norm mixer_after mlp_norm mlp_after"),
+        *_fields(c.c_int32, "mixer feed_forward"),
         ("attention", Attention),
         ("mlp", GatedMlp),
     ]
 
 
 class Shape(c.Structure):
-    """See structures.h."""
-
     _fields_ = [
         ("layers", c.POINTER(Layer)),
-        *((name, c.c_void_p) for name in ("embedding", "head", "norm")),
-        *((name, c.c_int32) for name in ("count", "vocabulary", "hidden", "context")),
-        *((name, c.c_float) for name in ("epsilon", "embedding_scale")),
+        *_fields(c.c_void_p, "embedding head norm"),
+        *_fields(c.c_int32, "count vocabulary hidden context"),
+        *_fields(c.c_float, "epsilon embedding_scale"),
     ]
 
 
 class AuxLayer(c.Structure):
-    """See structures.h."""
-
     _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
 
 
 class Cache(c.Structure):
-    """See structures.h."""
-
     _fields_ = [
-        ("keys", c.POINTER(c.c_void_p)),
-        ("values", c.POINTER(c.c_void_p)),
+        *_fields(c.POINTER(c.c_void_p), "keys values"),
         ("aux_layers", c.POINTER(AuxLayer)),
-        ("aux_count", c.c_int32),
-        ("bf16", c.c_int32),
-        ("context", c.c_int32),
+        *_fields(c.c_int32, "aux_count bf16 context"),
     ]
 
 
 class Range(c.Structure):
-    """See memory.h."""
-
-    _fields_ = [("first", c.c_int), ("end", c.c_int)]
+    _fields_ = _fields(c.c_int, "first end")
 
 
 class TrimmedPanels(c.Structure):
-    """See structures.h."""
-
-    _fields_ = [("runs", c.POINTER(Range)), ("count", c.c_int32), ("panels", c.c_int32)]
+    _fields_ = [("runs", c.POINTER(Range)), *_fields(c.c_int32, "count panels")]
 
 
 class Sequence(c.Structure):
-    """See structures.h."""
-
-    _fields_ = [
-        ("cache", Cache),
-        ("parents", c.c_void_p),
-        ("rows", c.c_int32),
-        ("start", c.c_int32),
-    ]
+    _fields_ = [("cache", Cache), ("parents", c.c_void_p), *_fields(c.c_int32, "rows start")]
 
 
 class Step(c.Structure):
-    """See structures.h."""
-
     _fields_ = [
         ("tokens", c.c_void_p),
         ("sequences", c.POINTER(Sequence)),
-        ("count", c.c_int32),
-        ("last", c.c_int32),
+        *_fields(c.c_int32, "count last"),
         ("logits", c.c_void_p),
         ("trimmed", TrimmedPanels),
     ]
 
 
 class LayerCache(c.Structure):
-    """See program.h."""
-
-    _fields_ = [
-        *((name, c.c_void_p) for name in ("keys", "values", "rotation")),
-        ("room", c.c_int32),
-    ]
+    _fields_ = [*_fields(c.c_void_p, "keys values rotation"), ("capacity", c.c_int32)]
 
 
 class Draws(c.Structure):
-    """See program.h."""
-
     _fields_ = [
-        ("keys", c.c_void_p), ("sharpness", c.c_float), ("floor", c.c_float), ("count", c.c_int32),
-    ]  # fmt: skip
+        ("keys", c.c_void_p),
+        *_fields(c.c_float, "sharpness floor"),
+        ("count", c.c_int32),
+    ]
 
 
 class Op(c.Structure):
-    """See program.h."""
-
     _fields_ = [
-        *(
-            (name, c.c_int32)
-            for name in ("code", "width", "choice", "by_columns", "barrier", "offset")
-        ),
-        *((name, c.c_void_p) for name in ("rows", "start", "source", "second", "to")),
-        *((name, c.c_int32) for name in ("source_stride", "second_stride", "to_stride")),
-        *((name, c.c_int32) for name in ("heads", "kv_heads")),
-        *((name, c.c_void_p) for name in ("matrix", "weight", "bias", "cache")),
-        *((name, c.c_void_p) for name in ("tokens", "numbers", "chosen", "probability", "draws")),
-        *((name, c.c_float) for name in ("scale", "epsilon")),
+        *_fields(c.c_int32, "code width choice by_columns barrier offset"),
+        *_fields(c.c_void_p, "rows start source second to"),
+        *_fields(c.c_int32, "source_stride second_stride to_stride heads kv_heads"),
+        *_fields(c.c_void_p, "matrix weight bias cache tokens numbers chosen probability draws"),
+        *_fields(c.c_float, "scale epsilon"),
     ]

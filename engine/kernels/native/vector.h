@@ -1,5 +1,5 @@
-// Sixteen floats at a time, in the compiler's own vectors: AVX-512 has one register for them, AVX2 two,
-// NEON four. Every operation works lane by lane, so a lane's bits never depend on its neighbours.
+// Vectors of sixteen floats, by the compiler's vector extensions: one register with AVX-512, two with AVX2, four with NEON.
+// Operations are elementwise, so a lane's bits never depend on its neighbours.
 #pragma once
 
 #include <bit>
@@ -14,7 +14,7 @@
 
 namespace foretoken {
 
-// Sums stay in registers only if loops over them are gone.
+// Accumulators stay in registers only if loops over them are unrolled.
 #define FORETOKEN_UNROLL _Pragma("GCC unroll 64")
 
 constexpr int LANES = 16;
@@ -23,6 +23,8 @@ typedef float Floats __attribute__((vector_size(4 * LANES)));
 typedef int32_t Ints __attribute__((vector_size(4 * LANES)));
 typedef uint32_t Unsigned __attribute__((vector_size(4 * LANES)));
 typedef uint16_t Halves __attribute__((vector_size(2 * LANES)));
+typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
+typedef int8_t SignedBytes16 __attribute__((vector_size(LANES)));
 
 inline Floats load(const float* from) {
     Floats value;
@@ -51,25 +53,24 @@ inline Ints widen(const uint8_t* from) {
     // GCC 12 converts bytes one by one if left to itself.
     return (Ints)_mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from)));
 #else
-    typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
     Bytes16 bytes;
     std::memcpy(&bytes, from, sizeof bytes);
     return __builtin_convertvector(bytes, Ints);
 #endif
 }
 
-// The entries of a table of sixteen that the lower four bits of each lane name.
+// Look up each lane's lower four bits in a table of sixteen.
 inline Floats lookup(Floats table, Ints index) {
 #ifdef __AVX512F__
     return (Floats)_mm512_permutexvar_ps((__m512i)index, (__m512)table);
 #else
-    Floats found;
-    for (int lane = 0; lane < LANES; ++lane) found[lane] = table[index[lane] & 15];
-    return found;
+    Floats result;
+    for (int lane = 0; lane < LANES; ++lane) result[lane] = table[index[lane] & 15];
+    return result;
 #endif
 }
 
-// Of a table of sixteen bytes, those that the bytes of `codes` name, which are less than sixteen.
+// Look up each byte of `codes`, less than sixteen, in a table of sixteen bytes.
 inline Unsigned lookup(const int8_t (&table)[LANES], Unsigned codes) {
 #if defined(__AVX512BW__)
     const __m512i all = _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(table)));
@@ -97,7 +98,7 @@ inline Unsigned lookup(const int8_t (&table)[LANES], Unsigned codes) {
 #endif
 }
 
-// Halves, each in the lower part of a lane; finite ones. Their exponents count from 15 where a float's count from 127.
+// Convert finite float16 numbers, each in the lower half of a lane. Their exponent bias is 15, a float's is 127.
 inline Floats widen_halves(Unsigned halves) {
     const Floats size = std::bit_cast<Floats>(Unsigned((halves & 0x7fff) << 13)) * all(0x1p112f);
     return std::bit_cast<Floats>(Unsigned(std::bit_cast<Unsigned>(size) | (halves & 0x8000) << 16));
@@ -119,18 +120,16 @@ inline float widen_half(uint16_t half) {
 }
 
 inline uint16_t narrow(float value) {
-    uint32_t bits;
-    std::memcpy(&bits, &value, sizeof bits);
+    const auto bits = std::bit_cast<uint32_t>(value);
     return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
 }
 
 inline Halves narrow(Floats value) {
-    typedef uint32_t Bits __attribute__((vector_size(4 * LANES)));
-    const Bits bits = std::bit_cast<Bits>(value);
+    const auto bits = std::bit_cast<Unsigned>(value);
     return __builtin_convertvector((bits + 0x7fff + ((bits >> 16) & 1)) >> 16, Halves);
 }
 
-// a * b + c, rounded once wherever the processor can: always the same way on one machine.
+// Return a * b + c, rounded once if the processor can: always the same way on one machine.
 inline Floats fused(Floats a, Floats b, Floats c) {
 #if defined(__AVX512F__)
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -163,7 +162,7 @@ inline Floats choose(Ints mask, Floats yes, Floats no) {
     return std::bit_cast<Floats>(bits);
 }
 
-// Of numbers below 2^22 the nearest integer, of two the even one.
+// Round numbers below 2^22 to the nearest integer, ties to even.
 inline Ints nearest(Floats value) {
     const Floats magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     return std::bit_cast<Ints>(value + magic) - std::bit_cast<Ints>(magic);
@@ -171,7 +170,7 @@ inline Ints nearest(Floats value) {
 
 inline Floats maximum(Floats a, Floats b) { return choose(a > b, a, b); }
 
-// Lanes added in one fixed order.
+// Add the lanes in a fixed order.
 inline float total(Floats value) {
     float lanes[LANES];
     store(lanes, value);
@@ -180,7 +179,7 @@ inline float total(Floats value) {
     return lanes[0];
 }
 
-// Lanes of integers, which have no order.
+// Add the lanes; integer sums have no rounding order.
 inline int32_t total(Ints value) {
     value += __builtin_shufflevector(value, value, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7);
     value += __builtin_shufflevector(value, value, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11);
@@ -189,15 +188,15 @@ inline int32_t total(Ints value) {
 }
 
 inline float largest(Floats value) {
-    float lanes[LANES], found;
+    float lanes[LANES];
     store(lanes, value);
-    found = lanes[0];
-    for (float lane : lanes) found = lane > found ? lane : found;
-    return found;
+    float result = lanes[0];
+    for (float lane : lanes) result = lane > result ? lane : result;
+    return result;
 }
 
-// e^x within 2 units in the last place; 0 below -87, and for -infinity. The argument is reduced as in
-// Cephes' expf: x = n ln 2 + r, a polynomial for e^r, and n put into the exponent.
+// Return e^x within 2 units in the last place; 0 below -87, and for -infinity. Argument reduction as in Cephes' expf:
+// x = n ln 2 + r, a polynomial for e^r, and n added to the exponent.
 inline Floats exponential(Floats x) {
     const Floats magic = all(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
     Ints low = x < all(-87.0f);
@@ -217,7 +216,7 @@ inline Floats exponential(Floats x) {
     return choose(low, Floats{}, std::bit_cast<Floats>(bits));
 }
 
-// 1 - 2 / (e^2x + 1)
+// Return tanh x = 1 - 2 / (e^2x + 1).
 inline Floats hyperbolic_tangent(Floats x) {
     return all(1.0f) - all(2.0f) / (exponential(x + x) + all(1.0f));
 }

@@ -1,1 +1,1 @@
-"""CPU kernels whose results do not depend on how many rows are computed together."""
+"""Attention and linear layers on torch whose results do not depend on how many rows are computed."""

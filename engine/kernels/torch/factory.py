@@ -1,8 +1,7 @@
-"""How a model's weights become products and lookups: the seam between models and kernels.
+"""Make a model's weights into linear layers and embeddings: the seam between models and kernels.
 
-A model asks its ``Kernels`` for a ``linear`` of a weight and for an ``embedding``, and knows nothing of
-the format behind them. What a GGUF file stores in blocks is multiplied so by the compiled step alone;
-these here widen it.
+A model gets ``Kernels`` and knows nothing of the format behind them. Only the compiled step multiplies
+by a GGUF file's blocks; the kernels here dequantise them first.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from torch import Tensor
 
 from engine.kernels.formats import FORMATS, int8, nf4
 from engine.kernels.formats.blocks import Stacked, widen
-from engine.kernels.torch import int8 as int8_product
-from engine.kernels.torch import nf4 as nf4_product
+from engine.kernels.torch.int8 import Int8Embedding, make_int8
 from engine.kernels.torch.linear import Linear, make_linear
+from engine.kernels.torch.nf4 import Nf4Embedding, Nf4Linear
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-"""What unquantised weights are held in, by ``formats.UNQUANTISED``."""
+"""Dtypes of unquantised weights, by ``formats.UNQUANTISED``."""
 
 Embedding = Callable[[Tensor], Tensor]
 """Maps token ids ``(rows,)`` to ``(rows, hidden)``."""
@@ -36,28 +35,28 @@ class Kernels:
 
 
 def plain_embedding(weight: Tensor) -> Embedding:
-    """Rows of ``weight (vocabulary, hidden)`` as they are."""
+    """Return a lookup in ``weight (vocabulary, hidden)``, in its dtype."""
     return lambda ids: F.embedding(ids, weight)
 
 
 PLAIN = Kernels(lambda weight: make_linear(widen(weight)), plain_embedding)
-"""Weights as they are, in fp32 or bf16."""
+"""Unquantised weights, in fp32 or bf16."""
 
 
 def kernels_for(quantization: str, dtype: torch.dtype) -> Kernels:
-    """The kernels of ``quantization``; ``dtype`` is what the model computes in between products.
+    """Return the kernels of ``quantization`` for a model that computes in ``dtype``.
 
-    The factories keep nothing of the float weight they are given, unless it is unquantised.
+    They keep nothing of the float weight they are given, unless it is unquantised.
     """
     assert quantization in FORMATS
     if quantization == "int8":
         return Kernels(
-            linear=lambda weight: int8_product.make_int8(int8.quantise(widen(weight))),
-            embedding=lambda weight: int8_product.Int8Embedding(int8.quantise(weight), dtype),
+            linear=lambda weight: make_int8(int8.quantise(widen(weight))),
+            embedding=lambda weight: Int8Embedding(int8.quantise(weight), dtype),
         )
     if quantization == "nf4":
         return Kernels(
-            linear=lambda weight: nf4_product.Nf4Product(nf4.quantise(widen(weight))),
-            embedding=lambda weight: nf4_product.Nf4Embedding(nf4.quantise(weight), dtype),
+            linear=lambda weight: Nf4Linear(nf4.quantise(widen(weight))),
+            embedding=lambda weight: Nf4Embedding(nf4.quantise(weight), dtype),
         )
     return PLAIN

@@ -1,18 +1,19 @@
-"""Matrix products for 1..16 rows whose bits do not depend on how many rows there are.
+"""Linear layers for 1..16 rows whose bits do not depend on how many rows there are.
 
 A plain ``F.linear`` picks another BLAS path for one row (gemv) than for several, and sums in another
-order: a token's logits would then depend on whether it was verified alone or beside drafted ones,
-and a greedy tie could break differently. Three ways around it, the first that holds on this machine:
+order. A token's logits would then depend on whether it was verified alone or beside drafted tokens,
+and a greedy tie could break differently. There are three ways around it; the first that holds on this
+machine is taken:
 
 ``PackedLinear``
     oneDNN with the weight reordered once. Measured (docs/log): same bits for 1..256 rows in fp32
     and bf16, and faster than ``F.linear``, which reorders the weight in every call.
-``BlockedLinear``
-    ``F.linear`` on blocks of exactly 16 rows, the last one padded: one shape, hence one path.
-``SingleLinear``
-    ``F.linear`` row by row: nothing stands beside a row. Slow; every row reads all weights.
+``TiledLinear``
+    ``F.linear`` on tiles of exactly 16 rows, the last one padded: one shape, hence one path.
+``RowwiseLinear``
+    ``F.linear`` row by row. Slow; every row reads all weights.
 
-``make_linear`` trusts neither of the first two: it checks the weight it is given.
+``make_linear`` trusts neither of the first two: it tests them with the weight it is given.
 """
 
 from __future__ import annotations
@@ -28,9 +29,8 @@ from engine.values import MAX_ROWS
 
 log = logging.getLogger(__name__)
 
-_TOGETHER = 64
-_CANCELLED = 32
-_TRIAL_WORK, _MOST_TRIED = 2**23, 1024
+_TRIAL_ROWS, _MAX_TRIAL_ROWS, _TRIAL_WORK = 64, 1024, 2**23
+_CANCELLED_OUTPUTS = 32
 
 
 class Linear(Protocol):
@@ -39,16 +39,16 @@ class Linear(Protocol):
     def __call__(self, x: Tensor) -> Tensor: ...
 
 
-class BlockedLinear:
-    """``x @ weight.T`` in blocks of 16 rows. The reference; works on any device."""
+class TiledLinear:
+    """``x @ weight.T`` in tiles of 16 rows. The reference; works on any device."""
 
     def __init__(self, weight: Tensor) -> None:
         self.weight = weight  # (out, in)
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = x.shape[0]
-        blocks = F.pad(x, (0, 0, 0, -rows % MAX_ROWS)).split(MAX_ROWS)
-        return torch.cat([F.linear(block, self.weight) for block in blocks])[:rows]
+        tiles = F.pad(x, (0, 0, 0, -rows % MAX_ROWS)).split(MAX_ROWS)
+        return torch.cat([F.linear(tile, self.weight) for tile in tiles])[:rows]
 
 
 class PackedLinear:
@@ -62,10 +62,10 @@ class PackedLinear:
         return result
 
 
-class SingleLinear:
-    """``x @ weight.T`` one row at a time; works wherever a product gives the same bits twice.
+class RowwiseLinear:
+    """``x @ weight.T`` one row at a time; works wherever ``F.linear`` gives the same bits twice.
 
-    Each row is copied to memory of its own, which torch aligns: a product may sum by alignment.
+    Each row is copied to memory of its own, which torch aligns: BLAS may choose its path by alignment.
     """
 
     def __init__(self, weight: Tensor) -> None:
@@ -76,7 +76,7 @@ class SingleLinear:
 
 
 class Biased:
-    """Another product, and the same bias added to each row."""
+    """Another linear layer, and the same bias added to each row."""
 
     def __init__(self, linear: Linear, bias: Tensor) -> None:
         self.linear, self.bias = linear, bias  # bias: (out,)
@@ -85,14 +85,14 @@ class Biased:
         return self.linear(x) + self.bias
 
 
-_Unpacked = type[BlockedLinear] | type[SingleLinear]
+_Unpacked = type[TiledLinear] | type[RowwiseLinear]
 _Key = tuple[int, int, torch.dtype, str]
 _chosen: dict[_Key, type[PackedLinear] | _Unpacked] = {}
 _chosen_unpacked: dict[_Key, _Unpacked] = {}
 
 
 def make_linear(weight: Tensor) -> Linear:
-    """The fastest product for ``weight (out, in)`` that is row-independent on this machine."""
+    """Return the fastest linear layer for ``weight (out, in)`` that is row-independent here."""
     key = _key(weight)
     if key not in _chosen:
         _chosen[key] = PackedLinear if _packs(weight) else _choose_unpacked(weight)
@@ -100,7 +100,7 @@ def make_linear(weight: Tensor) -> Linear:
 
 
 def make_unpacked(weight: Tensor) -> Linear:
-    """As ``make_linear`` for a weight that is used once: reordering it would not pay."""
+    """Do as ``make_linear`` for a weight that is used once: reordering it would not pay."""
     key = _key(weight)
     if key not in _chosen_unpacked:
         _chosen_unpacked[key] = _choose_unpacked(weight)
@@ -108,24 +108,24 @@ def make_unpacked(weight: Tensor) -> Linear:
 
 
 def _key(weight: Tensor) -> _Key:
-    """Products are tried once for each shape."""
+    """Return what a trial's result is stored by: shape, dtype and device type."""
     return weight.shape[0], weight.shape[1], weight.dtype, weight.device.type
 
 
 def _choose_unpacked(weight: Tensor) -> _Unpacked:
-    if is_row_independent(BlockedLinear(weight), weight):
-        return BlockedLinear
+    if is_row_independent(TiledLinear(weight), weight):
+        return TiledLinear
     log.warning(
         "This machine multiplies by weights of %d x %d in %s with other bits when other rows stand "
         "beside a row. It is done row by row: the words stay right, but speculation does not pay.",
         *weight.shape,
         weight.dtype,
     )
-    return SingleLinear
+    return RowwiseLinear
 
 
 def _packs(weight: Tensor) -> bool:
-    """Whether oneDNN multiplies by such weights here, and row-independently."""
+    """Return whether oneDNN multiplies by such weights here, row-independently."""
     if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
         return False
     if weight.dtype is torch.bfloat16 and not _has_bf16():
@@ -137,24 +137,24 @@ def _packs(weight: Tensor) -> bool:
 
 
 def _has_bf16() -> bool:
-    """Whether the processor multiplies bf16 itself."""
+    """Return whether the processor has instructions for bf16."""
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def is_row_independent(linear: Linear, weight: Tensor) -> bool:
-    """Whether ``linear`` gives the same bits for 1..16 and 64 rows, and in every slot.
+    """Return whether ``linear`` gives a row the same bits for 1..16 and 64 rows, and in every slot.
 
-    ``weight (outputs, in)`` tells what it takes, and what it multiplies by: a few outputs are enough,
-    none make a weak trial. Some milliseconds for a small one; asked once for each shape.
+    ``weight (outputs, in)`` is what ``linear`` multiplies by. A part of the outputs is enough; without
+    them the trial is weak. It takes some milliseconds for a small weight, and runs once for each shape.
     """
-    x = _trial(weight)
-    reference = torch.cat([linear(part) for part in x.split(_TOGETHER)])
+    x = _trial_rows(weight)
+    reference = torch.cat([linear(part) for part in x.split(_TRIAL_ROWS)])
     return (
         all(
             torch.equal(linear(x[:rows]), reference[:rows])
             for rows in (*range(1, MAX_ROWS + 1), 40)
         )
-        and all(  # moved by one, every border between two paths within a block shows
+        and all(  # shifted rows show every border between two paths within a tile
             torch.equal(linear(x[slot : slot + MAX_ROWS]), reference[slot : slot + MAX_ROWS])
             for slot in (1, 7)
         )
@@ -165,18 +165,18 @@ def is_row_independent(linear: Linear, weight: Tensor) -> bool:
     )
 
 
-def _trial(weight: Tensor) -> Tensor:
-    """(64 or more, in): random rows for which the first outputs nearly vanish.
+def _trial_rows(weight: Tensor) -> Tensor:
+    """Return random rows (64 or more, in) for which the first outputs nearly vanish.
 
     Another order of summing changes the last of 24 bits, and rounding to bf16 leaves 8 of them: with
     plain random rows a processor without bf16 instructions passed, and differed once in 12,000 outputs.
-    Where large terms cancel, what is left is all made of those last bits. Narrow weights have fewer
-    orders to tell apart, and are cheap to multiply by: they get more rows.
+    Where large terms cancel, only those last bits remain. Narrow weights have fewer orders to tell apart,
+    and are cheap to multiply by: they get more rows.
     """
     generator = torch.Generator().manual_seed(0)
     width = weight.shape[1]
-    count = min(max(_TRIAL_WORK // max(weight.numel(), 1), _TOGETHER), _MOST_TRIED)
+    count = min(max(_TRIAL_WORK // max(weight.numel(), 1), _TRIAL_ROWS), _MAX_TRIAL_ROWS)
     x = torch.randn(count, width, generator=generator, dtype=torch.float64)
-    near = weight[: min(_CANCELLED, width // 4)].double().cpu()
+    near = weight[: min(_CANCELLED_OUTPUTS, width // 4)].double().cpu()
     rows: Tensor = x - x @ torch.linalg.pinv(near) @ near
     return rows.to(weight)

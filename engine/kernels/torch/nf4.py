@@ -1,4 +1,4 @@
-"""NF4 products that are row-independent, for machines without the compiled step and CUDA's kernels."""
+"""Row-independent NF4 linear layers, for machines without the compiled step and CUDA kernels."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from torch import Tensor
 from engine.kernels.formats.nf4 import GROUP, Nf4Weight, dequantise
 from engine.kernels.torch.linear import make_unpacked
 
-PART_ROWS = 1024
-"""Outputs that a product widens at once."""
+_SLICE_OUTPUTS = 1024
+"""Outputs whose weights are dequantised at once."""
 
 
-class Nf4Product:
-    """Float32 products with the weights that the codes mean, as the compiled step has them too.
+class Nf4Linear:
+    """Multiplies in float32 by the dequantised weights, which are those of the compiled step.
 
-    Half a byte a weight is kept; ``PART_ROWS`` outputs at a time are widened in every call. Each part's
-    product is one that was tried on this machine.
+    The weight stays in half a byte a number; every call dequantises it slice by slice. Each slice is
+    multiplied by a linear layer that was tested on this machine.
     """
 
     def __init__(self, weight: Nf4Weight) -> None:
         self.weight = weight
 
     def __call__(self, x: Tensor) -> Tensor:
-        """``(rows, in)`` -> ``(rows, out)`` in the dtype of ``x``."""
+        """Map ``(rows, in)`` to ``(rows, out)`` in the dtype of ``x``."""
         rows = x.float()
-        parts = [make_unpacked(part)(rows) for part in self._parts()]
+        parts = [make_unpacked(part)(rows) for part in self._slices()]
         return torch.cat(parts, dim=-1).to(x.dtype)
 
-    def _parts(self) -> Iterator[Tensor]:
-        """float32 (outputs, in). ``PART_ROWS`` whole rows are whole groups and bytes."""
+    def _slices(self) -> Iterator[Tensor]:
+        """Yield float32 (outputs, in). A full slice is whole groups and bytes for any ``in``."""
         out, width = self.weight.shape
-        for start in range(0, out, PART_ROWS):
-            rows, first = min(PART_ROWS, out - start), start * width
+        for start in range(0, out, _SLICE_OUTPUTS):
+            rows, first = min(_SLICE_OUTPUTS, out - start), start * width
             packed, absmax = self.weight.packed[first // 2 :], self.weight.absmax[first // GROUP :]
             yield dequantise(packed, absmax, rows * width, torch.float32).view(rows, width)
 
@@ -44,20 +44,17 @@ class Nf4Embedding:
 
     def __init__(self, weight: Nf4Weight, dtype: torch.dtype) -> None:
         self.weight, self.dtype = weight, dtype
-        _, width = weight.shape
-        # Rows of whole groups can be looked up; other widths occur in tests only.
-        self.table = None if width % GROUP == 0 else _whole(weight).to(dtype)
+        out, width = weight.shape
+        self.table = None
+        if width % GROUP:  # a row is no whole groups: only in tests
+            whole = dequantise(weight.packed, weight.absmax, out * width)
+            self.table = whole.view(out, width).to(dtype)
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """``ids (rows,)`` -> ``(rows, hidden)`` in the dtype the model computes in."""
+        """Map ``ids (rows,)`` to ``(rows, hidden)`` in the dtype the model computes in."""
         if self.table is not None:
             return self.table[ids]
         out, width = self.weight.shape
         packed = self.weight.packed.view(out, width // 2)[ids].view(-1)
         absmax = self.weight.absmax.view(out, width // GROUP)[ids].view(-1)
         return dequantise(packed, absmax, len(ids) * width, self.dtype).view(-1, width)
-
-
-def _whole(weight: Nf4Weight) -> Tensor:
-    out, width = weight.shape
-    return dequantise(weight.packed, weight.absmax, out * width).view(out, width)

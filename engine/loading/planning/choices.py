@@ -23,8 +23,8 @@ from engine.kernels.formats import (
     UNQUANTISED,
     int8,
 )
-from engine.kernels.formats.block_formats import DRAFTING
-from engine.kernels.torch import int8 as int8_product
+from engine.kernels.formats.block_formats import DRAFT_FORMAT
+from engine.kernels.torch import int8 as int8_linear
 from engine.machine import compilers, processor
 from engine.machine.devices import Device
 from engine.models.architecture import Architecture
@@ -141,7 +141,7 @@ def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Device) -> 
     a quarter of its time (see docs/log/drafting.md).
     """
     large = checkpoint.parameters > SMALL
-    return DRAFTING if large and _compiled(checkpoint, quantization, place) else None
+    return DRAFT_FORMAT if large and _compiled(checkpoint, quantization, place) else None
 
 
 def quantization_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
@@ -177,7 +177,7 @@ def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str
         )
     if quantization != "int8":
         return None
-    levels = int8_product.exact_levels(checkpoint.hidden)
+    levels = int8_linear.exact_levels(checkpoint.hidden)
     if levels is None:
         return "There is no exact int8 kernel for this processor: int8 is slow here. Choose bf16 or fp32."
     if levels < int8.ACTIVATION_LEVELS[0]:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from engine.backends.native import build
-from engine.kernels.native.library import Kind, Library, Matrix, Products
+from engine.kernels.native.library import Kind, Library, LinearLibrary, Matrix
 from engine.machine import compilers
 from engine.machine.compilers import BuildError, Compiler, NoCompiler
 from tests.support.compilers import VERSION, hide_compilers, write_program, write_wheel
@@ -140,7 +140,7 @@ def test_zig_compiles_the_same_integers(library: Library, tmp_path: Path) -> Non
         pytest.skip(
             "no zig is here; `foretoken compiler --fetch` or `pip install ziglang` brings it"
         )
-    other = Products(build.build(build.PRODUCTS, candidates=zigs), 2)
+    other = LinearLibrary(build.build(build.LINEAR, candidates=zigs), 2)
     weight = torch.randn(100, 1040, generator=torch.Generator().manual_seed(0))
     x = torch.randn(16, 1040, generator=torch.Generator().manual_seed(1))
     expected = Matrix(library, Kind.INT8, weight)(x)

@@ -16,7 +16,7 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import build
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.formats import Q4, QUANTISED, nf4
-from engine.kernels.torch import int8 as int8_product
+from engine.kernels.torch import int8 as int8_linear
 from engine.loading.planning.choices import choose_quantization, quantization_note
 from engine.loading.planning.sizes import PairSizes
 from engine.machine.devices import Device
@@ -220,7 +220,7 @@ def test_what_a_processor_lacks_is_told(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(build, "ready", lambda *_: None)
     assert "int8 is faster" in (quantization_note("nf4", checkpoint, CPU) or "")
     for levels, words in ((127, ""), (63, "lacks VNNI"), (None, "int8 is slow here")):
-        monkeypatch.setattr(int8_product, "exact_levels", lambda width, levels=levels: levels)
+        monkeypatch.setattr(int8_linear, "exact_levels", lambda width, levels=levels: levels)
         assert words in (quantization_note("int8", checkpoint, CPU) or "")
 
 

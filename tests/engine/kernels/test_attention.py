@@ -1,4 +1,4 @@
-"""Attention over KV blocks: right, and the same bits for any number of rows and any cache length."""
+"""Attention over KV pages: right, and the same bits for any number of rows and any cache length."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.torch.attention import KV_BLOCK as BLOCK
 from engine.kernels.torch.attention import (
+    PAGE_SIZE,
     ROW_QUANTUM,
     Attend,
     attend,
-    attend_singly,
+    attend_rowwise,
     causal_bias,
     choose_attend,
-    first_block,
+    first_page,
     padded_rows,
 )
 from engine.models.sequence_state import KVCache
@@ -25,7 +25,7 @@ from tests.support.pairwise import all_pairs
 
 DTYPES = [torch.float32, torch.bfloat16]
 KV_HEADS = 2
-CONTEXT = 3 * BLOCK
+CONTEXT = 3 * PAGE_SIZE
 shapes = pytest.mark.parametrize(
     ("group", "width", "dtype"),
     all_pairs((1, 2, 3, 4, 8), (8, 64, 128), DTYPES),
@@ -34,7 +34,7 @@ shapes = pytest.mark.parametrize(
 
 
 def random_state(group: int, width: int, dtype: torch.dtype) -> tuple[Tensor, KVCache]:
-    """Scaled queries for every position (CONTEXT, heads, width), and a full cache of one layer."""
+    """Return scaled queries for every position (CONTEXT, heads, width), and a full cache of one layer."""
     generator = torch.Generator().manual_seed(group * width)
     query, keys, values = (
         torch.randn(CONTEXT, heads, width, generator=generator)
@@ -52,7 +52,7 @@ def random_state(group: int, width: int, dtype: torch.dtype) -> tuple[Tensor, KV
 
 
 def chosen(query: Tensor) -> Attend:
-    """What the decoder takes for such heads on this machine."""
+    """Return what the decoder uses for such heads on this machine."""
     _, heads, width = query.shape
     return choose_attend(heads, KV_HEADS, width, query.dtype, query.device)
 
@@ -66,10 +66,10 @@ def attended(
     cap: float | None = None,
     attend: Attend | None = None,
 ) -> Tensor:
-    """Rows ``start .. start + rows - 1`` in one call, as the decoder makes it."""
+    """Attend for rows ``start .. start + rows - 1`` in one call, as the decoder does."""
     attend = attend or chosen(query)
-    first = first_block(start, window)
-    keys, values = cache.blocks(0, start + rows, first)
+    first = first_page(start, window)
+    keys, values = cache.pages(0, start + rows, first)
     group = query.shape[1] // KV_HEADS
     bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=window)
     return attend(query[start : start + rows].contiguous(), keys, values, bias, cap)
@@ -78,11 +78,11 @@ def attended(
 def defined(
     query: Tensor, cache: KVCache, start: int, rows: int, window: int, cap: float | None
 ) -> Tensor:
-    """The same by the definition, in float64: (rows, heads * head_dim)."""
+    """Compute the same by the definition, in float64: (rows, heads * head_dim)."""
     group, width = query.shape[1] // KV_HEADS, query.shape[2]
     keys, values = (
-        blocks.transpose(1, 2).reshape(-1, KV_HEADS, width).double().repeat_interleave(group, 1)
-        for blocks in cache.blocks(0, start + rows)
+        pages.transpose(1, 2).reshape(-1, KV_HEADS, width).double().repeat_interleave(group, 1)
+        for pages in cache.pages(0, start + rows)
     )
     scores = torch.einsum("rhd,khd->hrk", query[start : start + rows].double(), keys)
     if cap is not None:
@@ -98,13 +98,13 @@ def test_attention_agrees_with_scaled_dot_product_attention(
     group: int, width: int, dtype: torch.dtype
 ) -> None:
     query, cache = random_state(group, width, dtype)
-    start, rows = BLOCK - 3, 7
+    start, rows = PAGE_SIZE - 3, 7
 
-    def flat(blocks: Tensor) -> Tensor:
-        heads = blocks.transpose(1, 2).reshape(-1, KV_HEADS, width)[: start + rows].double()
+    def flat(pages: Tensor) -> Tensor:
+        heads = pages.transpose(1, 2).reshape(-1, KV_HEADS, width)[: start + rows].double()
         return heads.transpose(0, 1).repeat_interleave(group, dim=0)
 
-    keys, values = cache.blocks(0, start + rows)
+    keys, values = cache.pages(0, start + rows)
     mask = torch.arange(start + rows)[None] <= torch.arange(start, start + rows)[:, None]
     expected = F.scaled_dot_product_attention(
         query[start : start + rows].double().transpose(0, 1),
@@ -122,21 +122,29 @@ def test_attention_agrees_with_scaled_dot_product_attention(
 def test_a_row_has_the_same_bits_alone_and_among_16(
     group: int, width: int, dtype: torch.dtype
 ) -> None:
-    """At the start, inside a block, up to a border, across one, and in the last block."""
+    """Rows at the start, inside a page, up to a border, across one, and in the last page."""
     query, cache = random_state(group, width, dtype)
-    for start in (0, 100, BLOCK - 16, BLOCK - 5, BLOCK, 2 * BLOCK - 1, CONTEXT - 16):
+    for start in (
+        0,
+        100,
+        PAGE_SIZE - 16,
+        PAGE_SIZE - 5,
+        PAGE_SIZE,
+        2 * PAGE_SIZE - 1,
+        CONTEXT - 16,
+    ):
         alone = torch.cat([attended(query, cache, start + row, 1) for row in range(16)])
         for rows in (2, 3, 4, 5, 7, 8, 11, 15, 16):
             assert torch.equal(attended(query, cache, start, rows), alone[:rows]), (start, rows)
 
 
-WINDOWS = ((24, None), (BLOCK, None), (300, 0.5), (1, None), (10**6, 0.5))
+WINDOWS = ((24, None), (PAGE_SIZE, None), (300, 0.5), (1, None), (10**6, 0.5))
 
 
 @pytest.mark.parametrize(("window", "cap"), WINDOWS)
 def test_a_window_and_a_cap_are_those_of_the_definition(window: int, cap: float | None) -> None:
     query, cache = random_state(2, 8, torch.float32)
-    for start in (0, 100, BLOCK + 15, 2 * BLOCK + 20):
+    for start in (0, 100, PAGE_SIZE + 15, 2 * PAGE_SIZE + 20):
         ours = attended(query, cache, start, 16, window, cap)
         expected = defined(query, cache, start, 16, window, cap)
         assert torch.allclose(ours.double(), expected, atol=1e-5), start
@@ -150,9 +158,16 @@ def test_a_window_and_a_cap_are_those_of_the_definition(window: int, cap: float 
 def test_with_a_window_and_a_cap_too_a_row_has_the_same_bits_alone_and_among_16(
     group: int, dtype: torch.dtype, window: int, cap: float | None
 ) -> None:
-    """Also where the first row still sees a block that later rows do not."""
+    """Also where the first row still sees a page that later rows do not."""
     query, cache = random_state(group, 64, dtype)
-    for start in (0, BLOCK - 5, BLOCK + 15, 2 * BLOCK - 1, 2 * BLOCK + 38, CONTEXT - 16):
+    for start in (
+        0,
+        PAGE_SIZE - 5,
+        PAGE_SIZE + 15,
+        2 * PAGE_SIZE - 1,
+        2 * PAGE_SIZE + 38,
+        CONTEXT - 16,
+    ):
         alone = torch.cat(
             [attended(query, cache, start + row, 1, window, cap) for row in range(16)]
         )
@@ -161,12 +176,12 @@ def test_with_a_window_and_a_cap_too_a_row_has_the_same_bits_alone_and_among_16(
             assert torch.equal(together, alone[:rows]), (start, rows)
 
 
-def test_only_blocks_that_no_row_sees_are_left_out() -> None:
-    for window in (1, 2, 24, BLOCK, BLOCK + 1, 300):
+def test_only_pages_that_no_row_sees_are_left_out() -> None:
+    for window in (1, 2, 24, PAGE_SIZE, PAGE_SIZE + 1, 300):
         for start in range(0, CONTEXT, 7):
-            first = first_block(start, window)
-            assert first * BLOCK <= max(start - window + 1, 0) < (first + 1) * BLOCK
-    assert first_block(CONTEXT, None) == 0
+            first = first_page(start, window)
+            assert first * PAGE_SIZE <= max(start - window + 1, 0) < (first + 1) * PAGE_SIZE
+    assert first_page(CONTEXT, None) == 0
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -175,7 +190,7 @@ def test_a_prefill_of_128_rows_gives_the_bits_of_single_rows(
     group: int, dtype: torch.dtype
 ) -> None:
     query, cache = random_state(group, 64, dtype)
-    start = BLOCK - 50
+    start = PAGE_SIZE - 50
     many = attended(query, cache, start, 128)
     for row in (0, 1, 49, 50, 51, 127):
         assert torch.equal(attended(query, cache, start + row, 1)[0], many[row]), row
@@ -183,12 +198,12 @@ def test_a_prefill_of_128_rows_gives_the_bits_of_single_rows(
 
 @pytest.mark.parametrize("group", [1, 3, 4])
 def test_what_lies_behind_a_position_does_not_matter(group: int) -> None:
-    """Stale values of a rolled back round, and whole blocks of the future, add exactly nothing."""
+    """Stale values of a rolled back round, and whole pages of the future, add exactly nothing."""
     query, cache = random_state(group, 64, torch.float32)
     before = attended(query, cache, 100, 5)
     cache.write(0, 105, *(torch.full((400, KV_HEADS, 64), 1e4) for _ in range(2)))
     assert torch.equal(attended(query, cache, 100, 5), before)
-    keys, values = cache.blocks(0, CONTEXT)
+    keys, values = cache.pages(0, CONTEXT)
     bias = causal_bias(100, 5, group, len(keys), keys)
     assert torch.equal(chosen(query)(query[100:105].contiguous(), keys, values, bias, None), before)
 
@@ -208,7 +223,7 @@ def test_rows_are_computed_singly_just_where_they_differ_otherwise(
 ) -> None:
     """Intel's BLAS takes another path for 8 rows of 128 than for 4; AMD's processors see one path."""
     query, cache = random_state(group, width, dtype)
-    starts = (0, 100, BLOCK - 5, 2 * BLOCK - 1)
+    starts = (0, 100, PAGE_SIZE - 5, 2 * PAGE_SIZE - 1)
     same = all(
         torch.equal(
             attended(query, cache, start, rows, attend=attend)[row],
@@ -226,14 +241,16 @@ def test_rows_are_computed_singly_just_where_they_differ_otherwise(
 def test_single_rows_give_the_bits_of_many(group: int, width: int, dtype: torch.dtype) -> None:
     query, cache = random_state(group, width, dtype)
     for rows in (1, 5, 16):
-        expected = attended(query, cache, BLOCK - 5, rows)
-        assert torch.equal(attended(query, cache, BLOCK - 5, rows, attend=attend_singly), expected)
+        expected = attended(query, cache, PAGE_SIZE - 5, rows)
+        assert torch.equal(
+            attended(query, cache, PAGE_SIZE - 5, rows, attend=attend_rowwise), expected
+        )
 
 
 def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """One path of BLAS for all padded row counts was taken for granted."""
+    """One BLAS path for all padded row counts was once assumed."""
     product = torch.matmul
 
     def leaky(left: Tensor, right: Tensor) -> Tensor:
@@ -243,8 +260,10 @@ def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
     monkeypatch.setattr(torch, "matmul", leaky)
     query, cache = random_state(1, 8, torch.float32)
     chosen = choose_attend(KV_HEADS, KV_HEADS, 8, torch.float32, torch.device("cpu"))
-    assert chosen is attend_singly
+    assert chosen is attend_rowwise
     assert "row by row" in caplog.text
-    many = attended(query, cache, BLOCK - 5, 16, attend=chosen)
+    many = attended(query, cache, PAGE_SIZE - 5, 16, attend=chosen)
     for row in range(16):
-        assert torch.equal(attended(query, cache, BLOCK - 5 + row, 1, attend=chosen)[0], many[row])
+        assert torch.equal(
+            attended(query, cache, PAGE_SIZE - 5 + row, 1, attend=chosen)[0], many[row]
+        )

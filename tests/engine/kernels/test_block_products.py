@@ -1,4 +1,4 @@
-"""Products with matrices as GGUF files store them."""
+"""Matmuls with weights in GGUF blocks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine.backends.native import build
-from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED
+from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks, rounded_rows
 
@@ -16,11 +16,11 @@ def rows(width: int, count: int = 16) -> torch.Tensor:
 
 
 def width_of(format: str) -> int:
-    """Three units, of which the last is not whole where a format's blocks are smaller."""
+    """Return three units of inputs; the last is not whole in formats with smaller blocks."""
     return 768 if LAYOUTS[format].inputs == 256 else 544
 
 
-@pytest.mark.parametrize("format", MULTIPLIED)
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
 def test_products_round_the_rows_alone(format: str, library: Library) -> None:
     blocks = random_blocks(format, 40, width_of(format))
     matrix, x = Matrix(library, Kind.FP32, blocks), rows(blocks.shape[1])
@@ -34,14 +34,14 @@ def test_products_round_the_rows_alone(format: str, library: Library) -> None:
     assert ((matrix(x) - exact).abs() <= 4e-7 * size).all()
 
 
-@pytest.mark.parametrize("format", MULTIPLIED)
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
 def test_rows_are_looked_up_as_they_are_stored(format: str, library: Library) -> None:
     blocks = random_blocks(format, 40, width_of(format))
     matrix = Matrix(library, Kind.FP32, blocks)
     assert torch.equal(matrix.rows(range(40)), blocks.dequantise())
 
 
-@pytest.mark.parametrize("format", MULTIPLIED)
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
 def test_a_row_has_the_bits_it_has_alone(format: str, library: Library) -> None:
     blocks = random_blocks(format, 40, width_of(format))
     matrix, x = Matrix(library, Kind.FP32, blocks), rows(blocks.shape[1])
@@ -53,7 +53,7 @@ def test_a_row_has_the_bits_it_has_alone(format: str, library: Library) -> None:
 
 
 def test_parts_of_other_formats_are_one_matrix(library: Library) -> None:
-    """As queries, keys and values are: one scaled, one beside it in the same format, one as floats."""
+    """As for queries, keys and values: scaled, in the same and in other formats, and as floats."""
     parts = (
         random_blocks("q4_k", 32, 256).times(0.125),
         random_blocks("q4_k", 16, 256, seed=1),

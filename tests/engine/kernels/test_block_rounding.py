@@ -1,4 +1,4 @@
-"""Floats rounded to the blocks of a GGUF file: near enough, within any group, whatever is in it."""
+"""Floats quantised to GGUF blocks: the error is bounded in any group, whatever is in it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GROUP = 32
 
 
 def drawn(rows: int, inputs: int, seed: int = 0) -> Tensor:
-    """Numbers as trained matrices have them: some rows larger, a few numbers far out."""
+    """Return numbers like those of trained matrices: some larger rows, a few outliers."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.randn(rows, inputs, generator=generator) * 0.03
     x *= torch.rand(rows, 1, generator=generator) + 0.5
@@ -26,16 +26,16 @@ def drawn(rows: int, inputs: int, seed: int = 0) -> Tensor:
 
 
 def halved(x: Tensor) -> Tensor:
-    """How far from ``x`` the nearest number of 16 bits is at most."""
+    """Return the largest distance of ``x`` from the nearest float16."""
     return (x.abs() * 2.0**-11).clamp(min=2.0**-25)
 
 
 def bounds(format: str, x: Tensor) -> Tensor:
-    """The largest root mean square error (blocks, groups of one) of rounding ``x (blocks, groups, 32)``.
+    """Return the largest root mean square error (blocks, groups) of rounding ``x (blocks, groups, 32)``.
 
-    A code is half a step off at most, and no search may leave more than 16 even steps do. Behind it
-    stands what scale and minimum lose: to 16 bits, or to 6 bits beside the largest of their block. A
-    search that cuts makes steps smaller; 1.1 leaves room for one that makes them larger.
+    A code is half a step off at most, and no search may leave more than 16 even steps do. Rounding scale
+    and minimum adds to that: to 16 bits, or to 6 bits beside the largest of their block. A search that
+    clips makes steps smaller; 1.1 leaves room for one that makes them larger.
     """
     low, high = x.amin(-1), x.amax(-1)
     if format == "q8_0":

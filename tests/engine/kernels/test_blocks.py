@@ -1,4 +1,4 @@
-"""Matrices as GGUF files have them: their layouts, rows and numbers."""
+"""Matrices in GGUF blocks: layouts, rows and numbers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import torch
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf.quants import quantize
 
-from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED, ROUNDED
+from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS, REQUANTISED
 from engine.kernels.formats.blocks import Blocks
 
 
 def test_layouts_are_those_of_the_package_gguf() -> None:
     for name, layout in LAYOUTS.items():
         assert GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]] == (layout.inputs, layout.size)
-    assert set(MULTIPLIED) | set(ROUNDED) <= LAYOUTS.keys()
-    assert not set(MULTIPLIED) & set(ROUNDED)
+    assert set(NATIVE_FORMATS) | set(REQUANTISED) <= LAYOUTS.keys()
+    assert not set(NATIVE_FORMATS) & set(REQUANTISED)
 
 
 def test_rows_are_those_of_the_matrix_in_any_order() -> None:
@@ -27,7 +27,7 @@ def test_rows_are_those_of_the_matrix_in_any_order() -> None:
     order = torch.tensor([5, 0, 3, 3])
     assert torch.equal(blocks.rows(order).dequantise(), wide[order])
     first, second = blocks.rows(slice(1, 6)).split([2, 3])
-    assert first.data.data_ptr() == data[1].data_ptr()  # a file's pages are not copied
+    assert first.data.data_ptr() == data[1].data_ptr()  # a view: a mapped file is not copied
     assert torch.equal(torch.cat([first.dequantise(), second.dequantise()]), wide[1:])
 
 

@@ -1,4 +1,4 @@
-"""int8 products: the kernel gives the reference's bits, for any rows, on any processor."""
+"""int8 linear layers: the kernel gives the reference's bits, for any rows, on any processor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from engine.kernels.formats.int8 import quantise
-from engine.kernels.torch import int8 as int8_product
+from engine.kernels.torch import int8 as int8_linear
 from engine.kernels.torch.int8 import Int8Embedding, Int8Packed, Int8Reference, make_int8
 from engine.kernels.torch.linear import is_row_independent
 from engine.values import MAX_ROWS
@@ -26,7 +26,7 @@ def weight_of(shape: tuple[int, int]) -> torch.Tensor:
 
 
 def inputs(rows: int, width: int) -> torch.Tensor:
-    """Rows of very different size: one scale for all would lose the small ones."""
+    """Return rows of very different size: one scale for all would lose the small ones."""
     x = torch.randn(rows, width, generator=torch.Generator().manual_seed(2))
     return x * torch.logspace(-6, 6, rows)[:, None]
 
@@ -36,7 +36,7 @@ def inputs(rows: int, width: int) -> torch.Tensor:
 def test_the_kernel_gives_the_bits_of_the_reference(
     shape: tuple[int, int], dtype: torch.dtype
 ) -> None:
-    levels = int8_product.exact_levels(shape[1])
+    levels = int8_linear.exact_levels(shape[1])
     if levels is None:
         pytest.skip("oneDNN's int8 sums are not exact on this processor")
     weight, x = quantise(weight_of(shape)), inputs(MAX_ROWS, shape[1]).to(dtype)
@@ -64,7 +64,7 @@ def test_the_product_is_right(shape: tuple[int, int]) -> None:
 
 def test_quantising_what_was_quantised_changes_nothing() -> None:
     once = quantise(weight_of((50, 40)))
-    again = quantise(once.dequantised())
+    again = quantise(once.dequantise())
     assert torch.equal(again.values, once.values)
     assert torch.allclose(again.scale, once.scale)
 
@@ -80,25 +80,25 @@ def test_zeros_stay_zeros() -> None:
 def test_an_embedding_is_its_rows() -> None:
     weight = quantise(weight_of((20, 12)))
     rows = Int8Embedding(weight, torch.float32)(torch.tensor([3, 3, 19]))
-    assert torch.equal(rows, weight.dequantised()[[3, 3, 19]])
+    assert torch.equal(rows, weight.dequantise()[[3, 3, 19]])
 
 
 def test_sums_that_saturate_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without VNNI pairs of u8 x s8 products are added in 16 bits: fewer levels are used then."""
-    exact = Int8Packed.product
+    exact = Int8Packed.matmul
 
     def saturating(self: Int8Packed, quantised: torch.Tensor) -> torch.Tensor:
         result = exact(self, quantised)
         return result.clamp(max=1000.0) if self.levels == 127 else result
 
-    monkeypatch.setattr(Int8Packed, "product", saturating)
-    assert int8_product.exact_levels.__wrapped__(48) == 63
-    monkeypatch.setattr(Int8Packed, "product", lambda self, rows: exact(self, rows) + 1)
-    assert int8_product.exact_levels.__wrapped__(48) is None
+    monkeypatch.setattr(Int8Packed, "matmul", saturating)
+    assert int8_linear.exact_levels.__wrapped__(48) == 63
+    monkeypatch.setattr(Int8Packed, "matmul", lambda self, rows: exact(self, rows) + 1)
+    assert int8_linear.exact_levels.__wrapped__(48) is None
 
 
 def test_where_nothing_is_exact_the_reference_multiplies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(int8_product, "exact_levels", lambda width: None)
+    monkeypatch.setattr(int8_linear, "exact_levels", lambda width: None)
     assert isinstance(make_int8(quantise(weight_of((5, 24)))), Int8Reference)
 
 

@@ -1,4 +1,4 @@
-"""Matrix products: a row's bits depend neither on the rows beside it nor on the slot it stands in."""
+"""Linear layers: a row's bits depend neither on the rows beside it nor on the slot it stands in."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import torch.nn.functional as F
 
 from engine.kernels.torch.linear import (
     Biased,
-    BlockedLinear,
     Linear,
     PackedLinear,
-    SingleLinear,
+    RowwiseLinear,
+    TiledLinear,
     is_row_independent,
     make_linear,
     make_unpacked,
@@ -61,11 +61,11 @@ def test_every_slot_gives_the_same_bits(shape: tuple[int, int], dtype: torch.dty
 
 
 @cases
-@pytest.mark.parametrize("kind", [BlockedLinear, PackedLinear, SingleLinear])
+@pytest.mark.parametrize("kind", [TiledLinear, PackedLinear, RowwiseLinear])
 def test_the_product_is_right(
     shape: tuple[int, int],
     dtype: torch.dtype,
-    kind: type[BlockedLinear | PackedLinear | SingleLinear],
+    kind: type[TiledLinear | PackedLinear | RowwiseLinear],
 ) -> None:
     if kind is PackedLinear and dtype is torch.bfloat16 and not PACKS_BF16:
         pytest.skip("oneDNN has no bf16 kernel on this processor")
@@ -81,7 +81,7 @@ def test_the_product_is_right(
 def test_the_reference_is_row_independent_wherever_it_runs() -> None:
     for dtype in DTYPES:
         weight = weight_of((172, 64), dtype)
-        assert is_row_independent(BlockedLinear(weight), weight)
+        assert is_row_independent(TiledLinear(weight), weight)
 
 
 def test_a_product_that_depends_on_its_neighbours_is_found_out() -> None:
@@ -117,26 +117,26 @@ def test_a_processor_without_a_packed_kernel_gets_the_reference(
 
     monkeypatch.setattr(PackedLinear, "__call__", refuse)
     odd = torch.ones(37, 41, dtype=torch.bfloat16)  # a shape that no other test has tried
-    assert isinstance(make_linear(odd), BlockedLinear)
+    assert isinstance(make_linear(odd), TiledLinear)
 
 
 def beside(x: torch.Tensor) -> torch.Tensor:
-    """A term that depends on all rows of a block."""
+    """Return a term that depends on all rows of a tile."""
     return x.mean() * 1e-3
 
 
 def by_slot(x: torch.Tensor) -> torch.Tensor:
-    """A term that the last four of sixteen rows get: another path at the end of a block."""
+    """Return a term for the last four of sixteen rows: another path at the end of a tile."""
     return (torch.arange(len(x)) % MAX_ROWS >= 12)[:, None] * 1e-3
 
 
 @pytest.mark.parametrize("term", [beside, by_slot])
-def test_where_not_even_blocks_hold_rows_are_multiplied_one_by_one(
+def test_where_tiles_are_not_row_independent_rows_are_multiplied_one_by_one(
     term: Callable[[torch.Tensor], torch.Tensor],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Blocks of 16 were trusted on every processor."""
+    """Tiles of 16 were trusted on every processor."""
     product = F.linear
     monkeypatch.setattr(F, "linear", lambda x, weight: product(x, weight) + term(x))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
@@ -144,13 +144,13 @@ def test_where_not_even_blocks_hold_rows_are_multiplied_one_by_one(
     monkeypatch.setattr("engine.kernels.torch.linear._chosen_unpacked", {})
     weight = weight_of((39, 43), torch.float32)
     linear = make_linear(weight)
-    assert isinstance(linear, SingleLinear)
+    assert isinstance(linear, RowwiseLinear)
     assert is_row_independent(linear, weight)
     assert "39 x 43" in caplog.text and "row by row" in caplog.text
     caplog.clear()
-    assert isinstance(make_linear(weight), SingleLinear)
+    assert isinstance(make_linear(weight), RowwiseLinear)
     assert not caplog.text, "told once"
-    assert isinstance(make_unpacked(weight), SingleLinear)
+    assert isinstance(make_unpacked(weight), RowwiseLinear)
 
 
 def test_the_weight_may_be_a_view_that_is_not_contiguous() -> None:

@@ -1,4 +1,4 @@
-"""The compiled step's products and how it is built."""
+"""The compiled step's matrices, and how it is built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.backends.native import build
 from engine.kernels.formats import int8, nf4
 from engine.kernels.native.library import Kind, Library, Matrix
-from engine.kernels.torch import int8 as int8_product
+from engine.kernels.torch import int8 as int8_linear
 from engine.machine import compilers
 
 SHAPES = [(16, 16), (40, 64), (100, 1040), (4096, 256), (256, 448)]
@@ -21,10 +21,10 @@ one's inputs fill no whole group of sixteen; only floats are multiplied with suc
 
 
 def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, Tensor, Tensor]:
-    """A matrix, its float weight, and sixteen rows."""
+    """Return a matrix, its float weight, and sixteen rows."""
     if kind in (Kind.INT8, Kind.PAIRS) and kind not in library.kinds.values():
         pytest.skip("this processor has no such instructions")
-    if kind is Kind.NF4:  # whole blocks
+    if kind is Kind.NF4:  # whole groups
         shape = shape[0], shape[1] + -shape[1] % nf4.GROUP
     generator = torch.Generator().manual_seed(0)
     weight = torch.randn(shape, generator=generator)
@@ -67,7 +67,7 @@ def test_int8_products_have_the_bits_of_the_reference(
     matrix, weight, x = made(Kind.INT8, shape, library)
     x[3] = 0
     x[4] *= 1e4
-    assert torch.equal(matrix(x), int8_product.Int8Reference(int8.quantise(weight))(x))
+    assert torch.equal(matrix(x), int8_linear.Int8Reference(int8.quantise(weight))(x))
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -81,7 +81,7 @@ def test_nf4_products_are_those_of_the_widened_weight(
     assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
 
 
-def test_nf4_in_parts_of_blocks_is_refused(library: Library) -> None:
+def test_nf4_in_parts_of_groups_is_refused(library: Library) -> None:
     with pytest.raises(ValueError, match="multiple of 64"):
         Matrix(library, Kind.NF4, torch.zeros(16, 96))
 
@@ -147,7 +147,7 @@ def test_a_folder_that_takes_nothing_is_told(
 
 
 def test_what_is_built_behind_is_told_when_it_is_there(library: Library) -> None:
-    """Though somebody else built it since the caller looked: a pair once stayed interpreted."""
+    """Also if another process built it since the caller looked: a pair once stayed in torch."""
     import threading
 
     told = threading.Event()

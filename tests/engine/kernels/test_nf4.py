@@ -1,4 +1,4 @@
-"""NF4: bitsandbytes' format bit by bit, and products that are row-independent."""
+"""NF4: bitsandbytes' format bit by bit, and row-independent linear layers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from engine.kernels.formats import nf4
 from engine.kernels.formats.nf4 import dequantise, quantise
 from engine.kernels.torch import linear
 from engine.kernels.torch.linear import is_row_independent
-from engine.kernels.torch.nf4 import Nf4Embedding, Nf4Product
+from engine.kernels.torch.nf4 import Nf4Embedding, Nf4Linear
 
 # (out, in): sizes of the embedded pair, more outputs than one part has, inputs no multiple of 64.
 SHAPES = [
@@ -88,7 +88,7 @@ def test_the_error_is_that_of_four_bits() -> None:
 def test_a_product_is_that_of_the_whole_weight(shape: tuple[int, int]) -> None:
     weight, x = quantise(weight_of(shape)), inputs(40, shape[1])
     exact = F.linear(x.double(), whole(weight).double())
-    found = Nf4Product(weight)(x)
+    found = Nf4Linear(weight)(x)
     assert found.dtype == torch.float32
     assert (found - exact).norm() < 1e-5 * exact.norm()
 
@@ -96,18 +96,18 @@ def test_a_product_is_that_of_the_whole_weight(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_rows_and_slots_do_not_matter(shape: tuple[int, int], dtype: torch.dtype) -> None:
-    """On every processor: on a Zen 4 EPYC the product of 7 x 13 in blocks of 16 rows is not so."""
+    """On every processor: on a Zen 4 EPYC a matmul of 7 x 13 in tiles of 16 rows is not."""
     weight = quantise(weight_of(shape))
-    assert is_row_independent(Nf4Product(weight), whole(weight).to(dtype))
+    assert is_row_independent(Nf4Linear(weight), whole(weight).to(dtype))
 
 
 def test_a_product_that_sums_in_another_order_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def otherwise(self: linear.BlockedLinear, x: torch.Tensor) -> torch.Tensor:
+    def otherwise(self: linear.TiledLinear, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x, self.weight) + len(x) / 1000
 
-    monkeypatch.setattr(linear.BlockedLinear, "__call__", otherwise)
+    monkeypatch.setattr(linear.TiledLinear, "__call__", otherwise)
     weight = quantise(weight_of((23, 57)))  # a shape that no other test has tried
-    assert is_row_independent(Nf4Product(weight), whole(weight))
+    assert is_row_independent(Nf4Linear(weight), whole(weight))
 
 
 def test_widened_a_part_at_a_time_the_weight_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Products as other processors compute them: compiled with their flags, or run in an emulator.
+"""Matmuls as other processors compute them: compiled with their flags, or run in an emulator.
 
 All must give what the formats mean, and a row the bits it has alone; ``test_block_products`` and
 ``test_native`` say the same of the processor at hand.
@@ -18,9 +18,9 @@ from torch import Tensor
 
 from engine.backends.native import build
 from engine.kernels.formats import int8
-from engine.kernels.formats.block_formats import LAYOUTS, MULTIPLIED
-from engine.kernels.native.library import BLOCKS, ROWS, Kind, Matrix, Products
-from engine.kernels.torch import int8 as int8_product
+from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS
+from engine.kernels.native.library import BLOCKS, ROWS, Kind, LinearLibrary, Matrix
+from engine.kernels.torch import int8 as int8_linear
 from tests.support.block_matrices import random_blocks, rounded_rows
 
 OUTPUTS = 40
@@ -36,7 +36,7 @@ def some_rows(width: int) -> Tensor:
 
 
 def check(format: str, looked_up: Tensor, by_count: list[Tensor]) -> None:
-    """``by_count``: the products of the first 1, 2, ... rows. Raises AssertionError."""
+    """``by_count``: the results of the first 1, 2, ... rows. Raises AssertionError."""
     blocks = random_blocks(format, OUTPUTS, width_of(format))
     wide, seen = (
         blocks.dequantise(),
@@ -49,31 +49,31 @@ def check(format: str, looked_up: Tensor, by_count: list[Tensor]) -> None:
 
 
 @pytest.fixture(scope="module", params=["haswell", "x86-64"])
-def products(request: pytest.FixtureRequest) -> Products:
-    """AVX2, and no more than every 64-bit PC has; both run on whatever has AVX2."""
+def products(request: pytest.FixtureRequest) -> LinearLibrary:
+    """Libraries for AVX2, and for any 64-bit PC; both run on a processor with AVX2."""
     if platform.machine() not in ("x86_64", "AMD64") or not torch.cpu._is_avx2_supported():
         pytest.skip("this processor does not run them")
-    return Products(build.build(build.PRODUCTS, request.param), 2)
+    return LinearLibrary(build.build(build.LINEAR, request.param), 2)
 
 
-@pytest.mark.parametrize("format", MULTIPLIED)
-def test_blocks_on_older_processors(format: str, products: Products) -> None:
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
+def test_blocks_on_older_processors(format: str, products: LinearLibrary) -> None:
     width = width_of(format)
     matrix = Matrix(products, Kind.FP32, random_blocks(format, OUTPUTS, width))
     x = some_rows(width)
     check(format, matrix.rows(range(OUTPUTS)), [matrix(x[:count]) for count in range(1, ROWS + 1)])
 
 
-def test_int8_on_older_processors(products: Products) -> None:
+def test_int8_on_older_processors(products: LinearLibrary) -> None:
     weight = torch.randn(OUTPUTS, 1040, generator=torch.Generator().manual_seed(0))
     matrix, x = Matrix(products, Kind.INT8, weight), some_rows(1040)
-    expected = int8_product.Int8Reference(int8.quantise(weight))(x)
+    expected = int8_linear.Int8Reference(int8.quantise(weight))(x)
     for count in range(1, ROWS + 1):
         assert torch.equal(matrix(x[:count]), expected[:count]), count
 
 
 @pytest.mark.parametrize("kind", [Kind.FP32, Kind.BF16, Kind.NF4])
-def test_floats_on_older_processors(kind: Kind, products: Products) -> None:
+def test_floats_on_older_processors(kind: Kind, products: LinearLibrary) -> None:
     weight = torch.randn(OUTPUTS, 1024, generator=torch.Generator().manual_seed(0))
     matrix, x = Matrix(products, kind, weight), some_rows(1024)
     whole = matrix(x)
@@ -84,12 +84,12 @@ def test_floats_on_older_processors(kind: Kind, products: Products) -> None:
 
 @pytest.fixture(scope="module")
 def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program for ARM with dot products, as phones and Apple's computers are."""
+    """Compile a program for ARM with dot-product instructions, as phones and Apple's computers have."""
     if EMULATOR is None or CROSS is None:
         pytest.skip("install g++-aarch64-linux-gnu and qemu-user to run what ARM computes")
     made = tmp_path_factory.mktemp("arm") / "products"
-    emulated = Path(__file__).with_name("emulated_products.cpp")
-    sources = [build.SOURCE / build.PRODUCTS[0], emulated]
+    emulated = Path(__file__).with_name("emulated_linear.cpp")
+    sources = [build.SOURCE / build.LINEAR[0], emulated]
     flags = [flag for flag in build.FLAGS if flag not in ("-O3", "-fPIC")]
     subprocess.run(
         [CROSS, *flags, "-O1", "-static", "-march=armv8.2-a+dotprod", *sources, "-o", made],
@@ -99,7 +99,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.exhaustive  # 20 s of compiling; where ARM is the processor, all tests of products are its
-@pytest.mark.parametrize("format", MULTIPLIED)
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
 def test_blocks_on_arm(format: str, arm: Path) -> None:
     width = width_of(format)
     blocks, x = random_blocks(format, OUTPUTS, width), some_rows(width)

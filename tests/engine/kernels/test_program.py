@@ -1,4 +1,4 @@
-"""Operations of a program against torch, alone and in turns, on one thread and on several."""
+"""Operations of traced programs against torch, on one thread and on several."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from engine.noise import Stream, key, sample
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one thread", "three"])
 def threads(request: pytest.FixtureRequest, library: Library) -> Library:
-    """The compiled step on so many threads."""
+    """The compiled step on one thread and on three."""
     return Library(Path(build.build()), request.param)
 
 
@@ -38,7 +38,7 @@ def tokens_of(*ids: int) -> Tokens:
 
 
 def given(recorder: ProgramTracer, values: Tensor, count: Number | None = None) -> Tensor:
-    """Rows that hold ``values`` when the program runs; ``count``: how many of them, if not all."""
+    """Return rows that hold ``values`` when the program runs; ``count``: their number, if not all."""
     rows = Rows(count or Number(len(values)), Number(), most=len(values))
     return recorder.take(values, rows)
 
@@ -150,8 +150,8 @@ def test_the_first_of_the_likeliest_is_named(
     numbers = torch.randperm(vocabulary, generator=torch.Generator().manual_seed(1))
     recorder, tokens, likely = ProgramTracer(threads), Tokens(3), (c.c_float * 2)()
     row = given(recorder, logits)
-    recorder.choose(row, tokens, likely, 0)
-    recorder.choose(row, tokens, likely, 1, numbers)
+    recorder.sample(row, tokens, likely, 0)
+    recorder.sample(row, tokens, likely, 1, numbers)
     run(recorder)
     assert tokens[:] == [0, high, int(numbers[high])]
     p = float(torch.softmax(logits, dim=1)[0, high])
@@ -164,7 +164,7 @@ KEYS = (c.c_uint64 * 40)(*(key(5, Stream.CHOICE, position) for position in range
 @pytest.mark.parametrize("vocabulary", [1, 9, 37, 640])
 @pytest.mark.parametrize("called", [False, True], ids=["counted", "called otherwise"])
 def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Library) -> None:
-    """As if the target's tokens that the draft lacks were drawn among, with no chance."""
+    """As if tokens of the target that the draft lacks took part with probability 0."""
     temperature, count = 0.8, len(KEYS)
     wide = 3 * vocabulary if called else vocabulary
     numbers = torch.randperm(wide, generator=torch.Generator().manual_seed(1))[:vocabulary]
@@ -176,7 +176,7 @@ def test_a_drawn_token_is_the_noises(vocabulary: int, called: bool, threads: Lib
     )
     draws, rows = Draws(c.addressof(KEYS), 1 / temperature), 2 * draw(count, vocabulary)
     for at, row in enumerate(rows.split(1)):
-        recorder.choose(
+        recorder.sample(
             given(recorder, row), tokens, likely, at, numbers if called else None, draws
         )
     run(recorder)
@@ -196,15 +196,15 @@ def test_logits_that_are_no_numbers_name_a_token(
 ) -> None:
     recorder, tokens, likely = ProgramTracer(threads), Tokens(2), (c.c_float * 1)()
     draws = Draws(None if keys is None else c.addressof(keys), 1.0)
-    recorder.choose(given(recorder, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
+    recorder.sample(given(recorder, torch.full((1, 70), torch.nan)), tokens, likely, 0, draws=draws)
     run(recorder)
     assert 0 <= tokens[1] < 70
 
 
-def turned(x: Tensor, turns: Tensor) -> Tensor:
-    """x (rows, heads, head_dim) by turns (rows, head_dim / 2, 2)."""
+def rotated(x: Tensor, rope: Tensor) -> Tensor:
+    """Return x (rows, heads, head_dim) rotated by rope (rows, head_dim / 2, 2)."""
     pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
-    return torch.view_as_real(pairs * torch.view_as_complex(turns)[:, None]).flatten(2)
+    return torch.view_as_real(pairs * torch.view_as_complex(rope)[:, None]).flatten(2)
 
 
 @pytest.mark.parametrize("causal", [True, False])
@@ -216,7 +216,7 @@ def test_attention_is_that_of_torch(
     kv_heads, width, before, room = 2, 32, 21, 64
     heads, end = kv_heads * groups, before + rows
     angles = torch.arange(room)[:, None] * torch.linspace(0.9, 0.1, width // 2)
-    turns = torch.stack([angles.cos(), angles.sin()], dim=2)
+    rope = torch.stack([angles.cos(), angles.sin()], dim=2)
     keys, values = (draw(end, kv_heads * width, seed=seed) for seed in (1, 2))
     queries = draw(rows, heads * width, seed=3)
     weights = (1 + 0.1 * draw(heads, width), 1 + 0.1 * draw(kv_heads, width))
@@ -226,19 +226,19 @@ def test_attention_is_that_of_torch(
     text = Rows(Number(end), Number(), most=end)
     last = Rows(Number(rows), Number(before - 1), 1, most=rows)
     held = torch.zeros(kv_heads, room // 16, width, 16), torch.zeros(kv_heads, room, width)
-    cache.move(*held, turns)
+    cache.move(*held, rope)
     shape = Attention(cache, heads, kv_heads, 1e-5)
-    recorder.store(given(recorder, keys), given(recorder, values), shape, theirs, text)
-    result = recorder.look(given(recorder, queries), shape, ours, last, causal=causal)
+    recorder.store_kv(given(recorder, keys), given(recorder, values), shape, theirs, text)
+    result = recorder.attention(given(recorder, queries), shape, ours, last, causal=causal)
     run(recorder)
 
     def normal(x: Tensor, weight: Tensor | None, count: int) -> Tensor:
         by_head = x.view(len(x), count, width)
         return by_head if weight is None else F.rms_norm(by_head, (width,), None, 1e-5) * weight
 
-    key = turned(normal(keys, theirs, kv_heads), turns[:end]).repeat_interleave(groups, dim=1)
+    key = rotated(normal(keys, theirs, kv_heads), rope[:end]).repeat_interleave(groups, dim=1)
     value = values.view(end, kv_heads, width).repeat_interleave(groups, dim=1)
-    query = turned(normal(queries, ours, heads), turns[before:end])
+    query = rotated(normal(queries, ours, heads), rope[before:end])
     scores = torch.einsum("qhd,khd->hqk", query, key)
     if causal:
         scores += torch.full((rows, end), -torch.inf).triu(before + 1)
@@ -247,14 +247,14 @@ def test_attention_is_that_of_torch(
 
 
 def test_a_part_of_a_program_goes_on_where_another_ended(threads: Library) -> None:
-    """Each step adds the row of the token that the step before named."""
+    """Each step adds the row of the token that the step before sampled."""
     table = draw(30, 32).contiguous()
     matrix = Matrix(threads, Kind.FP32, table)
     recorder, tokens, likely = ProgramTracer(threads), Tokens(6), (c.c_float * 5)()
     x, ends = given(recorder, torch.zeros(1, 32)), [0]
     for step in range(5):
         x = recorder.norm(recorder.add(x, recorder.embed(table, tokens, step)), 1e-6)
-        recorder.choose(recorder.linear(matrix, x), tokens, likely, step)
+        recorder.sample(recorder.linear(matrix, x), tokens, likely, step)
         ends.append(len(recorder))
     program = recorder.done()
     tokens[0] = 4
@@ -289,6 +289,6 @@ def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None
         recorder.activate("swish", x)
     with pytest.raises(Unsupported, match="heads of 24 numbers"):
         heads = Attention(LayerCache(), 1, 1, 1e-6)
-        recorder.store(x, x, heads, None, Rows(Number(2), Number(), most=2))
+        recorder.store_kv(x, x, heads, None, Rows(Number(2), Number(), most=2))
     with pytest.raises(Unsupported, match="nothing is multiplied"):
         ProgramTracer().done()

@@ -1,4 +1,4 @@
-"""Weights that are rounded further as the compiled step takes them."""
+"""Weights that the compiled step rounds to fewer bits as it loads them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gguf.constants import GGMLQuantizationType
 from gguf.quants import dequantize, quantize
 from torch import Tensor
 
-from engine.kernels.formats.block_formats import DRAFTING
+from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.formats.blocks import Blocks, Weight
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks
@@ -17,7 +17,7 @@ OUTPUTS, INPUTS = 40, 544
 
 
 def numbers() -> Tensor:
-    """Among them a row of zeros, one of tiny and one of large numbers, and one that stands out."""
+    """Return weights among which are rows of zeros, tiny and large numbers, and an outlier."""
     wide = torch.randn(OUTPUTS, INPUTS, generator=torch.Generator().manual_seed(3)) * 0.02
     wide[1] = 0
     wide[2] *= 1e-5
@@ -44,11 +44,11 @@ WEIGHTS: dict[str, Weight] = {
 
 @pytest.mark.parametrize("name", WEIGHTS)
 def test_rounding_errs_less_than_dividing_by_the_largest(name: str, library: Library) -> None:
-    """Which is what llama.cpp's own rounding to the format does."""
+    """The reference is llama.cpp's rounding to the format."""
     weight = WEIGHTS[name]
     wide = weight.dequantise() if isinstance(weight, Blocks) else weight.float()
-    held = Matrix(library, Kind.FP32, weight, DRAFTING).rows(range(OUTPUTS))
-    kind = GGMLQuantizationType[DRAFTING.upper()]
+    held = Matrix(library, Kind.FP32, weight, DRAFT_FORMAT).rows(range(OUTPUTS))
+    kind = GGMLQuantizationType[DRAFT_FORMAT.upper()]
     plain = torch.from_numpy(dequantize(quantize(wide.numpy(), kind), kind))
     ours, theirs = (((each - wide) ** 2).sum(1).double() for each in (held, plain))
     assert (ours <= theirs * 1.0001).all()
@@ -57,7 +57,7 @@ def test_rounding_errs_less_than_dividing_by_the_largest(name: str, library: Lib
 
 
 def test_products_are_those_with_the_rounded_weights(library: Library) -> None:
-    matrix = Matrix(library, Kind.FP32, WEIGHTS["q5_0"], DRAFTING)
+    matrix = Matrix(library, Kind.FP32, WEIGHTS["q5_0"], DRAFT_FORMAT)
     x = torch.randn(16, INPUTS, generator=torch.Generator().manual_seed(4))
     exact = x @ matrix.rows(range(OUTPUTS)).T
     assert torch.linalg.norm(matrix(x) - exact) < 0.02 * torch.linalg.norm(exact)
@@ -67,7 +67,7 @@ def test_products_are_those_with_the_rounded_weights(library: Library) -> None:
 def test_what_takes_no_more_stays_as_it_is(library: Library) -> None:
     for format in ("q4_k", "q2_k", "iq4_xs", "mxfp4"):
         stored = random_blocks(format, OUTPUTS, 768)
-        held = Matrix(library, Kind.FP32, stored, DRAFTING)
+        held = Matrix(library, Kind.FP32, stored, DRAFT_FORMAT)
         assert torch.equal(held.rows(range(OUTPUTS)), stored.dequantise()), format
     odd = torch.randn(OUTPUTS, 48)  # no whole blocks
-    assert torch.equal(Matrix(library, Kind.FP32, odd, DRAFTING).rows(range(OUTPUTS)), odd)
+    assert torch.equal(Matrix(library, Kind.FP32, odd, DRAFT_FORMAT).rows(range(OUTPUTS)), odd)

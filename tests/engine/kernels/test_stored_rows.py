@@ -1,4 +1,4 @@
-"""Rows that are still in a file become the matrix that they would be from memory."""
+"""Loading rows from a file gives the same matrix as packing them from memory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.formats.block_formats import DRAFTING, LAYOUTS, MULTIPLIED, SCALES
+from engine.kernels.formats.block_formats import DRAFT_FORMAT, LAYOUTS, NATIVE_FORMATS, SCALES
 from engine.kernels.formats.blocks import Blocks
 from engine.kernels.native.library import Kind, Library, Matrix
 from tests.support.block_matrices import random_blocks
 
 OUTPUTS, INPUTS = 1000, 1280  # several pieces for each thread, the last of them no whole panel
 BEFORE = 1001
-"""Bytes that the file begins with: rows need not be aligned."""
+"""Bytes before the rows in the file: rows need not be aligned."""
 
 
 @dataclass(frozen=True, eq=False)
 class InFile:
-    """Rows in ``file``, which nobody may take but from there."""
+    """Rows in ``file``; reading them through Python raises ModelError."""
 
     file: Path
     shape: tuple[int, ...]
@@ -47,8 +47,8 @@ def stored(blocks: Blocks, file: Path) -> Blocks:
     return replace(blocks, data=InFile(file, tuple(blocks.data.shape)))
 
 
-@pytest.mark.parametrize("rounded", [None, DRAFTING])
-@pytest.mark.parametrize("format", MULTIPLIED)
+@pytest.mark.parametrize("rounded", [None, DRAFT_FORMAT])
+@pytest.mark.parametrize("format", NATIVE_FORMATS)
 def test_they_are_the_same_weights(
     format: str, rounded: str | None, tmp_path: Path, library: Library
 ) -> None:
@@ -75,10 +75,10 @@ def test_parts_in_a_file_stand_beside_parts_in_memory(tmp_path: Path, library: L
 
 
 @pytest.mark.parametrize("format", sorted(SCALES))
-def test_a_scale_that_is_no_finite_number_is_seen(
+def test_a_scale_that_is_not_finite_is_refused(
     format: str, tmp_path: Path, library: Library
 ) -> None:
-    """Any of a block's, in the first block and in the last."""
+    """Any scale of the first block and of the last."""
     blocks = random_blocks(format, OUTPUTS, INPUTS)
     assert isinstance(blocks.data, Tensor)
     flat, block = blocks.data.view(-1), LAYOUTS[format].size
@@ -93,7 +93,7 @@ def test_a_scale_that_is_no_finite_number_is_seen(
     Matrix(library, Kind.FP32, stored(blocks, tmp_path / "m"))
 
 
-def test_a_file_that_ends_too_soon_is_seen(tmp_path: Path, library: Library) -> None:
+def test_a_truncated_file_is_refused(tmp_path: Path, library: Library) -> None:
     blocks = stored(random_blocks("q4_k", OUTPUTS, INPUTS), tmp_path / "m")
     assert isinstance(blocks.data, InFile)
     for start in (BEFORE + 1, 2 * OUTPUTS * INPUTS):

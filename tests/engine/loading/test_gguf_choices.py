@@ -76,7 +76,7 @@ def test_blocks_that_the_step_does_not_list_are_not_left_as_they_are(
     found: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Any that it could not multiply once became int8 in the step, whoever had said so."""
-    monkeypatch.setattr("engine.backends.native.support.MULTIPLIED", ("q4_0",))
+    monkeypatch.setattr("engine.backends.native.support.NATIVE_FORMATS", ("q4_0",))
     assert choose_quantization(found, "auto", PLACE) == "int8"
     with pytest.raises(InvalidRequest, match="cannot take blocks of Q8_0"):
         choose_quantization(found, "stored", PLACE)

@@ -13,7 +13,7 @@ from engine.backends.native import build
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.errors import InvalidRequest
-from engine.kernels.formats.block_formats import DRAFTING
+from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.native.library import Library
 from engine.loading.catalog import Catalog
 from engine.loading.files import fetch_pair
@@ -146,7 +146,7 @@ def test_a_large_draft_alone_is_rounded_further(
     monkeypatch.setattr("engine.loading.planning.choices.SMALL", 0)
     plan = planned(request)
     assert plan.target.rounded is None and plan.draft is not None
-    assert plan.draft.rounded == DRAFTING
+    assert plan.draft.rounded == DRAFT_FORMAT
     wide, narrow = (load_planned(each) for each in (small.draft, plan.draft))
     tokens = list(range(8))
     ours, theirs = (m.forward(tokens, m.new_state(8), last=8) for m in (narrow, wide))

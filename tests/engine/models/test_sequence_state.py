@@ -1,4 +1,4 @@
-"""A sequence's state: what is committed is read back, across blocks; what is not, is forgotten."""
+"""A sequence's state: what is committed is read back, across pages; what is not, is forgotten."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.kernels.torch.attention import KV_BLOCK
+from engine.kernels.torch.attention import PAGE_SIZE
 from engine.models.sequence_state import KVCache, SequenceState
 
 LAYERS, KV_HEADS, WIDTH = 2, 3, 4
@@ -36,9 +36,9 @@ def append(cache: KVCache, count: int) -> None:
     cache.append(count, final=True)
 
 
-def flat(blocks: torch.Tensor) -> torch.Tensor:
-    """(blocks, kv_heads, KV_BLOCK, width) to (positions, kv_heads, width)."""
-    return blocks.transpose(1, 2).reshape(-1, KV_HEADS, WIDTH)
+def flat(pages: torch.Tensor) -> torch.Tensor:
+    """(pages, kv_heads, PAGE_SIZE, width) to (positions, kv_heads, width)."""
+    return pages.transpose(1, 2).reshape(-1, KV_HEADS, WIDTH)
 
 
 @settings(max_examples=40, deadline=None)
@@ -50,22 +50,22 @@ def test_what_was_appended_and_not_rewound_is_read_back(steps: list[tuple[int, i
         cache.rewind(max(cache.length - dropped, 0))
         cache.check()
         for layer in range(LAYERS):
-            keys, values = cache.blocks(layer, cache.length)
+            keys, values = cache.pages(layer, cache.length)
             assert torch.equal(flat(keys)[: cache.length], rows(cache.length, 0) + layer)
             assert torch.equal(flat(values)[: cache.length], -rows(cache.length, 0))
 
 
-@pytest.mark.parametrize("end", [1, KV_BLOCK - 1, KV_BLOCK, KV_BLOCK + 1, 2 * KV_BLOCK])
-def test_as_many_blocks_are_read_as_hold_the_positions(end: int) -> None:
+@pytest.mark.parametrize("end", [1, PAGE_SIZE - 1, PAGE_SIZE, PAGE_SIZE + 1, 2 * PAGE_SIZE])
+def test_as_many_pages_are_read_as_hold_the_positions(end: int) -> None:
     cache = new_cache()
     append(cache, 600)
-    keys, values = cache.blocks(0, end)
-    assert keys.shape == values.shape == (-(-end // KV_BLOCK), KV_HEADS, KV_BLOCK, WIDTH)
+    keys, values = cache.pages(0, end)
+    assert keys.shape == values.shape == (-(-end // PAGE_SIZE), KV_HEADS, PAGE_SIZE, WIDTH)
 
 
-def test_blocks_are_views_not_copies() -> None:
+def test_pages_are_views_not_copies() -> None:
     cache = new_cache()
-    keys, _ = cache.blocks(1, 300)
+    keys, _ = cache.pages(1, 300)
     assert keys.data_ptr() == cache.keys[1].data_ptr()
 
 
@@ -136,4 +136,4 @@ def test_check_finds_a_length_beyond_the_context_and_a_value_that_is_not_finite(
 
 
 def test_the_dtype_is_kept() -> None:
-    assert new_cache(dtype=torch.bfloat16).blocks(0, 5)[0].dtype is torch.bfloat16
+    assert new_cache(dtype=torch.bfloat16).pages(0, 5)[0].dtype is torch.bfloat16

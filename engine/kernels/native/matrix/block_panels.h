@@ -1,8 +1,8 @@
-// Weights in blocks, as a GGUF file stores them, and their product with rows rounded to bytes.
+// Multiply weights in GGUF blocks by rows rounded to bytes.
 //
-// What is stored is unpacked, 256 inputs of sixteen outputs at a time, to where the innermost cache holds it; then one product
-// serves all formats. Sums within a group of 16 or 32 inputs are integers and have no order. The groups are added up from
-// first to last, by the same instructions for every number of rows, so a row's bits depend on nothing beside it.
+// Weights are unpacked, 256 inputs of sixteen outputs at a time, into a buffer in the innermost cache; from there one kernel
+// serves all formats. Sums within a group of 16 or 32 inputs are integers and have no rounding order. The groups are added from
+// first to last, by the same instructions for every number of rows, so a row's bits do not depend on the rows beside it.
 #pragma once
 
 #include <bit>
@@ -16,19 +16,19 @@
 
 namespace foretoken {
 
-constexpr int DISTANCE = 4096;  // bytes ahead of what is unpacked that are fetched
+constexpr int PREFETCH_DISTANCE = 4096;  // bytes ahead of the unit that is multiplied
 
-// What is fetched while weights are multiplied: evenly, so many bytes a quad. At once they would wait for each other.
-struct Ahead {
+// Where to prefetch while a unit is multiplied, and how many bytes per quad: evenly, since fetches at once wait for each other.
+struct Prefetch {
     const uint8_t* from;
     int bytes;
 };
 
-using UnitProduct = void (*)(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Ahead ahead, Floats* results);
+using UnitKernel = void (*)(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results);
 
-// Adds `blocks` blocks of weights times R rows from `above` on; FETCHING says whether anything is `ahead`.
+// Add `blocks` blocks of weights times R rows from `above` on; FETCHING: use `prefetch`.
 template <int R, int GROUP, int GROUPS, bool MINIMUMS, Codes CODES, bool FETCHING>
-void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Ahead ahead, Floats* results) {
+void multiply_unit(const Unpacked& weights, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
     constexpr bool WIDE = CODES == Codes::WIDE, CORRECTED = CODES == Codes::CENTRED || (WIDE && !WIDE_IS_SIGNED);
     constexpr int BLOCK = GROUP * GROUPS;
     const size_t first = (size_t(unit) * UNIT / BLOCK) * rows.count + above;
@@ -52,8 +52,8 @@ void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int abo
             for (int q = 0; q < GROUP / QUAD; ++q) {
                 const Quads<WIDE> four = quads<WIDE>(*quad++);
                 if constexpr (FETCHING) {
-                    __builtin_prefetch(ahead.from);
-                    ahead.from += ahead.bytes;
+                    __builtin_prefetch(prefetch.from);
+                    prefetch.from += prefetch.bytes;
                 }
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) sum[r] = dot<WIDE>(sum[r], four, codes + r * BLOCK + group * GROUP + q * QUAD);
@@ -78,12 +78,12 @@ void unit_product(const Unpacked& weights, int blocks, const Rows& rows, int abo
 }
 
 template <int GROUP, int GROUPS, bool MINIMUMS, Codes CODES>
-UnitProduct product_of(int rows, bool fetching) {
-    if (rows == DOT_ROWS && !fetching) return unit_product<DOT_ROWS, GROUP, GROUPS, MINIMUMS, CODES, false>;
+UnitKernel kernel_for(int rows, bool fetching) {
+    if (rows == DOT_ROWS && !fetching) return multiply_unit<DOT_ROWS, GROUP, GROUPS, MINIMUMS, CODES, false>;
     switch (rows) {
 #define FORETOKEN_ROWS(R) \
     case R: \
-        if constexpr (R <= DOT_ROWS) return unit_product<R, GROUP, GROUPS, MINIMUMS, CODES, true>; \
+        if constexpr (R <= DOT_ROWS) return multiply_unit<R, GROUP, GROUPS, MINIMUMS, CODES, true>; \
         break;
         FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
         FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
@@ -92,15 +92,15 @@ UnitProduct product_of(int rows, bool fetching) {
     return nullptr;
 }
 
-// The product of a format with so many rows, at most DOT_ROWS. Most of a prompt's are not `fetching`: for them a fetch
-// would be nothing but an instruction.
-inline UnitProduct product_of(const Format& format, int rows, bool fetching) {
+// Return the kernel of a format for at most DOT_ROWS rows. Most kernels of a prompt are not `fetching`: their weights are in the
+// cache already.
+inline UnitKernel kernel_for(const Format& format, int rows, bool fetching) {
     if (format.inputs == UNIT) {
-        if (format.group == 32) return format.minimums ? product_of<32, 8, true, Codes::UNSIGNED>(rows, fetching) : product_of<32, 8, false, Codes::WIDE>(rows, fetching);
-        return format.minimums ? product_of<16, 16, true, Codes::UNSIGNED>(rows, fetching) : product_of<16, 16, false, Codes::CENTRED>(rows, fetching);
+        if (format.group == 32) return format.minimums ? kernel_for<32, 8, true, Codes::UNSIGNED>(rows, fetching) : kernel_for<32, 8, false, Codes::WIDE>(rows, fetching);
+        return format.minimums ? kernel_for<16, 16, true, Codes::UNSIGNED>(rows, fetching) : kernel_for<16, 16, false, Codes::CENTRED>(rows, fetching);
     }
-    if (format.minimums) return product_of<32, 1, true, Codes::UNSIGNED>(rows, fetching);
-    return format.codes == Codes::WIDE ? product_of<32, 1, false, Codes::WIDE>(rows, fetching) : product_of<32, 1, false, Codes::CENTRED>(rows, fetching);
+    if (format.minimums) return kernel_for<32, 1, true, Codes::UNSIGNED>(rows, fetching);
+    return format.codes == Codes::WIDE ? kernel_for<32, 1, false, Codes::WIDE>(rows, fetching) : kernel_for<32, 1, false, Codes::CENTRED>(rows, fetching);
 }
 
 class BlockPanels : public Part {
@@ -113,53 +113,43 @@ public:
           panel_bytes_((units_ - 1) * unit_bytes_ + bytes_of(blocks_of(units_ - 1))),
           weights_(panels * panel_bytes_),
           scales_(size_t(panels) * LANES * sizeof(float)) {
-        std::memset(weights_.as<uint8_t>() + (panels - 1) * panel_bytes_, 0, panel_bytes_);  // it may be filled in part
+        std::memset(weights_.as<uint8_t>() + (panels - 1) * panel_bytes_, 0, panel_bytes_);  // it may have fewer outputs
         for (int n = 0; n < panels * LANES; ++n) scales_.as<float>()[n] = 1;
     }
 
-    // `rows`: of whole blocks, one behind the other. `scales`: a float a row that multiplies all of it; null: 1. Those of another
-    // kind, blocks or floats, are rounded to this one, which has a `fold`.
+    // `rows`: whole blocks, row after row. `scales`: a float per row that multiplies all of it; null: 1. Rows of another kind,
+    // blocks or floats, are rounded to this one, which then has a `fold`.
     void pack(Kind from, const void* rows, const void* scales, int row, int count, int panel) override {
         if (from == kind) return copy(rows, scales, row, count, panel);
         if (!is_blocks(from))
             return round(panel, [&](int unit, Floats* to) { gather(static_cast<const float*>(rows) + size_t(row) * inputs, count, unit, to); });
         BlockPanels wide(from, LANES, inputs);
         wide.copy(rows, scales, row, count, 0);
-        round(panel, [&](int unit, Floats* to) { wide.widened(unit, to); });
+        round(panel, [&](int unit, Floats* to) { wide.dequantise(0, unit, to); });
     }
 
     void row(int n, float* to) const override {
-        const int lane = n % LANES;
-        const float factor = scales_.as<float>()[n];
-        Unpacked unpacked;
+        Floats values[UNIT];
         for (int unit = 0; unit < units_; ++unit) {
-            unpack(n / LANES, unit, unpacked);
-            const int width = blocks_of(unit) * format_.inputs;
-            for (int k = 0; k < width; ++k) {
-                const int group = k / format_.group;
-                int code = unpacked.codes[k / QUAD][lane * QUAD + k % QUAD];
-                code = format_.codes == Codes::WIDE && WIDE_IS_SIGNED ? int8_t(code) : code - format_.centre;
-                float value = unpacked.scales[group][lane] * float(code);
-                if (format_.minimums) value += unpacked.minimums[group][lane];
-                *to++ = value * factor;
-            }
+            const int width = dequantise(n / LANES, unit, values);
+            for (int k = 0; k < width; ++k) *to++ = values[k][n % LANES];
         }
     }
 
     void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const override {
-        Pass passes[MOST_ROWS];
+        Pass passes[MAX_STEP_ROWS];
         const int count = passes_over(tiles, passes);
         Unpacked unpacked;
         for (int panel = first; panel < end; ++panel) {
-            Floats results[MOST_ROWS];
+            Floats results[MAX_STEP_ROWS];
             for (size_t r = 0; r < tiles.size() * ROWS; ++r) results[r] = Floats{};
             for (int unit = 0; unit < units_; ++unit) {
                 unpack(panel, unit, unpacked);
-                Ahead ahead{at(panel, unit) + DISTANCE, int(unit_bytes_ / (UNIT / QUAD))};
+                Prefetch prefetch{at(panel, unit) + PREFETCH_DISTANCE, int(unit_bytes_ / (UNIT / QUAD))};
                 for (int number = 0; number < count; ++number) {
                     const Pass& pass = passes[number];
-                    pass.product(unpacked, blocks_of(unit), tiles[pass.tile], pass.above, unit, ahead, results + pass.tile * ROWS + pass.above);
-                    ahead = {at(panel, unit), 0};  // the others find it there
+                    pass.kernel(unpacked, blocks_of(unit), tiles[pass.tile], pass.above, unit, prefetch, results + pass.tile * ROWS + pass.above);
+                    prefetch = {at(panel, unit), 0};  // fetched by the first pass
                 }
             }
             const int n = panel * LANES;
@@ -174,37 +164,38 @@ public:
 private:
     void copy(const void* rows, const void* scales, int row, int count, int panel) {
         const size_t size = size_t(inputs / format_.inputs) * format_.bytes;
-        rearrange(static_cast<const uint8_t*>(rows) + row * size, size, count, panel);
+        transpose(static_cast<const uint8_t*>(rows) + row * size, size, count, panel);
         if (scales) std::memcpy(scales_.as<float>() + panel * LANES, static_cast<const float*>(scales) + row, count * sizeof(float));
     }
 
-    // `numbers(unit, to)` are those of sixteen outputs.
-    template <class Numbers>
-    void round(int panel, Numbers numbers) {
+    // Round the floats of sixteen outputs that `read(unit, to)` writes.
+    template <class Read>
+    void round(int panel, Read read) {
         Floats wide[UNIT];
         for (int unit = 0; unit < units_; ++unit) {
-            numbers(unit, wide);
+            read(unit, wide);
             uint8_t* words = at(panel, unit);
             const int blocks = blocks_of(unit);
             uint8_t* rest = words + size_t(blocks) * format_.words * 4 * LANES;
             for (int block = 0; block < blocks; ++block, words += format_.words * 4 * LANES, rest += format_.rest * LANES)
-                round_block(wide + block * ROUNDED, format_, words, rest);
+                round_block(wide + block * ROUNDED_INPUTS, format_, words, rest);
         }
     }
 
     void gather(const float* rows, int count, int unit, Floats* to) const {
-        for (int k = 0; k < blocks_of(unit) * ROUNDED; ++k)
+        for (int k = 0; k < blocks_of(unit) * ROUNDED_INPUTS; ++k)
             for (int lane = 0; lane < LANES; ++lane) to[k][lane] = lane < count ? rows[size_t(lane) * inputs + unit * UNIT + k] : 0;
     }
 
-    // What the first panel's codes and scales stand for.
-    void widened(int unit, Floats* to) const {
+    // Dequantise a unit; return the number of its inputs.
+    int dequantise(int panel, int unit, Floats* to) const {
         Unpacked unpacked;
-        unpack(0, unit, unpacked);
-        const Floats factor = load(scales_.as<float>());
+        unpack(panel, unit, unpacked);
+        const int width = blocks_of(unit) * format_.inputs;
+        const Floats factor = load(scales_.as<float>() + panel * LANES);
         const bool is_signed = format_.codes == Codes::WIDE && WIDE_IS_SIGNED;
         const Floats centre = all(is_signed ? 0.0f : float(format_.centre));
-        for (int k = 0; k < blocks_of(unit) * format_.inputs; ++k) {
+        for (int k = 0; k < width; ++k) {
             Unsigned four;
             std::memcpy(&four, unpacked.codes[k / QUAD], sizeof four);
             const Floats code = is_signed ? unpacking::signed_byte(four, k % QUAD) : unpacking::byte(four, k % QUAD);
@@ -212,30 +203,31 @@ private:
             if (format_.minimums) value += unpacked.minimums[k / format_.group];
             to[k] = value * factor;
         }
+        return width;
     }
 
-    // The rows from `above` on of a tile, as many as pass by the weights together.
+    // The rows of a tile, from `above` on, that one call of a kernel multiplies.
     struct Pass {
-        UnitProduct product;
+        UnitKernel kernel;
         int tile, above;
     };
 
-    // How all rows pass by; returns how many passes that takes.
+    // Divide the rows of all tiles into passes; return their number.
     int passes_over(std::span<const Rows> tiles, Pass* to) const {
         int count = 0;
         for (size_t tile = 0; tile < tiles.size(); ++tile) {
-            const int rows = tiles[tile].count, passes = (rows + DOT_ROWS - 1) / DOT_ROWS, most = (rows + passes - 1) / passes;
-            for (int above = 0; above < rows; above += most, ++count)
-                to[count] = {product_of(format_, std::min(most, rows - above), count == 0), int(tile), above};
+            const int rows = tiles[tile].count, passes = (rows + DOT_ROWS - 1) / DOT_ROWS, size = (rows + passes - 1) / passes;
+            for (int above = 0; above < rows; above += size, ++count)
+                to[count] = {kernel_for(format_, std::min(size, rows - above), count == 0), int(tile), above};
         }
         return count;
     }
 
-    // Every unit begins with a line of the cache.
+    // Every unit begins at a cache line.
     size_t bytes_of(int blocks) const { return (size_t(blocks) * format_.bytes * LANES + 63) / 64 * 64; }
     int blocks_of(int unit) const { return std::min(UNIT, inputs - unit * UNIT) / format_.inputs; }
 
-    // [blocks][words][16] words, then [blocks][16] of what is no word.
+    // Return a unit: [blocks][words][16] words, then [blocks][16][rest] bytes.
     uint8_t* at(int panel, int unit) const { return weights_.as<uint8_t>() + panel * panel_bytes_ + unit * unit_bytes_; }
 
     void unpack(int panel, int unit, Unpacked& to) const {
@@ -244,8 +236,8 @@ private:
         format_.unpack(words, words + size_t(blocks) * format_.words * 4 * LANES, blocks, to);
     }
 
-    // `count` rows of so many bytes: word by word of all of them, so that a line of the cache is written at once.
-    void rearrange(const uint8_t* from, size_t size, int count, int panel) {
+    // Store `count` rows of `size` bytes: one word of all rows after the other, so that whole cache lines are written.
+    void transpose(const uint8_t* from, size_t size, int count, int panel) {
         for (int unit = 0; unit < units_; ++unit) {
             const int blocks = blocks_of(unit);
             uint8_t* to = at(panel, unit);

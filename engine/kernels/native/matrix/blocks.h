@@ -1,9 +1,9 @@
-// Blocks of codes as GGUF files store them (engine/kernels/formats/blocks.py), sixteen outputs beside each other.
+// Unpack GGUF blocks (engine/kernels/formats/blocks.py) of sixteen outputs side by side.
 //
-// A block holds the codes of 32 or 256 inputs of one output, and their scales, in planes of bytes: four bytes of a plane
-// are the codes of four neighbouring inputs, or parts of them. So the same four bytes of sixteen outputs, side by side,
-// become what an integer instruction takes with a few shifts and masks, and rearranging blocks is a transposition: no bit
-// is lost, and nothing takes more room. Source of the layouts: ggml-quants.c.
+// A block holds the codes of 32 or 256 inputs of one output, and their scales, in planes of bytes: four bytes of a plane are the
+// codes of four neighbouring inputs, or parts of them. With the same four bytes of sixteen outputs side by side, a few shifts and
+// masks give the operand of an integer dot product. So blocks are only transposed: no bit is lost, and they take no more memory.
+// Source of the layouts: ggml-quants.c.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,8 @@ namespace foretoken {
 
 constexpr int UNIT = 256;  // inputs that are unpacked at once
 
-// Codes that are multiplied as unsigned bytes; the products of those around a centre are corrected by it. Wide ones need all
-// eight bits, and the centre 128: processors that multiply signed bytes take them as such.
+// Codes are multiplied as unsigned bytes; sums of CENTRED codes are corrected for their centre. WIDE codes need all eight bits,
+// with the centre 128; processors that multiply signed bytes take them as signed.
 enum class Codes { UNSIGNED, CENTRED, WIDE };
 
 // 256 inputs of sixteen outputs: weight = scale * (code - centre) + minimum, by groups of 16 or 32 inputs.
@@ -28,29 +28,29 @@ struct Unpacked {
     Floats minimums[UNIT / 16];
 };
 
-// Where a format's numbers lie in a block, and what they are.
+// The layout of a block format, and how to unpack it.
 struct Format {
     int inputs, bytes;
-    int words, words_at;  // 4 bytes each, that are kept side by side
-    int rest, rest_at;    // bytes: the scale, where it is none of the words
+    int words, words_at;  // of 4 bytes, of sixteen outputs side by side
+    int rest, rest_at;    // bytes: the scale, if it is in none of the words
     int group;            // inputs that share a scale
     bool minimums;
     Codes codes;
     int centre;
-    int fifth_bits;  // the word that holds them; -1: none
+    int fifth_bits;  // index of the word with the fifth bits of codes; -1: none
     void (*unpack)(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to);
-    void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, in formats that others are rounded to
+    void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, for formats that weights are rounded to
 };
 
 namespace unpacking {
 
 constexpr uint32_t LOW = 0x0f0f0f0f;
-constexpr uint32_t FLIPPED = WIDE_IS_SIGNED ? 0 : 0x80808080;  // of signed bytes, to make them what is multiplied
+constexpr uint32_t FLIPPED = WIDE_IS_SIGNED ? 0 : 0x80808080;  // makes signed bytes unsigned if those are multiplied
 
 alignas(LANES) constexpr int8_t IQ4_CODE[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 alignas(LANES) constexpr int8_t MXFP4_CODE[] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // around 12
 
-// Bytes of sixteen outputs, as they were rearranged.
+// The words of a block of sixteen outputs.
 struct Words {
     const uint8_t* from;
     Unsigned operator[](int index) const {
@@ -60,10 +60,10 @@ struct Words {
     }
 };
 
-inline void keep(Unsigned word, uint8_t* words, int index) { std::memcpy(words + size_t(index) * sizeof word, &word, sizeof word); }
+inline void put_word(Unsigned word, uint8_t* words, int index) { std::memcpy(words + size_t(index) * sizeof word, &word, sizeof word); }
 
-// What one block becomes.
-struct Place {
+// Where one block is unpacked to.
+struct Target {
     uint8_t (*codes)[LANES * QUAD];
     Floats *scales, *minimums;
     void put(int quad, Unsigned four) const { std::memcpy(codes[quad], &four, sizeof four); }
@@ -76,9 +76,9 @@ inline Floats signed_byte(Unsigned word, int index) {
 }
 inline Floats half(const uint8_t* rest) { return widen_halves(reinterpret_cast<const uint16_t*>(rest)); }
 
-// The lower and upper four bits of a block of 32.
+// Unpack the lower, then the upper four bits of a block of 32.
 template <class Finish>
-inline void nibbles(Words words, const Place& to, Finish finish) {
+inline void nibbles(Words words, const Target& to, Finish finish) {
     FORETOKEN_UNROLL
     for (int i = 0; i < 4; ++i) {
         const Unsigned both = words[i];
@@ -88,69 +88,55 @@ inline void nibbles(Words words, const Place& to, Finish finish) {
 }
 
 struct Q8_0 {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 8; ++i) to.put(i, words[i] ^ FLIPPED);
         to.scales[0] = half(rest);
     }
 };
 
-struct Q4_0 {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
-        nibbles(words, to, [](Unsigned codes, int) { return codes; });
-        to.scales[0] = half(rest);
-    }
-    static void fold(const Unsigned* quads, uint8_t* words) {
-        for (int i = 0; i < 4; ++i) keep(quads[i] | quads[4 + i] << 4, words, i);
-    }
-};
-
-struct Q4_1 {
-    static void unpack(Words words, const uint8_t*, const Place& to) {
-        nibbles({words.from + sizeof(Unsigned)}, to, [](Unsigned codes, int) { return codes; });
-        to.scales[0] = widen_halves(words[0] & 0xffff);
-        to.minimums[0] = widen_halves(words[0] >> 16);
-    }
-};
-
-// Of 32 inputs, a bit each, those of every fourth in one byte: bit 8 b + q is that of input 4 q + b.
+// Reorder the fifth bits of 32 inputs, so that the bit of input 4 q + b is bit 8 b + q.
 inline uint32_t by_quads(uint32_t bits) {
     uint32_t moved = 0;
     for (int q = 0; q < 8; ++q) moved |= ((bits >> (4 * q) & 15) * 0x00204081u & 0x01010101u) << q;
     return moved;
 }
 
-// Those of four inputs, where their codes want them.
-inline Unsigned fifth(Unsigned bits, int quad) { return (quad < 4 ? bits << (4 - quad) : bits >> (quad - 4)) & 0x10101010; }
+// Return bit `index` of each byte as the fifth bit of a code.
+inline Unsigned fifth(Unsigned bits, int index) { return (index < 4 ? bits << (4 - index) : bits >> (index - 4)) & 0x10101010; }
 
-struct Q5_0 {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
-        const Unsigned bits = words[0];
-        nibbles({words.from + sizeof bits}, to, [&](Unsigned codes, int quad) { return codes | fifth(bits, quad); });
-        to.scales[0] = half(rest);
+// A word of scale and minimum, or a scale behind the words; a word of fifth bits; the lower four bits.
+template <bool MINIMUM, bool FIFTH>
+struct Nibbles {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
+        const Unsigned bits = FIFTH ? words[MINIMUM] : Unsigned{};
+        nibbles({words.from + (MINIMUM + FIFTH) * sizeof bits}, to,
+                [&](Unsigned codes, int quad) { return FIFTH ? codes | fifth(bits, quad) : codes; });
+        to.scales[0] = MINIMUM ? widen_halves(words[0] & 0xffff) : half(rest);
+        if constexpr (MINIMUM) to.minimums[0] = widen_halves(words[0] >> 16);
     }
 };
 
-struct Q5_1 {
-    static void unpack(Words words, const uint8_t*, const Place& to) {
-        const Unsigned bits = words[1];
-        nibbles({words.from + 2 * sizeof bits}, to, [&](Unsigned codes, int quad) { return codes | fifth(bits, quad); });
-        to.scales[0] = widen_halves(words[0] & 0xffff);
-        to.minimums[0] = widen_halves(words[0] >> 16);
+struct Q4_0 : Nibbles<false, false> {
+    static void fold(const Unsigned* quads, uint8_t* words) {
+        for (int i = 0; i < 4; ++i) put_word(quads[i] | quads[4 + i] << 4, words, i);
     }
 };
+using Q4_1 = Nibbles<true, false>;
+using Q5_0 = Nibbles<false, true>;
+using Q5_1 = Nibbles<true, true>;
 
 struct IQ4_NL {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
         nibbles(words, to, [](Unsigned codes, int) { return lookup(IQ4_CODE, codes) ^ FLIPPED; });
         to.scales[0] = half(rest);
     }
 };
 
 struct MXFP4 {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
         nibbles(words, to, [](Unsigned codes, int) { return lookup(MXFP4_CODE, codes); });
-        // Half of 2^(e - 127), since the codes are twice the numbers; the least are no normal floats.
+        // Half of 2^(e - 127), since the codes are twice the numbers; the smallest are subnormal.
         const Unsigned e = std::bit_cast<Unsigned>(widen(rest));
         const Unsigned small = e < 2;
         to.scales[0] = std::bit_cast<Floats>(Unsigned((small & Unsigned(0x00200000u << (e & 1))) | (~small & Unsigned((e - 1) << 23))));
@@ -159,7 +145,7 @@ struct MXFP4 {
 
 // Two bits a code: eight words hold 128 inputs, the first 32 in the lowest bits.
 struct Q2_K {
-    static void unpack(Words words, const uint8_t*, const Place& to) {
+    static void unpack(Words words, const uint8_t*, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 64; ++i) to.put(i, words[4 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303);
         const Floats scale = widen_halves(words[20] & 0xffff), minimum = -widen_halves(words[20] >> 16);
@@ -171,9 +157,9 @@ struct Q2_K {
     }
 };
 
-// As Q2_K, and a third bit in a plane of its own, the bits of each 32 inputs one higher.
+// As Q2_K, with third bits in another plane, those of each 32 inputs one bit higher.
 struct Q3_K {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 64; ++i) {
             const Unsigned high = words[i % 8], low = words[8 + i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303;
@@ -190,8 +176,8 @@ struct Q3_K {
     }
 };
 
-// Eight scales and eight minimums of six bits, in three words, and what they are times.
-inline void six_bits(Words words, const Place& to) {
+// Unpack eight scales and eight minimums of six bits, in three words, times the two factors in the first word.
+inline void six_bits(Words words, const Target& to) {
     const Floats scale = widen_halves(words[0] & 0xffff), minimum = -widen_halves(words[0] >> 16);
     const Unsigned scales[] = {words[1] & 0x3f3f3f3f, (words[3] & LOW) | (words[1] >> 2 & 0x30303030)};
     const Unsigned minimums[] = {words[2] & 0x3f3f3f3f, (words[3] >> 4 & LOW) | (words[2] >> 2 & 0x30303030)};
@@ -202,34 +188,26 @@ inline void six_bits(Words words, const Place& to) {
     }
 }
 
-struct Q4_K {
-    static void unpack(Words words, const uint8_t*, const Place& to) {
+// 32 words of lower four bits: the lower halves of eight words hold 32 inputs, the upper halves the next 32. Before them eight
+// words of fifth bits, if there are any: a bit for each 32 inputs.
+template <bool FIFTH>
+struct Nibbles_K {
+    static void unpack(Words words, const uint8_t*, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 32; ++i) {
-            const Unsigned both = words[4 + i];
-            const int quad = i / 8 * 16 + i % 8;
-            to.put(quad, both & LOW);
-            to.put(quad + 8, both >> 4 & LOW);
-        }
-        six_bits(words, to);
-    }
-};
-
-struct Q5_K {
-    static void unpack(Words words, const uint8_t*, const Place& to) {
-        FORETOKEN_UNROLL
-        for (int i = 0; i < 32; ++i) {
-            const Unsigned both = words[12 + i], bits = words[4 + i % 8];
+            const Unsigned both = words[(FIFTH ? 12 : 4) + i], bits = FIFTH ? words[4 + i % 8] : Unsigned{};
             const int pair = i / 8, quad = pair * 16 + i % 8;
-            to.put(quad, (both & LOW) | ((pair < 2 ? bits << (4 - 2 * pair) : bits >> (2 * pair - 4)) & 0x10101010));
-            to.put(quad + 8, (both >> 4 & LOW) | ((pair < 2 ? bits << (3 - 2 * pair) : bits >> (2 * pair - 3)) & 0x10101010));
+            to.put(quad, FIFTH ? (both & LOW) | fifth(bits, 2 * pair) : both & LOW);
+            to.put(quad + 8, FIFTH ? (both >> 4 & LOW) | fifth(bits, 2 * pair + 1) : both >> 4 & LOW);
         }
         six_bits(words, to);
     }
 };
+using Q4_K = Nibbles_K<false>;
+using Q5_K = Nibbles_K<true>;
 
 struct Q6_K {
-    static void unpack(Words words, const uint8_t* rest, const Place& to) {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 16; ++i) {
             const int first = i / 8 * 16 + i % 8, quad = i / 8 * 32 + i % 8;  // of the 128 inputs that this half holds
@@ -246,7 +224,7 @@ struct Q6_K {
 };
 
 struct IQ4_XS {
-    static void unpack(Words words, const uint8_t*, const Place& to) {
+    static void unpack(Words words, const uint8_t*, const Target& to) {
         const Unsigned first = words[0], low = words[1];
         const Floats scale = widen_halves(first & 0xffff);
         FORETOKEN_UNROLL
@@ -271,14 +249,14 @@ void unpack(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to)
 template <class Kind, int INPUTS, int BYTES, int WORDS, int WORDS_AT, int REST, int REST_AT, int GROUP>
 constexpr Format format(bool minimums, Codes codes, int centre, int fifth_bits = -1) {
     static_assert(BYTES == WORDS * 4 + REST);
-    Format made{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, fifth_bits, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
-    if constexpr (requires { Kind::fold; }) made.fold = Kind::fold;
-    return made;
+    Format result{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, fifth_bits, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
+    if constexpr (requires { Kind::fold; }) result.fold = Kind::fold;
+    return result;
 }
 
 }  // namespace unpacking
 
-// In the order of MULTIPLIED of engine/kernels/formats/block_formats.py.
+// In the order of NATIVE_FORMATS of engine/kernels/formats/block_formats.py.
 constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q8_0, 32, 34, 8, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::Q4_0, 32, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 8),

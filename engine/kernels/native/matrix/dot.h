@@ -1,8 +1,8 @@
-// Four bytes times four bytes, added up, for sixteen outputs at once: the one thing of which every kind of processor has
-// instructions of its own. All give the same integers.
+// Dot products of four bytes for sixteen outputs at once, by the instructions that each kind of processor has for them. All give
+// the same integers.
 //
-// `Dots` are sixteen sums; `Quads` are sixteen outputs' codes of four inputs, made ready for several rows. Codes are unsigned
-// bytes below 128. WIDE ones have all eight bits, and are signed if WIDE_IS_SIGNED. Rows are signed bytes, never -128.
+// `Dots` are sixteen sums; `Quads` are the codes of four inputs of sixteen outputs, prepared for several rows. Codes are unsigned
+// bytes below 128. WIDE codes use all eight bits, and are signed if WIDE_IS_SIGNED. Rows are signed bytes, never -128.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ constexpr int QUAD = 4;  // bytes that one integer instruction multiplies and ad
 #if defined(__AVX512VNNI__)
 
 constexpr bool WIDE_IS_SIGNED = false;
-constexpr int DOT_ROWS = 8;  // whose sums stay in registers
+constexpr int DOT_ROWS = 8;  // rows whose sums stay in registers
 
 using Dots = __m512i;
 
@@ -33,7 +33,7 @@ inline Quads<WIDE> quads(const uint8_t* codes) {
 
 template <bool WIDE>
 inline Dots dot(Dots sum, const Quads<WIDE>& codes, const int8_t* numbers) {
-    // Compilers would load and spread the numbers by an instruction more.
+    // Compilers would need one more instruction, to load and broadcast the numbers.
     asm("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(codes), "m"(*reinterpret_cast<const int32_t*>(numbers)));
     return sum;
 }
@@ -49,7 +49,7 @@ struct Dots {
     __m256i half[2];
 };
 
-// What is multiplied is unsigned: of signed codes their size, and the rows take over the sign.
+// The instruction multiplies unsigned bytes: signed codes are passed as absolute values, and their signs go to the rows.
 template <bool WIDE>
 struct Quads {
     __m256i size[2], code[2];
@@ -73,12 +73,12 @@ inline Dots dot(Dots sum, const Quads<WIDE>& four, const int8_t* numbers) {
     std::memcpy(&word, numbers, sizeof word);
     const __m256i row = _mm256_set1_epi32(word);
     for (int h = 0; h < 2; ++h) {
-        const __m256i given = WIDE ? _mm256_sign_epi8(row, four.code[h]) : row;
+        const __m256i signed_row = WIDE ? _mm256_sign_epi8(row, four.code[h]) : row;
 #if defined(__AVXVNNI__)
-        sum.half[h] = _mm256_dpbusd_avx_epi32(sum.half[h], four.size[h], given);
+        sum.half[h] = _mm256_dpbusd_avx_epi32(sum.half[h], four.size[h], signed_row);
 #else
         // Pairs fit in sixteen bits: 128 * 127 * 2 < 2^15.
-        const __m256i pairs = _mm256_maddubs_epi16(four.size[h], given);
+        const __m256i pairs = _mm256_maddubs_epi16(four.size[h], signed_row);
         sum.half[h] = _mm256_add_epi32(sum.half[h], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
     }

@@ -1,4 +1,4 @@
-// Bytes at places of a file that is open, for several threads at once.
+// Read an open file at any offset, from several threads at once.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #define NOMINMAX
 #endif
 #include <windows.h>
-#undef near  // words of 1985, which stand for nothing now
+#undef near  // macros for 16-bit Windows, which stand for nothing now
 #undef far
 #else
 #include <cerrno>
@@ -20,20 +20,20 @@
 
 namespace foretoken {
 
-// A descriptor, on Windows a handle: a descriptor means something only to the C library that gave it.
+// A file descriptor; on Windows a handle, since a descriptor is valid only in the C library that opened it.
 using File = intptr_t;
 
-constexpr size_t MOST_READ = size_t{1} << 30;  // at once; systems give up to 2 GB
+constexpr size_t MAX_READ = size_t{1} << 30;  // bytes of one call; systems allow up to 2 GB
 
-// How many bytes were read, at most so many; 0 at the end of the file, less where it cannot be read.
+// Read up to `bytes` bytes at offset `at`. Return how many were read: 0 at the end of the file, negative on an error.
 inline int64_t read_some(File file, void* to, size_t bytes, uint64_t at) {
-    bytes = std::min(bytes, MOST_READ);
+    bytes = std::min(bytes, MAX_READ);
 #ifdef _WIN32
-    OVERLAPPED place{};
-    place.Offset = DWORD(at);
-    place.OffsetHigh = DWORD(at >> 32);
+    OVERLAPPED offset{};
+    offset.Offset = DWORD(at);
+    offset.OffsetHigh = DWORD(at >> 32);
     DWORD count = 0;
-    return ReadFile(reinterpret_cast<HANDLE>(file), to, DWORD(bytes), &count, &place) ? int64_t(count) : -1;
+    return ReadFile(reinterpret_cast<HANDLE>(file), to, DWORD(bytes), &count, &offset) ? int64_t(count) : -1;
 #else
     while (true) {
         const ssize_t count = pread(int(file), to, bytes, off_t(at));
@@ -42,7 +42,7 @@ inline int64_t read_some(File file, void* to, size_t bytes, uint64_t at) {
 #endif
 }
 
-// Whether all of them were there.
+// Return whether all bytes could be read.
 inline bool read_at(File file, uint8_t* to, size_t bytes, uint64_t at) {
     for (int64_t count; bytes > 0; to += count, bytes -= size_t(count), at += uint64_t(count))
         if ((count = read_some(file, to, bytes, at)) <= 0) return false;

@@ -1,8 +1,9 @@
-// A matrix: parts one below the other, each in a kind of weights of its own.
+// A matrix: parts stacked by outputs, each with its own kind of weights.
 #pragma once
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "part.h"
@@ -11,17 +12,18 @@ namespace foretoken {
 
 class Matrix {
 public:
-    // `outputs` of each kind; a multiple of sixteen of all but the last, so that panels are whole.
-    Matrix(const Kind* kinds, const int* outputs, int parts, int inputs) : outputs(total_of(outputs, parts)), inputs(inputs), kinds(kinds, kinds + parts) {
+    // `outputs` of each kind: a multiple of sixteen in all parts but the last, so that panels are whole.
+    Matrix(const Kind* kinds, const int* outputs, int parts, int inputs)
+        : outputs(std::accumulate(outputs, outputs + parts, 0)), inputs(inputs), kinds(kinds, kinds + parts) {
         for (int part = 0; part < parts; ++part) {
             parts_.push_back(make_part(kinds[part], outputs[part], inputs));
             panels += parts_.back()->panels;
         }
     }
 
-    // Outputs first .. first + count - 1, which lie in one part and begin a panel: those of some panels, as Part takes them.
+    // Pack outputs first .. first + count - 1, which lie in one part and begin a panel: those of the given panels, as Part::pack does.
     void pack(Kind from, const void* rows, const void* scales, int first, int count, Range panels) {
-        Part& part = holding(first);
+        Part& part = part_of(first);
         for (int panel = panels.first; panel < panels.end; ++panel) {
             const int row = panel * LANES;
             part.pack(from, rows, scales, row, std::min(LANES, count - row), first / LANES + panel);
@@ -36,11 +38,11 @@ public:
     }
 
     void row(int n, float* to) const {
-        const Part& part = holding(n);
+        const Part& part = part_of(n);
         part.row(n, to);
     }
 
-    // `rows` were arranged for `kinds`.
+    // Multiply by `rows`, which were arranged for `kinds`; see Part::multiply.
     void multiply(const Arranged& rows, int first, int end, float* to, int stride) const {
         int before = 0;  // panels
         for (size_t number = 0; number < parts_.size(); ++number) {
@@ -56,14 +58,8 @@ public:
     const std::vector<Kind> kinds;
 
 private:
-    static int total_of(const int* outputs, int parts) {
-        int sum = 0;
-        for (int part = 0; part < parts; ++part) sum += outputs[part];
-        return sum;
-    }
-
-    // The part that holds output n, which becomes its number there.
-    Part& holding(int& n) const {
+    // Return the part that holds output n, and set n to its number there.
+    Part& part_of(int& n) const {
         size_t part = 0;
         for (; n >= parts_[part]->outputs && part + 1 < parts_.size(); ++part) n -= parts_[part]->outputs;
         return *parts_[part];

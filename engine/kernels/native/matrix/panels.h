@@ -1,8 +1,8 @@
-// Weights in panels of sixteen outputs, and their product with 1..16 rows.
+// Multiply weights in panels of sixteen outputs by 1..16 rows.
 //
-// A row's sum runs over the inputs from first to last, in chunks of CHUNK that are added up in order,
-// whatever stands beside the row: the number of rows decides only how many sums are kept in registers
-// while a weight passes by. int8 sums are integers and have no order at all.
+// A row's sum runs over the inputs from first to last, in chunks of CHUNK that are added in order, whatever rows are beside it: the
+// number of rows decides only how many sums are held in registers while a weight is there. int8 sums are integers and have no
+// rounding order.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 
 #include "dot.h"
 #include "part.h"
@@ -18,10 +19,10 @@
 namespace foretoken {
 
 constexpr int CHUNK = 512;
-constexpr int GROUP = 64;  // inputs that share a scale in NF4
-constexpr int LINE = 64;  // bytes that memory gives at once
-constexpr int AHEAD = 2048;  // bytes
-constexpr int STAYING = 4;   // panels that one tile after the other is multiplied with, while a cache holds them
+constexpr int GROUP = 64;             // inputs that share a scale in NF4
+constexpr int CACHE_LINE = 64;        // bytes
+constexpr int PREFETCH_BYTES = 2048;  // ahead of the weight in use
+constexpr int CACHED_PANELS = 4;      // that all tiles are multiplied by while a cache holds them
 
 #if defined(__AVX512BF16__)
 constexpr bool HAS_PAIRS = true;
@@ -29,20 +30,20 @@ constexpr bool HAS_PAIRS = true;
 constexpr bool HAS_PAIRS = false;
 #endif
 
-// Inputs that lie side by side for each output; in NF4 they share a byte, the first in its lower half.
+// Return how many inputs lie side by side for each output; in NF4 they share a byte, the first in its lower half.
 constexpr int unit(Kind kind) { return kind == Kind::INT8 ? QUAD : kind == Kind::FP32 || kind == Kind::FP16 ? 1 : 2; }
 
-// Sums that are kept in registers at once, and rows: more rows pass in several parts, so that a weight serves several
-// panels' sums while it is at hand.
+// Return how many sums, and how many rows, are held in registers at once. More rows take several passes, so that each row's input
+// serves several panels.
 #ifdef __AVX512F__
-constexpr int sums(Kind kind) { return kind == Kind::INT8 || kind == Kind::NF4 ? 16 : 24; }
-constexpr int together(Kind kind) { return kind == Kind::INT8 ? DOT_ROWS : 12; }
+constexpr int max_sums(Kind kind) { return kind == Kind::INT8 || kind == Kind::NF4 ? 16 : 24; }
+constexpr int max_pass_rows(Kind kind) { return kind == Kind::INT8 ? DOT_ROWS : 12; }
 #else
-constexpr int sums(Kind) { return 4; }
-constexpr int together(Kind) { return 4; }
+constexpr int max_sums(Kind) { return 4; }
+constexpr int max_pass_rows(Kind) { return 4; }
 #endif
 
-// What so many weights take.
+// Return the size of `count` weights.
 constexpr size_t bytes_of(Kind kind, size_t count) {
     return kind == Kind::FP32 ? count * 4 : kind == Kind::INT8 ? count : kind == Kind::NF4 ? count / 2 : count * 2;
 }
@@ -71,21 +72,21 @@ public:
         }
     }
 
-    // `rows` of `inputs` numbers; `scales`: for INT8 a float a row; for NF4, whose rows are bytes of two numbers,
-    // the first in the upper half, a bf16 a group.
+    // `rows`: of `inputs` numbers; for NF4 bytes of two codes, the first in the upper half. `scales`: for INT8 a float per row; for
+    // NF4 a bf16 per group.
     void pack(Kind, const void* rows, const void* scales, int row, int count, int panel) override {
         for (int lane = 0; lane < count; ++lane) pack_row(rows, scales, row + lane, panel * LANES + lane);
     }
 
     void row(int n, float* to) const override {
-        size_t start = (size_t(n / LANES) * depth) * LANES;
-        int lane = n % LANES;
+        const size_t start = (size_t(n / LANES) * depth) * LANES;
+        const int lane = n % LANES;
         for (int k = 0; k < inputs; ++k) {
             const size_t at = start + place(k, lane);
             if (kind == Kind::INT8) to[k] = weights_.as<int8_t>()[at] * scales_.as<float>()[n];
             else if (kind == Kind::NF4) {
                 const int both = weights_.as<uint8_t>()[start / 2 + size_t(k / 2) * LANES + lane];
-                to[k] = NF4_CODE[k % 2 ? both >> 4 : both & 15] * widen(*peak(n / LANES, k / GROUP, lane));
+                to[k] = NF4_CODE[k % 2 ? both >> 4 : both & 15] * widen(*group_scale(n / LANES, k / GROUP, lane));
             }
             else if (kind == Kind::FP32) to[k] = weights_.as<float>()[at];
             else if (kind == Kind::FP16) to[k] = widen_half(weights_.as<uint16_t>()[at]);
@@ -94,21 +95,21 @@ public:
     }
 
     void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const override {
-        const int some = tiles.size() == 1 ? end - first : STAYING;
-        for (int panel = first; panel < end; panel += some)
+        const int size = tiles.size() == 1 ? end - first : CACHED_PANELS;
+        for (int panel = first; panel < end; panel += size)
             for (size_t tile = 0; tile < tiles.size(); ++tile)
-                multiply(tiles[tile], panel, std::min(panel + some, end), to + tile * ROWS * stride, stride);
+                multiply(tiles[tile], panel, std::min(panel + size, end), to + tile * ROWS * stride, stride);
     }
 
 private:
     void multiply(const Rows& rows, int first, int end, float* to, int stride) const {
         switch (kind) {
-            case Kind::FP32: return tiled<Kind::FP32>(rows, first, end, to, stride);
-            case Kind::BF16: return tiled<Kind::BF16>(rows, first, end, to, stride);
-            case Kind::INT8: return tiled<Kind::INT8>(rows, first, end, to, stride);
-            case Kind::PAIRS: return tiled<Kind::PAIRS>(rows, first, end, to, stride);
-            case Kind::NF4: return tiled<Kind::NF4>(rows, first, end, to, stride);
-            case Kind::FP16: return tiled<Kind::FP16>(rows, first, end, to, stride);
+            case Kind::FP32: return multiply<Kind::FP32>(rows, first, end, to, stride);
+            case Kind::BF16: return multiply<Kind::BF16>(rows, first, end, to, stride);
+            case Kind::INT8: return multiply<Kind::INT8>(rows, first, end, to, stride);
+            case Kind::PAIRS: return multiply<Kind::PAIRS>(rows, first, end, to, stride);
+            case Kind::NF4: return multiply<Kind::NF4>(rows, first, end, to, stride);
+            case Kind::FP16: return multiply<Kind::FP16>(rows, first, end, to, stride);
             case Kind::BLOCKS: return;
         }
     }
@@ -117,49 +118,45 @@ private:
         const size_t start = (size_t(n / LANES) * depth) * LANES;
         const int lane = n % LANES;
         if (kind == Kind::INT8) {
-            auto from = static_cast<const int8_t*>(rows) + size_t(row) * inputs;
-            auto to = weights_.as<int8_t>() + start;
-            int32_t sum = 0;
-            for (int k = 0; k < inputs; ++k) {
-                to[place(k, lane)] = from[k];
-                sum += from[k];
-            }
-            sums_.as<int32_t>()[n] = sum;
+            const auto from = scatter<int8_t>(rows, row, n);
+            sums_.as<int32_t>()[n] = std::accumulate(from, from + inputs, 0);
             scales_.as<float>()[n] = static_cast<const float*>(scales)[row];
         } else if (kind == Kind::NF4) {
             auto from = static_cast<const uint8_t*>(rows) + size_t(row) * inputs / 2;
             auto to = weights_.as<uint8_t>() + start / 2;
             for (int k = 0; k < inputs / 2; ++k) to[size_t(k) * LANES + lane] = uint8_t(from[k] << 4 | from[k] >> 4);
             const int groups = inputs / GROUP;
-            auto peaks = static_cast<const uint16_t*>(scales) + size_t(row) * groups;
-            for (int g = 0; g < groups; ++g) *peak(n / LANES, g, lane) = peaks[g];
-        } else if (kind == Kind::FP32) {
-            auto from = static_cast<const float*>(rows) + size_t(row) * inputs;
-            auto to = weights_.as<float>() + start;
-            for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
-        } else {
-            auto from = static_cast<const uint16_t*>(rows) + size_t(row) * inputs;
-            auto to = weights_.as<uint16_t>() + start;
-            for (int k = 0; k < inputs; ++k) to[place(k, lane)] = from[k];
-        }
+            auto group_scales = static_cast<const uint16_t*>(scales) + size_t(row) * groups;
+            for (int g = 0; g < groups; ++g) *group_scale(n / LANES, g, lane) = group_scales[g];
+        } else if (kind == Kind::FP32) scatter<float>(rows, row, n);
+        else scatter<uint16_t>(rows, row, n);
     }
 
-    // The scale, in bf16, of a group of inputs of one output.
-    uint16_t* peak(int panel, int group, int lane) const {
+    // Copy a row to the lane of output n; return the row.
+    template <class T>
+    const T* scatter(const void* rows, int row, int n) {
+        const auto from = static_cast<const T*>(rows) + size_t(row) * inputs;
+        const auto to = weights_.as<T>() + (size_t(n / LANES) * depth) * LANES;
+        for (int k = 0; k < inputs; ++k) to[place(k, n % LANES)] = from[k];
+        return from;
+    }
+
+    // Return the bf16 scale of a group of inputs of one output.
+    uint16_t* group_scale(int panel, int group, int lane) const {
         return scales_.as<uint16_t>() + (size_t(panel) * (inputs / GROUP) + group) * LANES + lane;
     }
 
-    // Where input k of an output lies within its panel.
+    // Return the position of an output's input k within its panel.
     size_t place(int k, int lane) const {
         const int side = unit(kind);
         return (size_t(k / side) * LANES + lane) * side + k % side;
     }
 
     template <Kind K>
-    void tiled(const Rows& rows, int first, int end, float* to, int stride) const {
+    void multiply(const Rows& rows, int first, int end, float* to, int stride) const {
         switch (rows.count) {
 #define FORETOKEN_ROWS(R) \
-    case R: return part<K, R>(rows, first, end, to, stride);
+    case R: return multiply_rows<K, R>(rows, first, end, to, stride);
             FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
             FORETOKEN_ROWS(5) FORETOKEN_ROWS(6) FORETOKEN_ROWS(7) FORETOKEN_ROWS(8)
             FORETOKEN_ROWS(9) FORETOKEN_ROWS(10) FORETOKEN_ROWS(11) FORETOKEN_ROWS(12)
@@ -169,42 +166,42 @@ private:
     }
 
     template <Kind K, int R>
-    void part(const Rows& rows, int first, int end, float* to, int stride) const {
-        constexpr int PASSES = (R + together(K) - 1) / together(K), MOST = (R + PASSES - 1) / PASSES;
-        constexpr int P = std::clamp(sums(K) / MOST, 1, 4);  // panels at once
+    void multiply_rows(const Rows& rows, int first, int end, float* to, int stride) const {
+        constexpr int PASSES = (R + max_pass_rows(K) - 1) / max_pass_rows(K), PASS_ROWS = (R + PASSES - 1) / PASSES;
+        constexpr int P = std::clamp(max_sums(K) / PASS_ROWS, 1, 4);  // panels at once
         int panel = first;
-        for (; panel + P <= end; panel += P) passes<K, 0, R, MOST, P>(rows, panel, to, stride);
-        for (; panel < end; ++panel) passes<K, 0, R, MOST, 1>(rows, panel, to, stride);
+        for (; panel + P <= end; panel += P) passes<K, 0, R, PASS_ROWS, P>(rows, panel, to, stride);
+        for (; panel < end; ++panel) passes<K, 0, R, PASS_ROWS, 1>(rows, panel, to, stride);
     }
 
-    // All rows from ABOVE on, no more than MOST at once.
-    template <Kind K, int ABOVE, int REST, int MOST, int P>
+    // Multiply all rows from ABOVE on, PASS_ROWS at once.
+    template <Kind K, int ABOVE, int REST, int PASS_ROWS, int P>
     void passes(const Rows& rows, int panel, float* to, int stride) const {
-        constexpr int R = std::min(REST, MOST);
-        block<K, R, P>(rows, ABOVE, panel, to, stride);
-        if constexpr (REST > R) passes<K, ABOVE + R, REST - R, MOST, P>(rows, panel, to, stride);
+        constexpr int R = std::min(REST, PASS_ROWS);
+        pass<K, R, P>(rows, ABOVE, panel, to, stride);
+        if constexpr (REST > R) passes<K, ABOVE + R, REST - R, PASS_ROWS, P>(rows, panel, to, stride);
     }
 
-    // How far behind a weight of `input` lies what to fetch while it is used: AHEAD, or, at a panel's end, where the next
-    // P panels begin. From memory, several rows take no longer than one only if they never wait for a weight.
+    // Return how far behind a weight of `input` to prefetch: PREFETCH_BYTES, or, at a panel's end, where the next P panels begin.
+    // With weights in memory, several rows take no longer than one only if they never wait for a weight.
     template <Kind K, int P>
-    size_t ahead(int input) const {
-        const bool ends = bytes_of(K, size_t(input) * LANES) + AHEAD >= bytes_of(K, size_t(depth) * LANES);
-        return AHEAD + (ends ? bytes_of(K, size_t(P - 1) * depth * LANES) : 0);
+    size_t prefetch_distance(int input) const {
+        const bool ends = bytes_of(K, size_t(input) * LANES) + PREFETCH_BYTES >= bytes_of(K, size_t(depth) * LANES);
+        return PREFETCH_BYTES + (ends ? bytes_of(K, size_t(P - 1) * depth * LANES) : 0);
     }
 
-    // P panels' outputs of R rows from `above` on.
+    // Write P panels' outputs of R rows from `above` on.
     template <Kind K, int R, int P>
-    void block(const Rows& rows, int above, int panel, float* to, int stride) const {
+    void pass(const Rows& rows, int above, int panel, float* to, int stride) const {
         Floats sum[R][P];
-        if constexpr (K == Kind::INT8) integers<R, P>(rows, above, panel, sum);
-        else if constexpr (K == Kind::NF4) codes<R, P>(rows, above, panel, sum);
-        else floats<K, R, P>(rows, above, panel, sum);
+        if constexpr (K == Kind::INT8) int8_sums<R, P>(rows, above, panel, sum);
+        else if constexpr (K == Kind::NF4) nf4_sums<R, P>(rows, above, panel, sum);
+        else float_sums<K, R, P>(rows, above, panel, sum);
         for (int p = 0; p < P; ++p) {
             int n = (panel + p) * LANES;
             Floats bias = load(bias_.as<float>() + n);
             for (int r = 0; r < R; ++r) {
-                // Said here and not left to the compiler, which might fuse for one number of rows alone.
+                // Fused explicitly: the compiler might fuse for one number of rows only.
                 const Floats result = K == Kind::INT8 ? fused(sum[r][p], all(rows.scales[above + r]), bias) : sum[r][p] + bias;
                 finish(to + size_t(above + r) * stride + n, result, n);
             }
@@ -212,7 +209,7 @@ private:
     }
 
     template <Kind K, int R, int P>
-    void floats(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
+    void float_sums(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
         constexpr int SIDE = unit(K), NUMBERS = K == Kind::PAIRS ? LANES / 2 : LANES;
         const auto* at = numbers<K>(rows) + above * NUMBERS;
         for (int r = 0; r < R; ++r)
@@ -224,18 +221,18 @@ private:
             for (int r = 0; r < R; ++r)
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
-            for (int block = start; block < end; block += LANES, at += rows.count * NUMBERS) {
-                const int width = block + LANES <= end ? LANES : end - block;
-                const size_t later = ahead<K, P>(block);
+            for (int input = start; input < end; input += LANES, at += rows.count * NUMBERS) {
+                const int width = input + LANES <= end ? LANES : end - input;
+                const size_t distance = prefetch_distance<K, P>(input);
                 for (int k = 0; k < width; k += SIDE) {
                     Floats weight[SIDE][P];
                     FORETOKEN_UNROLL
-                    for (int p = 0; p < P; ++p) take<K, P>((size_t(panel + p) * depth + block + k) * LANES, later, p, weight);
+                    for (int p = 0; p < P; ++p) load_weights<K, P>((size_t(panel + p) * depth + input + k) * LANES, distance, p, weight);
                     FORETOKEN_UNROLL
                     for (int r = 0; r < R; ++r)
                         FORETOKEN_UNROLL
                         for (int p = 0; p < P; ++p)
-                            part[r][p] = multiplied<K, P>(weight, p, at + r * NUMBERS + k * NUMBERS / LANES, part[r][p]);
+                            part[r][p] = multiply_add<K, P>(weight, p, at + r * NUMBERS + k * NUMBERS / LANES, part[r][p]);
                 }
             }
             FORETOKEN_UNROLL
@@ -251,10 +248,10 @@ private:
         else return rows.values;
     }
 
-    // The weights of the next inputs, one or two, for the sixteen outputs of panel p; fetches those `later` bytes behind.
+    // Load the weights of the next one or two inputs for the sixteen outputs of panel p; prefetch those `distance` bytes behind.
     template <Kind K, int P>
-    void take(size_t place, size_t later, int p, Floats (&weight)[unit(K)][P]) const {
-        __builtin_prefetch(weights_.as<char>() + bytes_of(K, place) + later);
+    void load_weights(size_t place, size_t distance, int p, Floats (&weight)[unit(K)][P]) const {
+        __builtin_prefetch(weights_.as<char>() + bytes_of(K, place) + distance);
         if constexpr (K == Kind::BF16) {
             Ints both;
             std::memcpy(&both, weights_.as<uint16_t>() + place, sizeof both);
@@ -265,9 +262,9 @@ private:
         } else weight[0][p] = load(reinterpret_cast<const float*>(weights_.as<char>() + bytes_of(K, place)));
     }
 
-    // A row's next input, or two, times sixteen outputs' weights, added to `sum`, the first input first.
+    // Return `sum` plus a row's next one or two inputs times sixteen outputs' weights, the first input first.
     template <Kind K, int P, class Number>
-    static Floats multiplied(const Floats (&weight)[unit(K)][P], int p, const Number* at, Floats sum) {
+    static Floats multiply_add(const Floats (&weight)[unit(K)][P], int p, const Number* at, Floats sum) {
         if constexpr (K == Kind::PAIRS) {
 #if defined(__AVX512BF16__)
             return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_castps_si512((__m512)weight[0][p]),
@@ -279,9 +276,9 @@ private:
         return sum;
     }
 
-    // A group's sum is of table entries; the scale comes once, with the sum over the groups.
+    // Sum table entries within a group; multiply by the scale once, when the groups are added.
     template <int R, int P>
-    void codes(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
+    void nf4_sums(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
         const Floats table = load(NF4_CODE);
         const float* at = rows.values + above * LANES;
         FORETOKEN_UNROLL
@@ -295,14 +292,14 @@ private:
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) part[r][p] = Floats{};
             for (int start = group * GROUP; start < (group + 1) * GROUP; start += LANES, at += rows.count * LANES) {
-                const size_t later = ahead<Kind::NF4, P>(start);
+                const size_t distance = prefetch_distance<Kind::NF4, P>(start);
                 for (int step = 0; step < LANES; step += 2) {
                     Floats first[P], second[P];
                     FORETOKEN_UNROLL
                     for (int p = 0; p < P; ++p) {
                         const size_t place = (size_t(panel + p) * depth + start + step) * LANES / 2;
                         const uint8_t* codes = weights_.as<uint8_t>() + place;
-                        if (step % (LINE * 2 / LANES) == 0) __builtin_prefetch(codes + later);
+                        if (step % (CACHE_LINE * 2 / LANES) == 0) __builtin_prefetch(codes + distance);
                         const Ints both = widen(codes);
                         first[p] = lookup(table, both);
                         second[p] = lookup(table, both >> 4);
@@ -321,7 +318,7 @@ private:
             }
             FORETOKEN_UNROLL
             for (int p = 0; p < P; ++p) {
-                const Floats scale = widen(peak(panel + p, group, 0));
+                const Floats scale = widen(group_scale(panel + p, group, 0));
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r) sum[r][p] = fused(part[r][p], scale, sum[r][p]);
             }
@@ -329,7 +326,7 @@ private:
     }
 
     template <int R, int P>
-    void integers(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
+    void int8_sums(const Rows& rows, int above, int panel, Floats (&sum)[R][P]) const {
         Dots part[R][P];
         FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r)
@@ -337,15 +334,15 @@ private:
             for (int p = 0; p < P; ++p) part[r][p] = dots(0);
         constexpr int STEPS = LANES / QUAD;
         const auto* at = rows.words + above * STEPS;
-        for (int block = 0; block < depth; block += LANES, at += rows.count * STEPS) {
-            const size_t later = ahead<Kind::INT8, P>(block);
+        for (int input = 0; input < depth; input += LANES, at += rows.count * STEPS) {
+            const size_t distance = prefetch_distance<Kind::INT8, P>(input);
             for (int step = 0; step < STEPS; ++step) {
                 Weights weight[P];
                 FORETOKEN_UNROLL
                 for (int p = 0; p < P; ++p) {
-                    const int8_t* from = weights_.as<int8_t>() + (size_t(panel + p) * depth + block + step * QUAD) * LANES;
+                    const int8_t* from = weights_.as<int8_t>() + (size_t(panel + p) * depth + input + step * QUAD) * LANES;
                     weight[p] = quads<true>(reinterpret_cast<const uint8_t*>(from));
-                    __builtin_prefetch(from + later);
+                    __builtin_prefetch(from + distance);
                 }
                 FORETOKEN_UNROLL
                 for (int r = 0; r < R; ++r)
@@ -356,12 +353,12 @@ private:
         FORETOKEN_UNROLL
         for (int p = 0; p < P; ++p) {
             const int n = (panel + p) * LANES;
-            Ints centre;  // of the rows' bytes, where they are unsigned
+            Ints centre;  // sums of the weights, to correct for the centre of unsigned rows
             std::memcpy(&centre, sums_.as<int32_t>() + n, sizeof centre);
             const Floats scale = load(scales_.as<float>() + n);
             FORETOKEN_UNROLL
             for (int r = 0; r < R; ++r) {
-                // The row's own scale comes with the bias.
+                // The row's scale is applied with the bias.
                 if constexpr (WIDE_IS_SIGNED) sum[r][p] = as_floats(part[r][p]) * scale;
                 else sum[r][p] = __builtin_convertvector((Ints)part[r][p] - centre * 128, Floats) * scale;
             }
@@ -370,10 +367,10 @@ private:
 
     using Weights = Quads<true>;
 
-    // Of sixteen outputs with four bytes of a row, which are unsigned where the weights' are not.
+    // Add the dot products of sixteen outputs with four bytes of a row, which are unsigned where the weights' are not.
     static Dots times(Dots sum, const Weights& weight, const int32_t* row) {
 #if defined(__AVX512VNNI__)
-        return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(*row), weight);  // spread once for all panels
+        return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(*row), weight);  // broadcast once for all panels
 #else
         return dot<true>(sum, weight, reinterpret_cast<const int8_t*>(row));
 #endif

@@ -1,4 +1,4 @@
-// What a matrix is made of: some outputs, all in one kind of weights.
+// A part of a matrix: some outputs whose weights are all of one kind.
 #pragma once
 
 #include <cstring>
@@ -18,12 +18,12 @@ public:
     }
     virtual ~Part() = default;
 
-    // A panel's outputs become the `count` rows from number `row` on; what rows and scales are is the affair of the kind `from`
-    // that they come in, which is this one, or one that this rounds.
+    // Store `count` rows, from number `row` on, as the outputs of a panel. They are of the kind `from`, which is this part's or one
+    // that it can round. The kind says what `rows` and `scales` point to.
     virtual void pack(Kind from, const void* rows, const void* scales, int row, int count, int panel) = 0;
-    // The weights of one output, as an embedding is looked up.
+    // Write the weights of one output, as an embedding needs them.
     virtual void row(int n, float* to) const = 0;
-    // Outputs of panels first .. end - 1 for the rows of all tiles, to to[row * stride + output].
+    // Write outputs of panels first .. end - 1 for the rows of all tiles, to to[row * stride + output].
     virtual void multiply(std::span<const Rows> tiles, int first, int end, float* to, int stride) const = 0;
 
     void set_bias(const float* bias) { std::memcpy(bias_.as<float>(), bias, sizeof(float) * outputs); }
@@ -32,7 +32,7 @@ public:
     const int outputs, inputs, panels;
 
 protected:
-    // The last panel may hold fewer outputs than lanes.
+    // Store sixteen outputs from `n` on. The last panel may hold fewer than lanes.
     void finish(float* to, Floats value, int n) const {
         if (n + LANES <= outputs) return store(to, value);
         float lanes[LANES];
@@ -43,7 +43,7 @@ protected:
     Bytes bias_;
 };
 
-// Defined in products.cpp: nothing else need know what kinds of parts there are.
+// Defined in linear.cpp, so that nothing else depends on the kinds of parts.
 std::unique_ptr<Part> make_part(Kind kind, int outputs, int inputs);
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// Rows of numbers as products read them, and the kinds of weights that want them so.
+// Activations arranged as matrices read them, and the kinds of weights, which decide how.
 #pragma once
 
 #include <algorithm>
@@ -14,41 +14,51 @@
 
 namespace foretoken {
 
-constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of a round: MAX_ROWS of engine/values, as build.py passes it
-static_assert(ROWS == LANES, "products have a case for each number of rows, and a tree's rows are one group of lanes");
-constexpr int TILES = 4;                   // of up to ROWS rows each, that one stream of the weights serves
-constexpr int MOST_ROWS = TILES * ROWS;    // of one call: a prompt's
-constexpr int PARTS = 4;  // of a matrix
+constexpr int ROWS = FORETOKEN_MAX_ROWS;  // of a tile: MAX_ROWS of engine/values, as build.py passes it
+static_assert(ROWS == LANES, "matrices have a case for each number of rows, and a tree's rows are one group of lanes");
+constexpr int MAX_TILES = 4;                     // that one stream of the weights serves
+constexpr int MAX_STEP_ROWS = MAX_TILES * ROWS;  // of one call
+constexpr int MAX_PARTS = 4;                     // of a matrix
 
-// FP32, FP16 and BF16 take rows as they are. PAIRS are bf16 weights for rows rounded to bf16, of which processors
-// multiply twice as many at once; INT8 takes rows rounded to bytes. NF4 looks weights up in a table of sixteen
-// and takes rows as they are. From BLOCKS on: the formats of blocks.h, which take rows rounded to bytes in blocks.
+// FP32, FP16, BF16 and NF4 weights take rows as they are; NF4 weights are looked up in a table of sixteen. PAIRS are bf16
+// weights for rows rounded to bf16, of which processors multiply twice as many at once. INT8 takes rows rounded to bytes. The
+// formats of blocks.h follow from BLOCKS on; they take rows rounded to bytes in blocks.
 enum class Kind : int32_t { FP32 = 0, BF16 = 1, INT8 = 2, PAIRS = 3, NF4 = 4, FP16 = 5, BLOCKS = 16 };
 
 constexpr bool is_blocks(Kind kind) { return kind >= Kind::BLOCKS; }
 inline const Format& format_of(Kind kind) { return FORMATS[int(kind) - int(Kind::BLOCKS)]; }
 
-// A tile, as one part of a matrix reads it: sixteen inputs of each row, then the next sixteen of each; blocks likewise.
+// A tile as one part of a matrix reads it: sixteen inputs of each row, then the next sixteen of each; blocks likewise.
 struct Rows {
     int count;
     const float* values;   // [inputs / 16][count][16]
-    const int32_t* words;  // [inputs / 16][count][4], bytes around 128, or 0 if WIDE_IS_SIGNED; or [...][8], bf16
+    const int32_t* words;  // [inputs / 16][count][4]: bytes around 128, or around 0 if WIDE_IS_SIGNED; or [...][8]: bf16
     const float* scales;   // [count], of the bytes
     const int8_t* codes;   // [inputs / block][count][block]
-    const float* steps;    // [inputs / block][count], of the codes
-    const int32_t* sums;   // [inputs / block][count][block / group], of the codes, as the format wants them
+    const float* steps;    // [inputs / block][count], the scales of the codes
+    const int32_t* sums;   // [inputs / block][count][block / group], of the codes; see Blocks::group_sums
 };
 
-// Room for a tile, and how its rows get there.
+// The largest absolute value of `count` numbers, a multiple of sixteen.
+inline float absmax(const float* from, int count) {
+    Floats high{};
+    for (int k = 0; k < count; k += LANES) {
+        const Floats part = load(from + k);
+        high = maximum(high, maximum(part, -part));
+    }
+    return largest(high);
+}
+
+// Buffers for a tile, and how its rows are arranged there.
 class ArrangedTile {
 public:
     explicit ArrangedTile(int widest)
         : values_(size_t(ROWS) * rounded_up(widest, LANES)), words_(values_.size() / 2), scales_(ROWS), blocks_{Blocks(values_.size()), Blocks(values_.size())} {}
 
-    // `count` rows of `width` numbers to what each of `parts` reads, `to[part * TILES]`.
+    // Arrange `count` rows of `width` numbers for each of `parts`; write the views to `to[part * MAX_TILES]`.
     void arrange(const std::vector<Kind>& parts, const float* from, int count, int width, Rows* to) {
         bool done[2] = {};
-        for (size_t part = 0; part < parts.size(); ++part, to += TILES) {
+        for (size_t part = 0; part < parts.size(); ++part, to += MAX_TILES) {
             const Kind kind = parts[part];
             *to = {count, values_.data(), words_.data(), scales_.data(), nullptr, nullptr, nullptr};
             if (is_blocks(kind)) {
@@ -59,7 +69,7 @@ public:
                 done[large] = true;
                 to->codes = blocks.codes.data();
                 to->steps = blocks.steps.data();
-                to->sums = blocks.summed(format, count * width / LANES, sums_[part]);
+                to->sums = blocks.group_sums(format, count * width / LANES, sums_[part]);
             } else if (part > 0 && parts[part - 1] == kind) continue;
             else if (kind == Kind::INT8) quantise(from, count, width);
             else if (kind == Kind::PAIRS) round(from, count, width);
@@ -68,7 +78,7 @@ public:
     }
 
 private:
-    // Rows rounded to bytes, each block by its own largest number.
+    // Rows rounded to bytes, each block by its largest absolute value.
     struct Blocks {
         explicit Blocks(size_t numbers) : codes(numbers), steps(numbers / 32), sums(numbers / LANES) {}
 
@@ -76,27 +86,21 @@ private:
             for (int r = 0; r < count; ++r, from += width)
                 for (int b = 0; b < width / block; ++b) {
                     const float* numbers = from + size_t(b) * block;
-                    Floats high{};
-                    for (int k = 0; k < block; k += LANES) {
-                        const Floats part = load(numbers + k);
-                        high = maximum(high, maximum(part, -part));
-                    }
-                    const float peak = largest(high);
+                    const float peak = absmax(numbers, block);
                     const Floats inverse = all(peak > 1e-30f ? 127 / peak : 0);
                     const size_t place = size_t(b) * count + r;
                     steps[place] = peak / 127;
                     for (int k = 0; k < block; k += LANES) {
                         const Ints rounded = nearest(load(numbers + k) * inverse);
-                        typedef int8_t Bytes16 __attribute__((vector_size(LANES)));
-                        const auto bytes = __builtin_convertvector(rounded, Bytes16);
+                        const auto bytes = __builtin_convertvector(rounded, SignedBytes16);
                         std::memcpy(codes.data() + place * block + k, &bytes, sizeof bytes);
                         sums[(place * block + k) / LANES] = total(rounded);
                     }
                 }
         }
 
-        // For minimums the sum of each group's codes, a float; around a centre what it adds to the group's products.
-        const int32_t* summed(const Format& format, int count, std::vector<int32_t>& to) const {
+        // Write each group's sum of codes to `to`: a float if the format has minimums, else the correction for its centre.
+        const int32_t* group_sums(const Format& format, int count, std::vector<int32_t>& to) const {
             const int together = format.group / LANES;
             if (to.size() < sums.size()) to.resize(sums.size());  // once
             for (int group = 0; group < count / together; ++group) {
@@ -129,19 +133,13 @@ private:
             }
     }
 
-    // Each row by its own largest value, to bytes around 128; see int8.py.
+    // Round each row by its largest absolute value, to bytes around 128; see int8.py.
     void quantise(const float* from, int count, int width) {
         for (int r = 0; r < count; ++r, from += width) {
-            Floats high{};
-            for (int k = 0; k < width; k += LANES) {
-                Floats part = load(from + k);
-                high = maximum(high, maximum(part, -part));
-            }
-            const float scale = 1e-30f + largest(high) * (1.0f / 127);
+            const float scale = 1e-30f + absmax(from, width) * (1.0f / 127);
             scales_[r] = scale;
             for (int k = 0; k < width; k += LANES) {
                 const Floats steps = load(from + k) / all(scale) + all(128.5f);
-                typedef uint8_t Bytes16 __attribute__((vector_size(LANES)));
                 auto bytes = __builtin_convertvector(__builtin_convertvector(steps, Ints), Bytes16);
                 if constexpr (WIDE_IS_SIGNED) bytes ^= 128;  // around zero
                 std::memcpy(words_.data() + (size_t(k) * count + r * LANES) / QUAD, &bytes, sizeof bytes);
@@ -153,22 +151,22 @@ private:
     std::vector<int32_t> words_;
     std::vector<float> scales_;
     Blocks blocks_[2];  // of 32 numbers, and of 256
-    std::vector<int32_t> sums_[PARTS];
+    std::vector<int32_t> sums_[MAX_PARTS];
 };
 
-// The rows of a call as each part of a matrix reads them, in tiles.
+// The rows of a call in tiles, as each part of a matrix reads them.
 class Arranged {
 public:
     explicit Arranged(int widest) : widest_(widest) {}
 
-    // Up to MOST_ROWS rows of `width` numbers; INT8 and PAIRS want a multiple of sixteen, blocks whole ones. No two parts may
-    // differ in what they take unless they are in blocks. Valid until the next call. Room for a tile is made when there first
-    // is one: most calls have one alone.
+    // Arrange up to MAX_STEP_ROWS rows of `width` numbers: a multiple of sixteen for INT8 and PAIRS, whole blocks for blocks. Parts
+    // that are not in blocks must take rows in the same form. Valid until the next call. A tile's buffers are made when one is
+    // first needed: most calls have a single tile.
     const Arranged& arrange(const std::vector<Kind>& parts, const float* from, int count, int width) {
         tiles_ = (count + ROWS - 1) / ROWS;
         for (int tile = 0, done = 0; tile < tiles_; ++tile, done += ROWS) {
-            if (!room_[tile]) room_[tile] = std::make_unique<ArrangedTile>(widest_);
-            room_[tile]->arrange(parts, from + size_t(done) * width, std::min(ROWS, count - done), width, rows_[0] + tile);
+            if (!buffers_[tile]) buffers_[tile] = std::make_unique<ArrangedTile>(widest_);
+            buffers_[tile]->arrange(parts, from + size_t(done) * width, std::min(ROWS, count - done), width, rows_[0] + tile);
         }
         return *this;
     }
@@ -178,8 +176,8 @@ public:
 private:
     const int widest_;
     int tiles_ = 0;
-    std::unique_ptr<ArrangedTile> room_[TILES];
-    Rows rows_[PARTS][TILES];
+    std::unique_ptr<ArrangedTile> buffers_[MAX_TILES];
+    Rows rows_[MAX_PARTS][MAX_TILES];
 };
 
 }  // namespace foretoken

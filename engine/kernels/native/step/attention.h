@@ -1,8 +1,8 @@
-// Queries against the positions they see. Each is summed for itself, in the order of the positions: nothing
-// beside it can change its bits.
+// Attention of queries over cached positions. Each query's sums run over the positions in order, so no query beside it can change
+// its bits.
 //
-// Keys lie sixteen positions to a group, dimension by dimension, so that sixteen scores are summed at once
-// without adding up lanes; values lie position by position.
+// Keys lie in groups of sixteen positions, dimension by dimension, so that sixteen scores are summed at once without a horizontal
+// add; values lie position by position.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ inline Floats at(const uint16_t* from) { return widen(from); }
 inline void put(float* to, float value) { *to = value; }
 inline void put(uint16_t* to, float value) { *to = narrow(value); }
 
-// The memory of one key-value head: keys [groups][width][16], values [positions][width].
+// The cache of one key-value head: keys [groups][width][16], values [positions][width].
 template <class T>
-struct Memory {
+struct HeadCache {
     T* keys;
     T* values;
     int width;
@@ -41,84 +41,84 @@ struct Memory {
     }
 };
 
-constexpr int QUERIES = 16;  // that look at a block of the memory one after the other, while it is in the cache
-constexpr int TILE = 4;      // of them at once: one reading serves them all
-constexpr int GROUPS = 4;    // of positions at once: as many sums as hide the latency of adding
-constexpr int BLOCK_OF_POSITIONS = GROUPS * LANES;
+constexpr int QUERY_TILE = 16;                    // queries that read a tile of positions in turn, while it is in the cache
+constexpr int REGISTER_QUERIES = 4;               // of them at once: one load serves them all
+constexpr int REGISTER_GROUPS = 4;                // groups of positions at once: as many sums as hide the latency of adding
+constexpr int KV_TILE = REGISTER_GROUPS * LANES;  // positions
 
 // A query and the positions it sees.
 struct Query {
     const float* values;  // [width]
-    int first, position;
-    float* to;  // [width]
+    int first, last;
+    float* acc;  // [width]; in the end the output
 };
 
-// Scores of Q queries for G groups of positions from `group` on, to scores[q * room + position].
+// Write scores of Q queries for G groups of positions from `group` on, to scores[q * capacity + position].
 template <int Q, int G, class T>
-inline void score(const Memory<T>& memory, const Query* queries, int group, float* scores, size_t room) {
-    const T* keys = memory.keys + size_t(group) * memory.width * LANES;
+inline void score(const HeadCache<T>& cache, const Query* queries, int group, float* scores, size_t capacity) {
+    const T* keys = cache.keys + size_t(group) * cache.width * LANES;
     Floats sum[Q][G];
     for (int q = 0; q < Q; ++q)
         for (int g = 0; g < G; ++g) sum[q][g] = Floats{};
-    for (int d = 0; d < memory.width; ++d) {
+    for (int d = 0; d < cache.width; ++d) {
         Floats key[G];
-        for (int g = 0; g < G; ++g) key[g] = at(keys + (size_t(g) * memory.width + d) * LANES);
+        for (int g = 0; g < G; ++g) key[g] = at(keys + (size_t(g) * cache.width + d) * LANES);
         for (int q = 0; q < Q; ++q) {
             const Floats value = all(queries[q].values[d]);
             for (int g = 0; g < G; ++g) sum[q][g] = fused(key[g], value, sum[q][g]);
         }
     }
     for (int q = 0; q < Q; ++q)
-        for (int g = 0; g < G; ++g) store(scores + q * room + size_t(group + g) * LANES, sum[q][g]);
+        for (int g = 0; g < G; ++g) store(scores + q * capacity + size_t(group + g) * LANES, sum[q][g]);
 }
 
-// Scores to weights, in place, for groups begin .. end - 1; returns what the weights are to be divided by.
-inline float soften(const Query& query, float cap, int begin, int end, float* scores) {
+// Replace scores s of groups begin .. end - 1 by p = e^(s - m_i), where m_i is the largest; return l_i, the sum of p.
+inline float exponentiate(const Query& query, float cap, int begin, int end, float* scores) {
     if (cap != 0)
         for (int g = begin; g < end; ++g) {
             float* part = scores + g * LANES;
             store(part, all(cap) * hyperbolic_tangent(load(part) / all(cap)));
         }
     for (int p = begin * LANES; p < query.first; ++p) scores[p] = -INFINITY;
-    for (int p = query.position + 1; p < end * LANES; ++p) scores[p] = -INFINITY;
+    for (int p = query.last + 1; p < end * LANES; ++p) scores[p] = -INFINITY;
     Floats high = load(scores + begin * LANES);
     for (int g = begin + 1; g < end; ++g) high = maximum(high, load(scores + g * LANES));
-    const Floats peak = all(largest(high));
-    Floats mass{};
+    const Floats m_i = all(largest(high));
+    Floats l_i{};
     for (int g = begin; g < end; ++g) {
-        const Floats weight = exponential(load(scores + g * LANES) - peak);
-        store(scores + g * LANES, weight);
-        mass = mass + weight;
+        const Floats p = exponential(load(scores + g * LANES) - m_i);
+        store(scores + g * LANES, p);
+        l_i = l_i + p;
     }
-    return total(mass);
+    return total(l_i);
 }
 
-// Adds the weighted values of positions first .. last to 16 * C dimensions from `d` on of what Q queries get.
+// Add p * value of positions first .. last to 16 * C dimensions of acc, from `d` on, of Q queries.
 template <int Q, int C, class T>
-inline void mix(const Memory<T>& memory, const Query* queries, int first, int last, int d,
-                const float* weights, size_t room) {
-    Floats sum[Q][C];
+inline void accumulate(const HeadCache<T>& cache, const Query* queries, int first, int last, int d,
+                       const float* weights, size_t capacity) {
+    Floats acc[Q][C];
     for (int q = 0; q < Q; ++q)
-        for (int c = 0; c < C; ++c) sum[q][c] = load(queries[q].to + d + c * LANES);
-    for (int p = first; p <= last; ++p) {
-        const T* row = memory.values + size_t(p) * memory.width + d;
+        for (int c = 0; c < C; ++c) acc[q][c] = load(queries[q].acc + d + c * LANES);
+    for (int position = first; position <= last; ++position) {
+        const T* row = cache.values + size_t(position) * cache.width + d;
         Floats value[C];
         for (int c = 0; c < C; ++c) value[c] = at(row + c * LANES);
         for (int q = 0; q < Q; ++q) {
-            const Floats weight = all(weights[q * room + p]);
-            for (int c = 0; c < C; ++c) sum[q][c] = fused(value[c], weight, sum[q][c]);
+            const Floats p = all(weights[q * capacity + position]);
+            for (int c = 0; c < C; ++c) acc[q][c] = fused(value[c], p, acc[q][c]);
         }
     }
     for (int q = 0; q < Q; ++q)
-        for (int c = 0; c < C; ++c) store(queries[q].to + d + c * LANES, sum[q][c]);
+        for (int c = 0; c < C; ++c) store(queries[q].acc + d + c * LANES, acc[q][c]);
 }
 
-// Calls use.operator()<Q>(q) for queries q .. q + Q - 1 until all of them had their turn.
+// Call use.operator()<Q>(q) for queries q .. q + Q - 1, until all `count` are done.
 template <class Use>
-inline void in_tiles(int count, Use&& use) {
-    static_assert(TILE == 4);
+inline void in_register_tiles(int count, Use&& use) {
+    static_assert(REGISTER_QUERIES == 4);
     int q = 0;
-    for (; q + TILE <= count; q += TILE) use.template operator()<TILE>(q);
+    for (; q + REGISTER_QUERIES <= count; q += REGISTER_QUERIES) use.template operator()<REGISTER_QUERIES>(q);
     switch (count - q) {
         case 1: return use.template operator()<1>(q);
         case 2: return use.template operator()<2>(q);
@@ -126,43 +126,42 @@ inline void in_tiles(int count, Use&& use) {
     }
 }
 
-// What up to QUERIES queries take from what each of them sees. A position that one of them does not see has
-// the weight 0 for it and adds nothing, so that a query's bits are those it has alone. `scores` has room
-// for `room` positions, a multiple of sixteen, of each query; a score s becomes cap * tanh(s / cap) where
-// cap is not 0.
+// Compute the attention output of up to QUERY_TILE queries. A position that one of them does not see has p = 0 and adds nothing,
+// so a query has the bits it has alone. `scores` has space for `capacity` positions, a multiple of sixteen, of each query. With a
+// cap other than 0, a score s becomes cap * tanh(s / cap).
 template <class T>
-inline void attend(const Memory<T>& memory, const Query* queries, int count, float cap, float* scores,
-                   size_t room) {
-    int first = queries[0].first, last = queries[0].position;
+inline void attend(const HeadCache<T>& cache, const Query* queries, int count, float cap, float* scores,
+                   size_t capacity) {
+    int first = queries[0].first, last = queries[0].last;
     for (int q = 1; q < count; ++q) {
         first = std::min(first, queries[q].first);
-        last = std::max(last, queries[q].position);
+        last = std::max(last, queries[q].last);
     }
     const int begin = first / LANES, end = last / LANES + 1;
-    for (int group = begin; group < end; group += GROUPS)
-        in_tiles(count, [&]<int Q>(int q) {
-            float* to = scores + q * room;
-            if (group + GROUPS <= end) return score<Q, GROUPS>(memory, queries + q, group, to, room);
-            for (int one = group; one < end; ++one) score<Q, 1>(memory, queries + q, one, to, room);
+    for (int group = begin; group < end; group += REGISTER_GROUPS)
+        in_register_tiles(count, [&]<int Q>(int q) {
+            float* to = scores + q * capacity;
+            if (group + REGISTER_GROUPS <= end) return score<Q, REGISTER_GROUPS>(cache, queries + q, group, to, capacity);
+            for (int one = group; one < end; ++one) score<Q, 1>(cache, queries + q, one, to, capacity);
         });
-    float masses[QUERIES];
+    float l_i[QUERY_TILE];
     for (int q = 0; q < count; ++q) {
-        masses[q] = soften(queries[q], cap, begin, end, scores + q * room);
-        for (int d = 0; d < memory.width; d += LANES) store(queries[q].to + d, Floats{});
+        l_i[q] = exponentiate(queries[q], cap, begin, end, scores + q * capacity);
+        for (int d = 0; d < cache.width; d += LANES) store(queries[q].acc + d, Floats{});
     }
-    for (int start = first; start <= last; start += BLOCK_OF_POSITIONS) {
-        const int stop = std::min(start + BLOCK_OF_POSITIONS - 1, last);
-        in_tiles(count, [&]<int Q>(int q) {
+    for (int start = first; start <= last; start += KV_TILE) {
+        const int stop = std::min(start + KV_TILE - 1, last);
+        in_register_tiles(count, [&]<int Q>(int q) {
             int d = 0;
-            for (; d + 4 * LANES <= memory.width; d += 4 * LANES)
-                mix<Q, 4>(memory, queries + q, start, stop, d, scores + q * room, room);
-            for (; d < memory.width; d += LANES)
-                mix<Q, 1>(memory, queries + q, start, stop, d, scores + q * room, room);
+            for (; d + 4 * LANES <= cache.width; d += 4 * LANES)
+                accumulate<Q, 4>(cache, queries + q, start, stop, d, scores + q * capacity, capacity);
+            for (; d < cache.width; d += LANES)
+                accumulate<Q, 1>(cache, queries + q, start, stop, d, scores + q * capacity, capacity);
         });
     }
     for (int q = 0; q < count; ++q) {
-        const Floats share = all(1.0f / masses[q]);
-        for (int d = 0; d < memory.width; d += LANES) store(queries[q].to + d, load(queries[q].to + d) * share);
+        const Floats scale = all(1.0f / l_i[q]);
+        for (int d = 0; d < cache.width; d += LANES) store(queries[q].acc + d, load(queries[q].acc + d) * scale);
     }
 }
 

@@ -1,5 +1,5 @@
-// What Python calls of decoders and programs, through ctypes (see library.py). Objects are made and freed by the caller; null
-// or -1 is a failure.
+// The C functions for decoders and programs that Python calls through ctypes (see library.py). The caller frees what is made; null
+// means that there is no memory.
 #include <algorithm>
 #include <new>
 
@@ -22,19 +22,19 @@ EXPORTED Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
 }
 EXPORTED void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
 
-// Appends tokens and computes the logits of the `last` ones. Of several sequences MOST_ROWS rows in all; one may have any
-// number in a chain.
+// Append tokens and compute the logits of the `last` ones. Several sequences may have MAX_STEP_ROWS rows in all; a single chain may
+// have any number.
 EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
     if (whole->count > 1) return decoder->run(*whole);
     Sequence part = *whole->sequences;
     Step step = *whole;
     step.sequences = &part;
     const int end = part.rows, start = part.start;
-    for (int done = 0; done < end; done += MOST_ROWS) {
+    for (int done = 0; done < end; done += MAX_STEP_ROWS) {
         step.tokens = whole->tokens + done;
         part.start = start + done;
-        part.rows = std::min(MOST_ROWS, end - done);
-        // Of the last rows, those in this part; the earlier ones come first.
+        part.rows = std::min(MAX_STEP_ROWS, end - done);
+        // The part's share of the last rows; earlier ones come first.
         const int wanted_from = end - whole->last;
         step.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
         step.logits = whole->logits + size_t(std::max(0, done - wanted_from)) * decoder->width(*whole);
@@ -42,31 +42,31 @@ EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
     }
 }
 
-// Appends the tokens of `step`, then chooses `depth` tokens after all before them: each the likeliest of the first
-// `limit` ones or, with `keys`, one drawn among them as in sampling.h, `sharpness` being 1 / temperature. The last one is not
-// appended. One that makes all of them together less likely than `floor` is the last. Returns how many there are. `step` has one
-// sequence, and one row of logits for scratch; where it wants some panels, `numbers` are the tokens of their logits.
-EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers,
+// Append the tokens of `step`, then draft up to `depth` tokens, each from the first `limit` logits: the most likely one or, with
+// `keys`, one drawn as in sampling.h at the temperature 1 / sharpness. The last token is not appended. Drafting ends with the token
+// that makes the joint probability less than `floor`. Return the number of tokens. `step` has one sequence and a buffer for one row
+// of logits; if its head is trimmed, `numbers` has the token id of each logit.
+EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int limit, const int64_t* numbers,
                                 float sharpness, const uint64_t* keys, float floor, int64_t* tokens,
                                 float* probabilities) {
     Step next = *step;
     Sequence sequence = *step->sequences;
     next.sequences = &sequence;
-    float likely = 1;
+    float joint_probability = 1;
     for (int index = 0; index < depth; ++index) {
         foretoken_forward(decoder, &next);
         if (keys) {
-            const Drawn found = draw(next.logits, limit, sharpness, keys[index], numbers);
-            tokens[index] = found.token;
-            probabilities[index] = found.chance;
+            const Drawn drawn = draw(next.logits, limit, sharpness, keys[index], numbers);
+            tokens[index] = drawn.index;
+            probabilities[index] = drawn.probability;
         } else {
-            const Candidate found = best(next.logits, 0, limit);
-            tokens[index] = found.place;
-            probabilities[index] = found.probability();
+            const Candidate best = argmax(next.logits, 0, limit);
+            tokens[index] = best.index;
+            probabilities[index] = best.probability();
         }
         if (numbers) tokens[index] = numbers[tokens[index]];
-        likely *= probabilities[index];
-        if (likely < floor) return index + 1;
+        joint_probability *= probabilities[index];
+        if (joint_probability < floor) return index + 1;
         sequence.start += sequence.rows;
         sequence.rows = 1;
         next.tokens = tokens + index;
@@ -74,36 +74,33 @@ EXPORTED int foretoken_continue(Decoder* decoder, const Step* step, int depth, i
     return depth;
 }
 
-// For each of `rows` rows of `width` logits, `stride` apart: the likeliest token, its logit, and the mass beside it.
-EXPORTED void foretoken_greedy(const float* logits, int rows, int width, int64_t stride, int64_t* tokens,
-                                  float* peaks, float* masses) {
+// For each of `rows` rows of `width` logits, `stride` apart, write the most likely token, its logit, and the sum of
+// e^(logit - largest).
+EXPORTED void foretoken_greedy(const float* logits, int rows, int width, int64_t stride, int64_t* tokens, float* peaks, float* exp_sums) {
     for (int r = 0; r < rows; ++r) {
-        const Candidate found = best(logits + r * stride, 0, width);
-        tokens[r] = found.place;
-        peaks[r] = found.value;
-        masses[r] = found.mass;
+        const Candidate best = argmax(logits + r * stride, 0, width);
+        tokens[r] = best.index;
+        peaks[r] = best.value;
+        exp_sums[r] = best.exp_sum;
     }
 }
 
-// See first_places.
-EXPORTED void foretoken_first_places(const float* numbers, int width, int count, int64_t* places) {
-    first_places(numbers, width, count, places);
-}
+EXPORTED void foretoken_top_k(const float* numbers, int width, int count, int64_t* indices) { top_k(numbers, width, count, indices); }
 
-// As foretoken_greedy, but the token is drawn; `sharpness` is 1 / temperature, the keys are sampling.h's.
-EXPORTED void foretoken_drawn(const float* logits, int rows, int width, int64_t stride, float sharpness,
-                              const uint64_t* keys, int64_t* tokens, float* peaks, float* masses) {
+// Do as foretoken_greedy with drawn tokens; `sharpness` is 1 / temperature, `keys` are those of sampling.h.
+EXPORTED void foretoken_sample_logits(const float* logits, int rows, int width, int64_t stride, float sharpness,
+                                      const uint64_t* keys, int64_t* tokens, float* peaks, float* exp_sums) {
     for (int r = 0; r < rows; ++r) {
-        const Drawn found = draw(logits + r * stride, width, sharpness, keys[r]);
-        tokens[r] = found.token;
-        peaks[r] = found.peak;
-        masses[r] = found.mass;
+        const Drawn drawn = draw(logits + r * stride, width, sharpness, keys[r]);
+        tokens[r] = drawn.index;
+        peaks[r] = drawn.peak;
+        exp_sums[r] = drawn.exp_sum;
     }
 }
 
-// A token for each of `rows` rows of `width` weights; see sampling.h.
-EXPORTED void foretoken_sample(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
-    for (int r = 0; r < rows; ++r) tokens[r] = earliest(weights + size_t(r) * width, 0, width, keys[r]).place;
+// Draw a token for each of `rows` rows of `width` weights; see sampling.h.
+EXPORTED void foretoken_sample_weights(const float* weights, int rows, int width, const uint64_t* keys, int64_t* tokens) {
+    for (int r = 0; r < rows; ++r) tokens[r] = earliest(weights + size_t(r) * width, 0, width, keys[r]).index;
 }
 
 EXPORTED Program* foretoken_program(const Op* ops, int count, Pool* pool) {
@@ -114,6 +111,6 @@ EXPORTED Program* foretoken_program(const Op* ops, int count, Pool* pool) {
     }
 }
 EXPORTED void foretoken_free_program(Program* program) { delete program; }
-// Operations first .. end - 1.
+// Run operations first .. end - 1.
 EXPORTED void foretoken_run(Program* program, int first, int end) { program->run(first, end); }
 }

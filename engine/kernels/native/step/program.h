@@ -1,8 +1,8 @@
-// A program of few plain operations on float32 rows, done by all threads of a pool in one call.
+// A program: a traced list of operations on float32 rows, run by all threads of a pool in one call.
 //
-// Heads that draft (see engine/drafting/heads) are small, and no two kinds are alike: what one computes is written
-// down once, as a list of operations, and run from any of them to any other. After an operation the threads
-// wait for each other, unless the next one reads, of each row, what the same thread has just written.
+// Heads (see engine/drafting/heads) are small, and no two kinds are alike. What a head computes is traced once, and any range of its
+// operations can be run. After an operation there is a barrier, unless the next one reads only rows that the same thread has just
+// written.
 #pragma once
 
 #include <algorithm>
@@ -27,45 +27,43 @@ enum class Code : int32_t {
     ADD = 4,       // to = from + scale * second
     ACTIVATE = 5,  // to = act(from) * second, or act(from)
     CAP = 6,       // to = scale * tanh(from / scale)
-    REMEMBER = 7,  // keys in `from`, normed and rotated, and values in `second`, into `cache`
-    ATTEND = 8,    // to = what the queries in `from` take from `cache`
-    CHOOSE = 9,    // a token of the logits in `from`, and its probability: the likeliest, or one drawn
+    STORE_KV = 7,  // store keys in `from`, normed and rotated, and values in `second`, in `cache`
+    ATTEND = 8,    // to = attention of the queries in `from` to `cache`
+    SAMPLE = 9,    // take the most likely token of the logits in `from`, or draw one; and its probability
 };
 
-// What a table holds.
+// The dtype of a table.
 enum class Table : int32_t { FP32 = 0, BF16 = 1, FP16 = 2 };
 
-// What ACTIVATE applies: a decoder's gates, and these.
+// Functions of ACTIVATE beside a decoder's gates.
 constexpr int32_t SIGMOID = 4, IDENTITY = 5;
 
-// One layer's keys and values of one sequence, as attention.h reads them: keys
-// [kv_heads][room / 16][head_dim][16], values [kv_heads][room][head_dim]. They move when they grow.
+// One layer's keys and values of one sequence, as attention.h reads them: keys [kv_heads][capacity / 16][head_dim][16], values
+// [kv_heads][capacity][head_dim]. They move when they grow.
 struct LayerCache {
     float *keys, *values;
-    const float* rotation;  // [room][head_dim / 2][cosine, sine]
-    int32_t room;           // positions, a multiple of sixteen
+    const float* rotation;  // [capacity][head_dim / 2][cosine, sine]
+    int32_t capacity;       // positions, a multiple of sixteen
 };
 
-// How a run draws its tokens, each by a key of its own as in sampling.h; no keys: each is the likeliest. The run ends
-// with a token that makes all of them together less likely than `floor`.
+// How a run samples its tokens: each with its own key as in sampling.h; without keys, each is the most likely. The run ends with
+// the token that makes the joint probability less than `floor`.
 struct Draws {
     const uint64_t* keys;
     float sharpness;  // 1 / temperature
     float floor;
-    int32_t count;  // tokens that the last run chose
+    int32_t count;  // tokens of the last run
 };
 
-// Filled in by Python (see program.py). What an operation does not use is null or 0. Numbers that a run decides
-// stand behind pointers.
+// Filled in by Python (see program.py). Unused fields are null or 0. Numbers that differ between runs are behind pointers.
 struct Op {
     Code code;
-    int32_t width;         // numbers of a row; of CHOOSE all that count
-    int32_t choice;        // ACTIVATE: its function. TAKE, EMBED: the kind of table. ATTEND: whether rows see
-                           // only what is not behind them
-    int32_t by_columns;    // whether threads share a row's columns instead of the rows
-    int32_t barrier;       // whether threads wait for each other behind it
-    int32_t offset;        // added to `start`. CHOOSE: the place of its key
-    const int32_t* rows;   // how many there are
+    int32_t width;         // of a row; of SAMPLE the vocabulary
+    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: whether it is causal
+    int32_t by_columns;    // whether threads divide a row's columns instead of the rows
+    int32_t barrier;       // whether there is a barrier after it
+    int32_t offset;        // added to `start`. SAMPLE: the index of its key
+    const int32_t* rows;   // their number
     const int32_t* start;  // the first row's position
     const void* from;
     const float* second;
@@ -76,7 +74,7 @@ struct Op {
     const float *weight, *bias;
     const LayerCache* cache;
     const int64_t* tokens;   // EMBED: of each row
-    const int64_t* numbers;  // CHOOSE: what the tokens are called; null: as they are counted
+    const int64_t* numbers;  // SAMPLE: the token id of each logit; null: its index
     int64_t* chosen;
     float* probability;
     Draws* draws;
@@ -90,62 +88,62 @@ public:
         for (const Op& op : ops_) {
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
             if (op.heads) head = std::max(head, op.width);
-            if (op.code == Code::CHOOSE) choice = std::max(choice, op.width);
+            if (op.code == Code::SAMPLE) choice = std::max(choice, op.width);
         }
         weights_.resize(choice);
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Own>(widest, size_t(TILE) * head));
+            scratch_.push_back(std::make_unique<Scratch>(widest, size_t(REGISTER_QUERIES) * head));
     }
 
-    // Operations first .. end - 1, or to the token that ends the run.
+    // Run operations first .. end - 1, or as far as the token that ends the run.
     void run(int first, int end) {
-        first_ = first, end_ = end, likely_ = 1, over_ = false;
+        first_ = first, end_ = end, joint_probability_ = 1, ended_ = false;
         pool_.run([](void* self, int thread, Pool&) { static_cast<Program*>(self)->work(thread); }, this);
     }
 
 private:
-    // What one thread has for itself.
-    struct Own {
-        Own(int widest, size_t head) : arranged(widest), head(head) {}
+    // Buffers of one thread.
+    struct Scratch {
+        Scratch(int widest, size_t head) : arranged(widest), head(head) {}
         Arranged arranged;
         std::vector<float> head, scores;
     };
 
-    // The rows and columns that are a thread's.
-    struct Part {
+    // One thread's rows and columns.
+    struct Slice {
         Range rows, columns;
     };
 
     void work(int thread) {
-        Own& own = *scratch_[thread];
+        Scratch& scratch = *scratch_[thread];
         for (int index = first_; index < end_; ++index) {
             const Op& op = ops_[index];
-            apply(op, own, thread);
+            apply(op, scratch, thread);
             if (!op.barrier || index + 1 == end_) continue;
             pool_.barrier();
-            if (over_) return;
+            if (ended_) return;
         }
     }
 
-    void apply(const Op& op, Own& own, int thread) {
+    void apply(const Op& op, Scratch& scratch, int thread) {
         switch (op.code) {
             case Code::TAKE: return take(op, thread);
             case Code::EMBED: return embed(op, thread);
-            case Code::LINEAR: return linear(op, own, thread);
+            case Code::LINEAR: return linear(op, scratch, thread);
             case Code::NORM: return norm(op, thread);
             case Code::ADD: return add(op, thread);
             case Code::ACTIVATE: return activate(op, thread);
             case Code::CAP: return cap(op, thread);
-            case Code::REMEMBER: return remember(op, own, thread);
-            case Code::ATTEND: return attend_to(op, own, thread);
-            case Code::CHOOSE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
+            case Code::STORE_KV: return store_kv(op, scratch, thread);
+            case Code::ATTEND: return attend_to(op, scratch, thread);
+            case Code::SAMPLE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
         }
     }
 
     Range part(int count, int thread) const { return share(count, thread, pool_.count()); }
 
-    // Rows are padded to whole vectors, so columns are counted in these.
-    Part part_of(const Op& op, int thread) const {
+    // Return this thread's slice. Columns are divided in whole vectors, to which rows are padded.
+    Slice slice_of(const Op& op, int thread) const {
         const int rows = *op.rows, vectors = (op.width + LANES - 1) / LANES;
         if (!op.by_columns) return {part(rows, thread), {0, vectors * LANES}};
         const Range columns = part(vectors, thread);
@@ -186,12 +184,12 @@ private:
         }
     }
 
-    void linear(const Op& op, Own& own, int thread) const {
+    void linear(const Op& op, Scratch& scratch, int thread) const {
         const Matrix& matrix = *op.matrix;
         const Range panels = part(matrix.panels, thread);
-        for (int done = 0; done < *op.rows; done += MOST_ROWS) {
-            const int count = std::min(MOST_ROWS, *op.rows - done);
-            const Arranged& rows = own.arranged.arrange(matrix.kinds, from_of(op, done), count, matrix.inputs);
+        for (int done = 0; done < *op.rows; done += MAX_STEP_ROWS) {
+            const int count = std::min(MAX_STEP_ROWS, *op.rows - done);
+            const Arranged& rows = scratch.arranged.arrange(matrix.kinds, from_of(op, done), count, matrix.inputs);
             matrix.multiply(rows, panels.first, panels.end, to_of(op, done), op.to_stride);
             if (!op.bias) continue;
             const int end = std::min(panels.end * LANES, matrix.outputs);
@@ -215,11 +213,15 @@ private:
         }
     }
 
+    // Store f(vector of `from`, row, column) for the vectors of a slice.
+    template <class F>
+    static void elementwise(const Op& op, const Slice& slice, const F& f) {
+        for (int r = slice.rows.first; r < slice.rows.end; ++r)
+            for (int k = slice.columns.first; k < slice.columns.end; k += LANES) store(to_of(op, r) + k, f(load(from_of(op, r) + k), r, k));
+    }
+
     void add(const Op& op, int thread) const {
-        const auto [rows, columns] = part_of(op, thread);
-        for (int r = rows.first; r < rows.end; ++r)
-            for (int k = columns.first; k < columns.end; k += LANES)
-                store(to_of(op, r) + k, fused(load(second_of(op, r) + k), all(op.scale), load(from_of(op, r) + k)));
+        elementwise(op, slice_of(op, thread), [&](Floats x, int r, int k) { return fused(load(second_of(op, r) + k), all(op.scale), x); });
     }
 
     static Floats activated(int32_t choice, Floats x) {
@@ -228,68 +230,54 @@ private:
     }
 
     void activate(const Op& op, int thread) const {
-        const auto [rows, columns] = part_of(op, thread);
-        for (int r = rows.first; r < rows.end; ++r)
-            for (int k = columns.first; k < columns.end; k += LANES) {
-                const Floats value = activated(op.choice, load(from_of(op, r) + k));
-                store(to_of(op, r) + k, op.second ? value * load(second_of(op, r) + k) : value);
-            }
+        elementwise(op, slice_of(op, thread), [&](Floats x, int r, int k) {
+            const Floats value = activated(op.choice, x);
+            return op.second ? value * load(second_of(op, r) + k) : value;
+        });
     }
 
     void cap(const Op& op, int thread) const {
-        const auto [rows, columns] = part_of(op, thread);
-        for (int r = rows.first; r < rows.end; ++r)
-            for (int k = columns.first; k < columns.end; k += LANES) {
-                const Floats part = load(from_of(op, r) + k) / all(op.scale);
-                store(to_of(op, r) + k, all(op.scale) * hyperbolic_tangent(part));
-            }
+        elementwise(op, slice_of(op, thread), [&](Floats x, int, int) { return all(op.scale) * hyperbolic_tangent(x / all(op.scale)); });
     }
 
-    static Memory<float> memory_of(const Op& op, int head) {
-        const size_t start = size_t(head) * op.cache->room * op.width;
+    static HeadCache<float> head_cache(const Op& op, int head) {
+        const size_t start = size_t(head) * op.cache->capacity * op.width;
         return {op.cache->keys + start, op.cache->values + start, op.width};
     }
 
-    // A head, normed by its own weight where there is one, and rotated to its position.
-    static void apply_rope(const Op& op, const float* from, int head, int position, float* to) {
-        if (op.weight) normalise(from, op.weight + size_t(head) * op.width, op.width, op.epsilon, to);
-        else std::memcpy(to, from, sizeof(float) * op.width);
-        const float* angle = op.cache->rotation + size_t(position) * op.width;
-        for (int d = 0; d < op.width; d += 2) {
-            const float real = to[d], imaginary = to[d + 1];
-            to[d] = real * angle[d] - imaginary * angle[d + 1];
-            to[d + 1] = real * angle[d + 1] + imaginary * angle[d];
-        }
+    static void rotate(const Op& op, const float* from, int head, int position, float* to) {
+        const float* norm = op.weight ? op.weight + size_t(head) * op.width : nullptr;
+        norm_and_rope(from, norm, op.cache->rotation + size_t(position) * op.width, op.width, op.epsilon, to);
     }
 
-    void remember(const Op& op, Own& own, int thread) const {
+    void store_kv(const Op& op, Scratch& scratch, int thread) const {
         const int start = start_of(op);
         const Range items = part(*op.rows * op.kv_heads, thread);
         for (int item = items.first; item < items.end; ++item) {
             const int r = item / op.kv_heads, head = item % op.kv_heads;
             const size_t place = size_t(head) * op.width;
-            apply_rope(op, from_of(op, r) + place, head, start + r, own.head.data());
-            memory_of(op, head).write(start + r, own.head.data(), second_of(op, r) + place);
+            rotate(op, from_of(op, r) + place, head, start + r, scratch.head.data());
+            head_cache(op, head).write(start + r, scratch.head.data(), second_of(op, r) + place);
         }
     }
 
-    // Queries of one key-value head lie side by side: query i is that of row i % rows.
-    void attend_to(const Op& op, Own& own, int thread) const {
-        own.scores.resize(std::max(own.scores.size(), size_t(TILE) * op.cache->room));
+    // Queries of one key-value head lie side by side: query i belongs to row i % rows.
+    void attend_to(const Op& op, Scratch& scratch, int thread) const {
+        scratch.scores.resize(std::max(scratch.scores.size(), size_t(REGISTER_QUERIES) * op.cache->capacity));
         const int rows = *op.rows, start = start_of(op), group = op.heads / op.kv_heads;
-        const int together = group * rows, tiles = (together + TILE - 1) / TILE;
+        const int count = group * rows, tiles = (count + REGISTER_QUERIES - 1) / REGISTER_QUERIES;
         const Range items = part(op.kv_heads * tiles, thread);
         for (int item = items.first; item < items.end; ++item) {
-            const int kv_head = item / tiles, from = item % tiles * TILE, to = std::min(from + TILE, together);
-            Query queries[TILE];
+            const int kv_head = item / tiles, from = item % tiles * REGISTER_QUERIES, to = std::min(from + REGISTER_QUERIES, count);
+            Query queries[REGISTER_QUERIES];
             for (int query = from; query < to; ++query) {
                 const int head = kv_head * group + query / rows, r = query % rows;
-                float* rotated = own.head.data() + size_t(query - from) * op.width;
-                apply_rope(op, from_of(op, r) + size_t(head) * op.width, head, start + r, rotated);
+                float* rotated = scratch.head.data() + size_t(query - from) * op.width;
+                rotate(op, from_of(op, r) + size_t(head) * op.width, head, start + r, rotated);
                 const int last = start + (op.choice ? r : rows - 1);
                 queries[query - from] = {rotated, 0, last, to_of(op, r) + size_t(head) * op.width};
             }
-            attend(memory_of(op, kv_head), queries, to - from, 0.0f, own.scores.data(), op.cache->room);
+            attend(head_cache(op, kv_head), queries, to - from, 0.0f, scratch.scores.data(), op.cache->capacity);
         }
     }
 
@@ -298,59 +286,58 @@ private:
         return {vectors.first * LANES, std::min(vectors.end * LANES, op.width)};
     }
 
-    // Sets a run's next token; the other threads wait for it at the barrier behind.
-    void name(const Op& op, int place, float probability) {
-        *op.chosen = op.numbers ? op.numbers[place] : place;
+    // Set the run's next token. The other threads wait for it at the barrier that follows.
+    void set_token(const Op& op, int index, float probability) {
+        *op.chosen = op.numbers ? op.numbers[index] : index;
         *op.probability = probability;
         if (!op.draws) return;
-        likely_ *= probability;
+        joint_probability_ *= probability;
         ++op.draws->count;
-        if (likely_ < op.draws->floor) over_ = true;
+        if (joint_probability_ < op.draws->floor) ended_ = true;
     }
 
-    // The first of several; its probability is that among all. Each thread finds its part's, the first of
-    // the threads the best of these.
+    // Take the first token with the largest logit. Each thread finds that of its part, the first thread the best of these.
     void greedy(const Op& op, int thread) {
         const Range logits = logits_of(op, thread);
-        candidates_[thread] = best(from_of(op, 0), logits.first, logits.end);
+        candidates_[thread] = argmax(from_of(op, 0), logits.first, logits.end);
         pool_.barrier();
         if (thread) return;
-        Candidate found = candidates_[0];
+        Candidate best = candidates_[0];
         for (const Candidate& other : candidates_)
-            if (other.value > found.value) found = other;
-        found.mass = 0;
+            if (other.value > best.value) best = other;
+        best.exp_sum = 0;
         for (const Candidate& other : candidates_)
-            if (other.mass > 0) found.mass += other.mass * std::exp(other.value - found.value);
-        name(op, found.place, found.probability());
+            if (other.exp_sum > 0) best.exp_sum += other.exp_sum * std::exp(other.value - best.value);
+        set_token(op, best.index, best.probability());
     }
 
-    // As `draw` in sampling.h, each thread with its part of the tokens.
+    // Do as `draw` in sampling.h, each thread with its part of the tokens.
     void draw(const Op& op, int thread) {
         const float* logits = from_of(op, 0);
         const auto [first, end] = logits_of(op, thread);
-        Candidate& own = candidates_[thread];
-        own.value = highest(logits, first, end);
+        Candidate& candidate = candidates_[thread];
+        candidate.value = max_logit(logits, first, end);
         pool_.barrier();
         float peak = -INFINITY;
         for (const Candidate& other : candidates_) peak = std::max(peak, other.value);
-        own.mass = weigh(logits, first, end, peak, op.draws->sharpness, weights_.data());
+        candidate.exp_sum = exponentials(logits, first, end, peak, op.draws->sharpness, weights_.data());
         earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], op.numbers);
         pool_.barrier();
         if (thread) return;
-        Clock found = earliest_[0];
+        Clock first_clock = earliest_[0];
         for (const Clock& other : earliest_)
-            if (other.time < found.time) found = other;
-        float mass = 0;
-        for (const Candidate& other : candidates_) mass += other.mass;
-        name(op, found.place, mass > 0 ? weights_[found.place] / mass : 0.0f);
+            if (other.time < first_clock.time) first_clock = other;
+        float sum = 0;
+        for (const Candidate& other : candidates_) sum += other.exp_sum;
+        set_token(op, first_clock.index, sum > 0 ? weights_[first_clock.index] / sum : 0.0f);
     }
 
     const std::vector<Op> ops_;
     Pool& pool_;
     int first_ = 0, end_ = 0;
-    float likely_ = 1;   // how likely the tokens of this run are, together
-    bool over_ = false;  // the last one was too much
-    std::vector<std::unique_ptr<Own>> scratch_;
+    float joint_probability_ = 1;  // of the tokens of this run
+    bool ended_ = false;           // by `floor`
+    std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<Candidate> candidates_;
     std::vector<Clock> earliest_;
     std::vector<float> weights_;

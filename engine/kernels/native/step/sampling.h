@@ -1,4 +1,4 @@
-// Drawing a token: the earliest of noise.py's exponential clocks, computed only for those that may still be it.
+// Draw a token: the earliest of noise.py's exponential clocks (an exponential race). Only clocks that may be the earliest are computed.
 #pragma once
 
 #include <cmath>
@@ -26,28 +26,28 @@ inline Words mixed(Words x) {
     return x ^ (x >> 31);
 }
 
-// The earliest clock of some tokens: whose it is, and its time. On a line of the cache of its own, since threads find one each.
+// The earliest clock of some tokens: its time, and the token's index. On its own cache line, since each thread has one.
 struct alignas(64) Clock {
     double time = std::numeric_limits<double>::infinity();
-    int place = 0;
+    int index = 0;
 };
 
-// Some of `numbers`, zeros behind `end`.
-inline Words some(const int64_t* numbers, int first, int end) {
-    Words found{};
-    if (first + CLOCKS <= end) std::memcpy(&found, numbers + first, sizeof found);
-    else std::memcpy(&found, numbers + first, sizeof(int64_t) * (end - first));
-    return found;
+// Load CLOCKS numbers from `first` on, zeros from `end` on.
+inline Words load_some(const int64_t* numbers, int first, int end) {
+    Words result{};
+    if (first + CLOCKS <= end) std::memcpy(&result, numbers + first, sizeof result);
+    else std::memcpy(&result, numbers + first, sizeof(int64_t) * (end - first));
+    return result;
 }
 
-// Of tokens first .. end - 1, the one with the least -log(u) / weight, where u in (0, 1) is the hash of `key` and what the
-// token is called: as it is counted, or as `numbers` say. The first of equals; tokens without a weight have no clock, and
-// the place is `first` where none has.
+// Return the token, of first .. end - 1, with the least -log(u) / weight, where u in (0, 1) is the hash of `key` and the token's id:
+// its index, or what `numbers` has there. Of equals it is the first. A token without a weight has no clock; if none has one, the
+// index is `first`.
 //
-// Since -log(u) >= 1 - u, most tokens are too late before their logarithm is taken.
+// Since -log(u) >= 1 - u, most tokens are known to be too late without a logarithm.
 inline Clock earliest(const float* weights, int first, int end, uint64_t key, const int64_t* numbers = nullptr) {
     constexpr double ROUNDING = 1 + 1e-12;
-    Clock best{.place = first};
+    Clock best{.index = first};
     Words counted;
     for (int lane = 0; lane < CLOCKS; ++lane) counted[lane] = key + GOLDEN * uint64_t(first + lane + 1);
     for (; first < end; first += CLOCKS, counted += GOLDEN * CLOCKS) {
@@ -55,7 +55,7 @@ inline Clock earliest(const float* weights, int first, int end, uint64_t key, co
         if (first + CLOCKS <= end) std::memcpy(&weight, weights + first, sizeof weight);
         else std::memcpy(&weight, weights + first, sizeof(float) * (end - first));
         const Doubles wide = __builtin_convertvector(weight, Doubles);
-        const Words steps = numbers ? key + (some(numbers, first, end) + 1) * GOLDEN : counted;
+        const Words steps = numbers ? key + (load_some(numbers, first, end) + 1) * GOLDEN : counted;
         const Doubles u = (__builtin_convertvector(mixed(steps) >> 12, Doubles) + 0.5) * 0x1p-52;
         const auto may = (wide > 0) & (1.0 - u < wide * (best.time * ROUNDING));
         uint64_t any = 0;
@@ -70,19 +70,19 @@ inline Clock earliest(const float* weights, int first, int end, uint64_t key, co
     return best;
 }
 
-// One of `width` logits drawn at the temperature 1 / sharpness: the largest logit, the mass beside it, and the place of the
-// one drawn, which is its token unless `numbers` say which tokens these are. `chance` is its probability.
+// A drawn token: the largest logit, the sum of e^(sharpness * (logit - peak)), the token's probability and its index.
 struct Drawn {
-    float peak, mass, chance;
-    int64_t token;
+    float peak, exp_sum, probability;
+    int64_t index;
 };
 
+// Draw one of `width` logits at the temperature 1 / sharpness; `key` and `numbers` as in `earliest`.
 inline Drawn draw(const float* logits, int width, float sharpness, uint64_t key, const int64_t* numbers = nullptr) {
     static thread_local std::vector<float> weights;
     weights.resize(width);
-    const float peak = highest(logits, 0, width), mass = weigh(logits, 0, width, peak, sharpness, weights.data());
-    const int64_t token = earliest(weights.data(), 0, width, key, numbers).place;
-    return {peak, mass, mass > 0 ? weights[token] / mass : 0.0f, token};
+    const float peak = max_logit(logits, 0, width), sum = exponentials(logits, 0, width, peak, sharpness, weights.data());
+    const int64_t index = earliest(weights.data(), 0, width, key, numbers).index;
+    return {peak, sum, sum > 0 ? weights[index] / sum : 0.0f, index};
 }
 
 }  // namespace foretoken

@@ -1,4 +1,4 @@
-// What Python fills in and hands over: a decoder's weights, caches of sequences, and what a step computes (structures.py).
+// Structures that Python fills in (structures.py): a decoder's weights, sequences' caches, and a step.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
 enum class Mixer : int32_t { ATTENTION = 0 };
 enum class FeedForward : int32_t { GATED_MLP = 0 };
 
-// Grouped-query attention. Null where a model has no such thing.
+// Grouped-query attention. `qk_norm` and `rotation` are null in models without them.
 struct Attention {
     const Matrix *qkv, *output;
     const float* qk_norm;   // [heads + kv_heads][head_dim]
@@ -34,7 +34,7 @@ struct GatedMlp {
     Gate gate;
 };
 
-// A mixer and a feed-forward, each of a kind, whose weights are filled in. Norms after them are null where there are none.
+// A mixer and a feed-forward; the weights of their kinds are filled in. The norms after them may be null.
 struct Layer {
     const float *mixer_norm, *mixer_after, *mlp_norm, *mlp_after;
     Mixer mixer;
@@ -51,13 +51,13 @@ struct Shape {
     float epsilon, embedding_scale;
 };
 
-// Where hidden states go, in the cache's type: [positions][hidden].
+// Where to write a layer's hidden states, in the cache's dtype.
 struct AuxLayer {
-    void* rows;
-    int32_t layer;  // whose input it is; the number of layers: what leaves the last; -1: that, normed
+    void* rows;     // [positions][hidden]
+    int32_t layer;  // the input of this layer; the number of layers: the output of the last; -1: that, normed
 };
 
-// What one sequence keeps. Of each slot: keys [kv_heads][context / 16][head_dim][16], values [kv_heads][context][head_dim].
+// The cache of one sequence. In each slot: keys [kv_heads][context / 16][head_dim][16], values [kv_heads][context][head_dim].
 struct Cache {
     void *const *keys, *const *values;
     const AuxLayer* aux_layers;
@@ -66,24 +66,24 @@ struct Cache {
     int32_t context;  // positions, a multiple of sixteen; the last sixteen are for the rows of a tree
 };
 
-// Panels of the output head that a trimmed vocabulary keeps, in order; no runs: all of them.
+// Panels of the output head that a trimmed vocabulary keeps, in order; without runs it is whole.
 struct TrimmedPanels {
     const Range* runs;
-    int32_t count, panels;  // of all runs together
+    int32_t count, panels;  // runs, and panels of all runs
 };
 
 // Rows of one sequence that a step computes, the first at position `start`.
 struct Sequence {
     Cache cache;
-    const int32_t* parents;  // of at most sixteen rows in a tree, the first -1, each before its children; null: a chain
+    const int32_t* parents;  // null: a chain; else of at most sixteen rows in a tree, the first -1, parents before children
     int32_t rows, start;
 };
 
 struct Step {
-    const int64_t* tokens;      // of all sequences' rows, one after the other
-    const Sequence* sequences;  // no two with the same cache; their caches keep the same type
+    const int64_t* tokens;      // of all sequences' rows, in order
+    const Sequence* sequences;  // each with its own cache, all of the same dtype
     int32_t count;              // of sequences
-    int32_t last;               // rows at the end whose logits are wanted
+    int32_t last;               // the number of last rows to compute logits of
     float* logits;              // [last][vocabulary], or [last][trimmed.panels * 16]
     TrimmedPanels trimmed;
 };

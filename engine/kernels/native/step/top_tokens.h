@@ -8,68 +8,68 @@
 
 namespace foretoken {
 
-// The first token with the largest logit of some, and the sum of e^(logit - largest) over all of them: 0 where
-// there is no such token. On a line of the cache of its own, since threads find one each.
+// The first token with the largest logit of some, and the sum of e^(logit - largest) over them: 0 if there is no such token. On its
+// own cache line, since each thread has one.
 struct alignas(64) Candidate {
-    float value, mass;
-    int place;
+    float value, exp_sum;
+    int index;
 
-    float probability() const { return mass > 0 ? 1.0f / mass : 0.0f; }
+    float probability() const { return exp_sum > 0 ? 1.0f / exp_sum : 0.0f; }
 };
 
-// The largest of logits first .. end - 1.
-inline float highest(const float* logits, int first, int end) {
+// Return the largest of logits first .. end - 1.
+inline float max_logit(const float* logits, int first, int end) {
     const int whole = first + (end - first) / LANES * LANES;
     Floats lanes = all(-INFINITY);
     for (int n = first; n < whole; n += LANES) lanes = maximum(lanes, load(logits + n));
-    float found = largest(lanes);
-    for (int n = whole; n < end; ++n) found = std::max(found, logits[n]);
-    return found;
+    float result = largest(lanes);
+    for (int n = whole; n < end; ++n) result = std::max(result, logits[n]);
+    return result;
 }
 
-inline Candidate best(const float* logits, int first, int end) {
-    Candidate found{highest(logits, first, end), 0, first};
+inline Candidate argmax(const float* logits, int first, int end) {
+    Candidate best{max_logit(logits, first, end), 0, first};
     const int whole = first + (end - first) / LANES * LANES;
-    if (found.value == -INFINITY) return {-INFINITY, 0, first};
-    while (found.place < end && !(logits[found.place] == found.value)) ++found.place;
-    if (found.place == end) return {-INFINITY, 0, first};
-    Floats mass{};
-    for (int n = first; n < whole; n += LANES) mass = mass + exponential(load(logits + n) - all(found.value));
-    found.mass = total(mass);
-    for (int n = whole; n < end; ++n) found.mass += std::exp(logits[n] - found.value);
-    return found;
+    if (best.value == -INFINITY) return {-INFINITY, 0, first};
+    while (best.index < end && !(logits[best.index] == best.value)) ++best.index;
+    if (best.index == end) return {-INFINITY, 0, first};
+    Floats sums{};
+    for (int n = first; n < whole; n += LANES) sums = sums + exponential(load(logits + n) - all(best.value));
+    best.exp_sum = total(sums);
+    for (int n = whole; n < end; ++n) best.exp_sum += std::exp(logits[n] - best.value);
+    return best;
 }
 
-// The places of the `count` largest of `width` numbers, the largest first and the first of equals; -1 where there are
-// fewer. A number is looked at by itself only if it stands among RUN that reach what is there already.
-inline void first_places(const float* numbers, int width, int count, int64_t* places) {
+// Write the indices of the `count` largest of `width` numbers, largest first, of equals the first; -1 where there are fewer. Runs of
+// RUN numbers are skipped unless one exceeds the smallest of those so far.
+inline void top_k(const float* numbers, int width, int count, int64_t* indices) {
     constexpr int RUN = 8 * LANES;
-    std::fill(places, places + count, int64_t{-1});
-    const auto least = [&] { return places[count - 1] < 0 ? -INFINITY : numbers[places[count - 1]]; };
+    std::fill(indices, indices + count, int64_t{-1});
+    const auto least = [&] { return indices[count - 1] < 0 ? -INFINITY : numbers[indices[count - 1]]; };
     for (int begin = 0; begin < width; begin += RUN) {
         const int end = std::min(begin + RUN, width);
-        if (!(highest(numbers, begin, end) > least())) continue;
+        if (!(max_logit(numbers, begin, end) > least())) continue;
         for (int n = begin; n < end; ++n) {
             if (!(numbers[n] > least())) continue;
             int at = count - 1;
-            for (; at > 0 && (places[at - 1] < 0 || numbers[n] > numbers[places[at - 1]]); --at) places[at] = places[at - 1];
-            places[at] = n;
+            for (; at > 0 && (indices[at - 1] < 0 || numbers[n] > numbers[indices[at - 1]]); --at) indices[at] = indices[at - 1];
+            indices[at] = n;
         }
     }
 }
 
-// e^(sharpness * (logit - peak)) of logits first .. end - 1 to `weights`, and their sum; zeros where `peak` is no number.
-inline float weigh(const float* logits, int first, int end, float peak, float sharpness, float* weights) {
+// Write e^(sharpness * (logit - peak)) of logits first .. end - 1 to `weights`; return their sum. All are 0 if `peak` is -infinity.
+inline float exponentials(const float* logits, int first, int end, float peak, float sharpness, float* weights) {
     std::fill(weights + first, weights + end, 0.0f);
     if (peak == -INFINITY) return 0;
     const int whole = first + (end - first) / LANES * LANES;
-    Floats mass{};
+    Floats sums{};
     for (int n = first; n < whole; n += LANES) {
         const Floats weight = exponential((load(logits + n) - all(peak)) * all(sharpness));
         store(weights + n, weight);
-        mass = mass + weight;
+        sums = sums + weight;
     }
-    float sum = total(mass);
+    float sum = total(sums);
     for (int n = whole; n < end; ++n) sum += weights[n] = std::exp((logits[n] - peak) * sharpness);
     return sum;
 }

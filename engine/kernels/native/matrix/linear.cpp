@@ -1,5 +1,5 @@
-// What Python calls of threads and matrices, through ctypes (see library.py), and all kinds of products. Stands alone, so that
-// products can be tried for other processors without the rest.
+// The C functions for threads and matrices that Python calls through ctypes (see library.py). This file compiles without the
+// step, so that matrices can be tested for other processors.
 #include <algorithm>
 #include <memory>
 #include <new>
@@ -9,7 +9,7 @@
 #include "matrix.h"
 #include "panels.h"
 #include "../pool.h"
-#include "stored.h"
+#include "stored_rows.h"
 
 namespace foretoken {
 
@@ -24,16 +24,11 @@ using namespace foretoken;
 
 extern "C" {
 
-// Whether the processor has instructions for this kind of weights.
-EXPORTED int foretoken_has(int kind) {
-    switch (static_cast<Kind>(kind)) {
-        case Kind::PAIRS: return HAS_PAIRS;
-        default: return 1;
-    }
-}
+// Return whether the processor has instructions for this kind of weights.
+EXPORTED int foretoken_has(int kind) { return static_cast<Kind>(kind) != Kind::PAIRS || HAS_PAIRS; }
 
 EXPORTED Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
-// Of at most PARTS parts.
+// Make a matrix of at most MAX_PARTS parts; null without memory.
 EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
     try {
         return new Matrix(reinterpret_cast<const Kind*>(kinds), outputs, parts, inputs);
@@ -41,7 +36,7 @@ EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int part
         return nullptr;
     }
 }
-// Takes over `count` outputs, which lie in one part, from `first`, a multiple of sixteen; `rows` are in the kind `from`.
+// Pack `count` outputs, which lie in one part, from `first`, a multiple of sixteen; `rows` are of the kind `from`.
 EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count) {
     struct Task {
         Matrix& matrix;
@@ -50,23 +45,23 @@ EXPORTED void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* r
         int first, count;
     } task{*matrix, static_cast<Kind>(from), rows, scales, first, count};
     pool->run(
-        [](void* given, int thread, Pool& pool) {
-            const Task& task = *static_cast<Task*>(given);
+        [](void* data, int thread, Pool& pool) {
+            const Task& task = *static_cast<Task*>(data);
             const Range part = share((task.count + LANES - 1) / LANES, thread, pool.count());
             task.matrix.pack(task.from, task.rows, task.scales, task.first, task.count, part);
         },
         &task);
 }
-// Likewise `count` outputs whose rows, in the blocks `from`, lie in a file from `at` on; see stored.h. Returns what became of them.
-EXPORTED int foretoken_take(Matrix* matrix, Pool* pool, int from, File file, uint64_t at, const int* halves, const float* scales, int first, int count) {
-    return int(take(*matrix, *pool, {static_cast<Kind>(from), file, at, halves, scales, count}, first));
+// Do the same with `count` rows in a file at offset `at`, in blocks of the kind `from`. Return a LoadResult.
+EXPORTED int foretoken_load(Matrix* matrix, Pool* pool, int from, File file, uint64_t at, const int* halves, const float* scales, int first, int count) {
+    return int(load_rows(*matrix, *pool, {static_cast<Kind>(from), file, at, halves, scales, count}, first));
 }
 EXPORTED void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bias(bias); }
-// Rows of the weight as floats: [count][inputs].
+// Write rows of the weight as floats [count][inputs].
 EXPORTED void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
     for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
 }
-// [rows][inputs] -> [rows][outputs], for up to MOST_ROWS rows.
+// Multiply up to MAX_STEP_ROWS rows: [rows][inputs] -> [rows][outputs].
 EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
     struct Task {
         const Matrix& matrix;
@@ -75,8 +70,8 @@ EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* 
         float* to;
     } task{*matrix, from, rows, to};
     pool->run(
-        [](void* given, int thread, Pool& pool) {
-            const Task& task = *static_cast<Task*>(given);
+        [](void* data, int thread, Pool& pool) {
+            const Task& task = *static_cast<Task*>(data);
             Arranged arranged(task.matrix.inputs);
             const Arranged& rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
             const Range part = share(task.matrix.panels, thread, pool.count());

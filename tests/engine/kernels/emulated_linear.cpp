@@ -1,7 +1,7 @@
-// Products of one matrix, for a processor that is emulated: it reads a case and writes what it computed, as plain numbers.
+// Multiply by one matrix on an emulated processor: read a case from stdin and write the results as plain numbers.
 //
 // In: kind, outputs, inputs and bytes of a row as 32-bit integers; the rows of the weight; sixteen float rows of inputs.
-// Out: the products of the first 1, 2, ... 16 rows; then the weight as rows are looked up.
+// Out: the results of the first 1, 2, ... 16 rows; then the weight as rows are looked up.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
