@@ -208,7 +208,7 @@ class Auto:
             self._paused, self._wait = True, self._pause
 
     def _evaluate_try(self, round: Round) -> None:
-        """After a try that did not pay, wait longer; after another one, try again at once."""
+        """Wait longer after a try that did not pay; after one that did, try again at once."""
         self._update_times()
         if (1 + len(round.accepted_path)) * self._plain_s <= self._round_s[round.tree.depth]:
             self._pause = min(2 * self._pause, _LONGEST_WAIT)

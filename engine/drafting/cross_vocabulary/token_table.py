@@ -113,7 +113,7 @@ def read_token_table(path: Path) -> TokenTable:
 
 @lru_cache(maxsize=2)
 def _read(path: Path, _version: tuple[int, int]) -> TokenTable:
-    """Cached by time and size: a large vocabulary takes a second to read, and much memory."""
+    """Return the table. Cached by version: a large one takes a second to read, and much memory."""
     content = read_tokenizer(path)
     spell = _spelling(path, content)
     token_bytes = {number: spell(token) for token, number in token_ids(content["model"]).items()}
