@@ -108,12 +108,12 @@ def chat(
             system=system,
             raw=raw,
         )
-        done = hold_all(engine, conversations, reply_options, write_event, marks)
+        done = converse_all(engine, conversations, reply_options, write_event, marks)
     if as_json:
         print(json.dumps(replies.as_json(done), ensure_ascii=False))
 
 
-def hold_all(
+def converse_all(
     engine: Engine,
     conversations: list[replies.Conversation] | None,
     reply_options: replies.ReplyOptions,
@@ -128,12 +128,12 @@ def hold_all(
         printer.show(event)
 
     if conversations is None:
-        held = interactive.converse(engine, reply_options, on_event)
+        finished = interactive.converse(engine, reply_options, on_event)
     else:
-        each = (replies.hold(engine, turns, reply_options, on_event) for turns in conversations)
-        held = itertools.chain.from_iterable(each)
+        each = (replies.converse(engine, turns, reply_options, on_event) for turns in conversations)
+        finished = itertools.chain.from_iterable(each)
     done = []
-    for reply in held:
+    for reply in finished:
         print(f"[{terminal.summary(reply.statistics)}]\n", flush=True)
         done.append(reply)
     return done

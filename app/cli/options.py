@@ -166,16 +166,16 @@ def key_of(context: typer.Context, key: str | None, file: Path | None) -> str | 
         return key
     try:
         with file.expanduser().open(encoding="utf-8") as opened:
-            kept = opened.read(_LONGEST_KEY + 1).strip()
+            key = opened.read(_LONGEST_KEY + 1).strip()
             mode = os.fstat(opened.fileno()).st_mode
     except (OSError, ValueError) as error:
         raise InvalidRequest("api_key_file", f"{file} cannot be read: {error}.") from error
-    if typed or not kept.isprintable() or len(kept.split()) != 1 or len(kept) > _LONGEST_KEY:
+    if typed or not key.isprintable() or len(key.split()) != 1 or len(key) > _LONGEST_KEY:
         both = "Give --api-key or --api-key-file, not both."
         raise InvalidRequest("api_key_file", both if typed else f"{file} holds no key: one word.")
     if mode & 0o077 and os.name != "nt":
         print(f"Note: Other accounts may read the key in {file}: chmod 600 {file}", file=sys.stderr)
-    return kept
+    return key
 
 
 def control(text: str | None) -> Control | None:
@@ -240,13 +240,13 @@ def _gathered(
     values."""
 
     @wraps(command)
-    def called(**given: Any) -> None:
-        chosen = {each.name: given.pop(each.name) for each in own}
-        command(**given, **{parameter: make(**chosen)})
+    def wrapper(**values: Any) -> None:
+        chosen = {each.name: values.pop(each.name) for each in own}
+        command(**values, **{parameter: make(**chosen)})
 
     written = inspect.signature(command, eval_str=True)
-    offered: list[inspect.Parameter] = []
+    parameters: list[inspect.Parameter] = []
     for name, each in written.parameters.items():
-        offered += own if name == parameter else (each,)
-    called.__signature__ = written.replace(parameters=offered)  # type: ignore[attr-defined]
-    return called
+        parameters += own if name == parameter else (each,)
+    wrapper.__signature__ = written.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return wrapper

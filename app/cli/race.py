@@ -137,12 +137,12 @@ def race(
         )
         running = Race(engine, contest, base_engine)
         interrupted = _run(running, pairs or contest.pairs)
-        found = None if interrupted else divergence.of_race(engine, running)
-    _print(running, found)
+        first_difference = None if interrupted else divergence.of_race(engine, running)
+    _print(running, first_difference)
     for text in unknown:
         print(f"Note: {text}")
     if as_json:
-        print(json.dumps(race_report.as_json(running, found, unknown)))
+        print(json.dumps(race_report.as_json(running, first_difference, unknown)))
     if interrupted:
         raise typer.Exit(130)
     if contest.promises_words and not all(each.same_words for each in running.pairs):
@@ -190,7 +190,7 @@ def _prompts(
     if (prompt is None) == (not names):
         raise InvalidRequest("prompt", "Give either a prompt to race on, or a set with --prompts.")
 
-    def found(vocabulary: int) -> list[Prompt]:
+    def prompts_for(vocabulary: int) -> list[Prompt]:
         if prompt is not None:
             return [Prompt("prompt", (prompt,))]
         if "random" in names and not vocabulary:
@@ -201,10 +201,10 @@ def _prompts(
         every = [one for name in names for one in measuring.named(name, folder, vocabulary)]
         return first_of_each(every, per_kind)
 
-    return found
+    return prompts_for
 
 
-def _print(running: Race, found: Divergence | None) -> None:
+def _print(running: Race, first_difference: Divergence | None) -> None:
     from engine.bench.reports import race as report
     from engine.stats import times
 
@@ -226,5 +226,5 @@ def _print(running: Race, found: Divergence | None) -> None:
     if estimate is not None:
         print(f"\n{report.certainty(estimate, running.noise)}")
         different = sum(not pair.same_words for pair in running.pairs)
-        print(report.words(running.contest, different, found))
+        print(report.words(running.contest, different, first_difference))
     print(report.verdict(estimate, running.contest, running.noise))

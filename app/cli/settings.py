@@ -49,17 +49,16 @@ def settings(
         from app.inventory import open_inventory
 
         open_inventory(file.path.parent).named(changes["chosen"])  # told now, not at the next start
-    found = file.keep(**changes) if changes else file.read()
-    print(f"Begins with {_begins_with(found)}.")
-    print(
-        f"Computes on {'whatever suits' if found.device == 'auto' else found.device}, with ", end=""
-    )
-    threads_ = "thread" if found.threads == 1 else "threads"
-    print(f"{found.threads or 'as many'} {threads_}{'' if found.threads else ' as suit'}", end="")
-    print(f", {'with' if found.native else 'without'} the compiled step.")
+    preferences = file.keep(**changes) if changes else file.read()
+    print(f"Begins with {_begins_with(preferences)}.")
+    count = preferences.threads
+    threads_ = f"{count} thread{'' if count == 1 else 's'}" if count else "as many threads as suit"
+    device_ = "whatever suits" if preferences.device == "auto" else preferences.device
+    step = "with" if preferences.native else "without"
+    print(f"Computes on {device_}, with {threads_}, {step} the compiled step.")
     print(f"Kept in {file.path}; a running app uses it from its next start on.")
     if as_json:
-        print(json.dumps(asdict(found), ensure_ascii=False))
+        print(json.dumps(asdict(preferences), ensure_ascii=False))
 
 
 def _started_with(text: str) -> dict[str, Any]:
@@ -78,11 +77,11 @@ def _count(text: str) -> int | None:
     return int(text)
 
 
-def _begins_with(found: Preferences) -> str:
-    if found.start_with is StartWith.LAST:
-        now = f", now {found.last.text}" if found.last else ""
+def _begins_with(preferences: Preferences) -> str:
+    if preferences.start_with is StartWith.LAST:
+        now = f", now {preferences.last.text}" if preferences.last else ""
         return f"the pair that was loaded last{now}"
-    return found.pair.text if found.pair else "Pip, which comes with the app"
+    return preferences.pair.text if preferences.pair else "Pip, which comes with the app"
 
 
 def diagnostics(data_dir: options.DataDirOption = None) -> None:
@@ -90,11 +89,11 @@ def diagnostics(data_dir: options.DataDirOption = None) -> None:
 
     The Settings page of a running app has more: what is loaded, and what went wrong lately.
     """
-    from app import diagnostics as found
+    from app import diagnostics as reports
     from app.stored_data import folders
     from engine.loading.inventory import models_folder
     from engine.machine.secrets import hub_token
 
     data = paths.data_folder(data_dir)
     where = folders(data, models_folder(data))
-    print(found.report(None, where, secrets=(hub_token().get()[0],)), end="")
+    print(reports.report(None, where, secrets=(hub_token().get()[0],)), end="")

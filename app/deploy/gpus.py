@@ -115,15 +115,15 @@ class Gpus:
 
 def parse_gpus(text: str) -> Gpus:
     """Parse ``8xH100`` or ``H100`` (one). Raises InvalidRequest, which lists the known kinds."""
-    found = re.fullmatch(r"(?:(\d+)\s*[x*])?\s*([A-Za-z][\w-]*)", text.strip())
-    if not found:
+    match = re.fullmatch(r"(?:(\d+)\s*[x*])?\s*([A-Za-z][\w-]*)", text.strip())
+    if not match:
         raise InvalidRequest("gpus", f"'{text}' names no GPUs. Write a number and a kind: 8xH100.")
-    count, name = int(found[1] or 1), found[2].upper().replace("-", "")
+    count, name = int(match[1] or 1), match[2].upper().replace("-", "")
     if name not in KINDS:
         close = difflib.get_close_matches(name, KINDS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         raise InvalidRequest(
-            "gpus", f"The GPU '{found[2]}' is not in the table.{hint} Known: {', '.join(KINDS)}."
+            "gpus", f"The GPU '{match[2]}' is not in the table.{hint} Known: {', '.join(KINDS)}."
         )
     if not 1 <= count <= MOST:
         raise InvalidRequest("gpus", f"{count} GPUs cannot be planned for; give 1 to {MOST}.")

@@ -76,9 +76,9 @@ def checkpoint_of(request: PlanRequest) -> tuple[ModelFacts, bool]:
     if wanted in (AUTO, target.format):
         return target, False
     entry = known.entry_of(target)
-    found = entry.in_format(wanted) if entry else None
-    if found is not None:
-        return found, False
+    checkpoint = entry.in_format(wanted) if entry else None
+    if checkpoint is not None:
+        return checkpoint, False
     if wanted == FP8 and target.format == BF16 and request.computes in (VLLM, SGLANG):
         return replace(target, format=FP8), True
     raise InvalidRequest(
@@ -108,8 +108,8 @@ def draft_of(request: PlanRequest, target: ModelFacts) -> tuple[str | None, Mode
     if needs is Needs.HEAD:
         return name, None
     model = known.known_models()[name]
-    found = model.in_format(target.format) or model.facts
-    return found.name, found
+    draft = model.in_format(target.format) or model.facts
+    return draft.name, draft
 
 
 class _Parts:

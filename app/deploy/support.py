@@ -62,58 +62,58 @@ def notes(plan: Plan) -> tuple[str, ...]:
 
 
 def _about_gpus(plan: Plan) -> list[str]:
-    gpu, found = plan.request.gpus.kind, []
+    gpu, notes = plan.request.gpus.kind, []
     if plan.idle:
-        found.append(f"{plan.idle} of {plan.request.gpus.count} GPUs stay free for something else.")
+        notes.append(f"{plan.idle} of {plan.request.gpus.count} GPUs stay free for something else.")
     if plan.layout.tensor > 1 and not gpu.nvlink:
-        found.append(
+        notes.append(
             f"{gpu.name} has no NVLink: GPUs wait for each other over "
             f"{'the network' if plan.layout.tensor > gpu.node else 'PCIe'} in every layer."
         )
     elif plan.layout.tensor > gpu.node:
-        found.append(
+        notes.append(
             f"Every layer is split over {plan.nodes} nodes, as stages and drafts do not combine: this "
             "needs a network of some 400 Gb/s for each GPU."
         )
     if not has_units(gpu, plan.target.format):
-        found.append(
+        notes.append(
             f"{gpu.name} has no units for {plan.target.format}: weights are widened to 16 bits, which "
             "saves memory and reading, not computing."
         )
-    return found
+    return notes
 
 
 def _about_speed(plan: Plan) -> list[str]:
     if not plan.drafts:
         return []
-    found, stops = [], plan.estimate.stops_at
+    notes, stops = [], plan.estimate.stops_at
     if plan.estimate.gain <= 1:
-        found.append(
+        notes.append(
             f"At this load the estimate is slower with drafts ({plan.estimate.gain:.2f} times): plan "
             "without them, or with a smaller depth or more copies."
         )
     if stops == 1:
-        found.append("By the estimate drafts never pay here, however few users there are.")
+        notes.append("By the estimate drafts never pay here, however few users there are.")
     elif stops is not None:
-        found.append(f"By the estimate drafts stop paying at {stops:,} users of one copy.")
+        notes.append(f"By the estimate drafts stop paying at {stops:,} users of one copy.")
     if plan.target.experts and plan.estimate.gain < plan.estimate.tokens_a_round * POOR_GAIN:
-        found.append(
+        notes.append(
             "Verifying several tokens of few users reads more experts than one token does: a mixture of "
             "experts gains less from drafts at small loads than a dense model."
         )
-    return found
+    return notes
 
 
 def _of_engine(plan: Plan) -> list[str]:
-    found = list(_NOTES.get((plan.request.computes, plan.request.method), ()))
+    notes = list(_NOTES.get((plan.request.computes, plan.request.method), ()))
     if plan.request.computes == TRTLLM and plan.drafts:
-        found += _TRTLLM
+        notes += _TRTLLM
     if plan.request.engine == TRTLLM and plan.nodes > 1:
-        found.append(
+        notes.append(
             "Over several nodes trtllm-serve is started once, by mpirun or Slurm, which reach them all."
         )
     if plan.target.latent and plan.layout.tensor > 1:
-        found.append(
+        notes.append(
             "Every GPU holds the whole cache of latent attention. For many users look at attention by "
             "users (--enable-dp-attention in SGLang, enable_attention_dp in TensorRT-LLM, data "
             "parallelism with experts in vLLM), which this plan does not reckon with."
@@ -123,39 +123,39 @@ def _of_engine(plan: Plan) -> list[str]:
         and plan.target.format == NVFP4
         and not plan.request.gpus.kind.fp4
     ):
-        found.append("TensorRT-LLM multiplies NVFP4 on Blackwell GPUs only.")
+        notes.append("TensorRT-LLM multiplies NVFP4 on Blackwell GPUs only.")
     if plan.request.computes == VLLM and plan.scheduled:
         if plan.data_parallel > 1:
-            found.append(
+            notes.append(
                 "vLLM switches num_speculative_tokens_per_batch_size off under data parallelism, so the "
                 "plan leaves it out."
             )
         elif plan.estimate.best_depth != plan.depth:
-            found.append(
+            notes.append(
                 f"What is expected is for {plan.depth} drafted tokens a round. The files let vLLM draft "
                 f"as many as suit the load, {plan.estimate.best_depth} at this one, which is faster."
             )
     if plan.request.engine == DYNAMO and plan.drafts and plan.request.computes != VLLM:
-        found.append(
+        notes.append(
             "Dynamo documents speculative decoding for vLLM with EAGLE-3 only; with "
             f"{NAMES[plan.request.computes]} the worker hands its options through."
         )
-    return found
+    return notes
 
 
 def _about_names(plan: Plan) -> list[str]:
-    found = []
+    notes = []
     if plan.target.name.startswith("meta-llama/"):
-        found.append("Meta's models are gated: HF_TOKEN must be that of an account with access.")
+        notes.append("Meta's models are gated: HF_TOKEN must be that of an account with access.")
     if plan.draft is not None and plan.draft.startswith("z-lab/Qwen3-"):
-        found.append(f"{plan.draft} was published for replies without thinking.")
+        notes.append(f"{plan.draft} was published for replies without thinking.")
     for name in (plan.target.name, plan.draft):
         if name is not None and name.startswith(STAND_IN):
-            found.append(
+            notes.append(
                 f"Write the model's folder in transformers' layout in place of {name}, or plan for it: "
                 "engines for GPUs load no GGUF files. Sizes are those of its 16-bit weights."
             )
-    return found
+    return notes
 
 
 _TRTLLM = (

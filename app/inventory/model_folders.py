@@ -32,20 +32,20 @@ def add_folder(data_dir: Path, folder: Path) -> Path:
         )
     if not whole.is_dir():
         raise InvalidRequest("folder", f"There is no folder {whole}. Check the path.")
-    known = model_folders(data_dir)
-    if whole not in known:
-        _write(data_dir, _FOLDERS, (*known, whole))
+    added = model_folders(data_dir)
+    if whole not in added:
+        _write(data_dir, _FOLDERS, (*added, whole))
     return whole
 
 
 def remove_folder(data_dir: Path, folder: Path) -> None:
     """Remove a folder from the list. Raises InvalidRequest if it is not in it."""
-    known = model_folders(data_dir)
+    added = model_folders(data_dir)
     whole = folder.expanduser().resolve()
-    if whole not in known:
-        listed = ", ".join(map(str, known)) or "none"
+    if whole not in added:
+        listed = ", ".join(map(str, added)) or "none"
         raise InvalidRequest("folder", f"{whole} was not added. Folders that were: {listed}.")
-    _write(data_dir, _FOLDERS, tuple(one for one in known if one != whole))
+    _write(data_dir, _FOLDERS, tuple(one for one in added if one != whole))
 
 
 def recent_models(data_dir: Path) -> tuple[Path, ...]:
@@ -60,11 +60,11 @@ def searched(data_dir: Path) -> tuple[Path, ...]:
 
 def remember_models(data_dir: Path, opened: tuple[Path, ...]) -> bool:
     """Move opened models to the front; return whether any is new. Raises ForetokenError."""
-    known = recent_models(data_dir)
-    if opened and known[: len(opened)] != opened:
-        rest = (path for path in known if path not in opened)
+    recent = recent_models(data_dir)
+    if opened and recent[: len(opened)] != opened:
+        rest = (path for path in recent if path not in opened)
         _write(data_dir, _RECENT, (*opened, *rest)[:_MOST_RECENT])
-    return any(path not in known for path in opened)
+    return any(path not in recent for path in opened)
 
 
 def forget_model(data_dir: Path, path: Path) -> None:

@@ -52,14 +52,14 @@ def add(file: Path, shipped: Path, section: str, entry: Mapping[str, object]) ->
     text = file.read_text(encoding="utf-8") if file.is_file() else ""
     block = yaml.safe_dump([dict(entry)], sort_keys=False, allow_unicode=True)
     block = "".join(f"  {line}\n" for line in block.splitlines())
-    changed, found = re.subn(
+    changed, has_section = re.subn(
         _SECTION.format(name=section),
         lambda match: f"{match[0]}\n{block.rstrip()}",
         text,
         count=1,
         flags=re.MULTILINE,
     )
-    if not found:
+    if not has_section:
         gap = "" if not text or text.endswith("\n") else "\n"
         changed = f"{text}{gap}{section}:\n{block}"
     _write(file, shipped, changed)

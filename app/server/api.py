@@ -77,8 +77,8 @@ def create_api(runtime: Runtime, switch: ApiSwitch, counter: Counter) -> APIRout
     ollama.add_routes(router, service)
 
     async def anything_else(http: HttpRequest) -> Response:
-        known = _OF_OLLAMA if http.url.path.startswith(OLLAMA) else _OF_OPENAI
-        raise unanswered(http, router.routes, known)
+        endpoints = _OF_OLLAMA if http.url.path.startswith(OLLAMA) else _OF_OPENAI
+        raise unanswered(http, router.routes, endpoints)
 
     for path in ("/v1", "/v1/{path:path}", "/api/{path:path}", "/health", "/metrics"):
         router.add_api_route(path, anything_else, route_class_override=AnyMethod)

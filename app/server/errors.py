@@ -176,18 +176,18 @@ def translate(error: Exception) -> ApiError:
             )
 
 
-def unanswered(request: Request, routes: Iterable[BaseRoute], known: str) -> ApiError:
-    """Return a 405 for a path with other methods, else a 404. ``known``: a sentence on the endpoints."""
+def unanswered(request: Request, routes: Iterable[BaseRoute], endpoints: str) -> ApiError:
+    """Return a 405 for a path with other methods, else a 404. ``endpoints``: a sentence on them all."""
     path = request.url.path
     allowed: set[str] = set()
     for route in routes:
         if isinstance(route, Route) and not isinstance(route, AnyMethod):
             allowed |= (route.path_regex.match(path) and route.methods) or set()
     if not allowed:
-        message = f"There is no {request.method} {path}. {known}"
+        message = f"There is no {request.method} {path}. {endpoints}"
         return ApiError(404, message, code="unknown_endpoint")
     allow = ", ".join(sorted(allowed))
-    message = f"{path} has no {request.method}. It has {allow}. {known}"
+    message = f"{path} has no {request.method}. It has {allow}. {endpoints}"
     return ApiError(405, message, code="method_not_allowed", allow=allow)
 
 
@@ -217,8 +217,8 @@ class AnyMethod(Route):
     """A route that answers every method, even those that HTTP does not define."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        match, found = super().matches(scope)
-        return (Match.FULL if match is Match.PARTIAL else match), found
+        match, matched = super().matches(scope)
+        return (Match.FULL if match is Match.PARTIAL else match), matched
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.app(scope, receive, send)

@@ -47,14 +47,14 @@ def set_aside(file: Path, damage: DamagedStore) -> str:
             Path(f"{file}{end}").rename(f"{aside}{end}")
     Path(f"{file}-shm").unlink(missing_ok=True)
     new.rename(file)
-    found = (
+    sentence = (
         f"{messages} messages in {chats} chats could be read"
         if messages
         else "Nothing of it could be read"
     )
     return (
         f"The file of your chats could not be used ({damage.reason}), so it was set aside as {aside}. "
-        f"{found}, and Foretoken goes on with a new file."
+        f"{sentence}, and Foretoken goes on with a new file."
     )
 
 

@@ -62,16 +62,16 @@ def _sizes(content: bytes, log: bytes) -> tuple[int, int]:
 
 def _logged(log: bytes, size: int) -> dict[int, bytes]:
     """Return the pages of the log's finished transactions, by their numbers."""
-    found: dict[int, bytes] = {}
+    pages: dict[int, bytes] = {}
     open_: dict[int, bytes] = {}
     for at in range(32, len(log) - size - 23, size + 24):
         if log[at + 8 : at + 16] != log[16:24]:  # from before the log was begun anew
             break
         open_[int.from_bytes(log[at : at + 4], "big")] = log[at + 24 : at + 24 + size]
         if any(log[at + 4 : at + 8]):
-            found |= open_
+            pages |= open_
             open_.clear()
-    return found
+    return pages
 
 
 def _head(number: int) -> int:
@@ -131,12 +131,12 @@ def _values(payload: bytes) -> tuple[Value, ...]:
         kinds.append(kind)
     if at != end:
         raise ValueError("no record")
-    found: list[Value] = []
+    values: list[Value] = []
     for kind in kinds:
         length = (kind - 12) // 2 if kind >= 12 else _LENGTHS[kind]
-        found.append(_value(kind, payload[end : end + length].ljust(min(length, 8), b"\0")))
+        values.append(_value(kind, payload[end : end + length].ljust(min(length, 8), b"\0")))
         end += length
-    return tuple(found)
+    return tuple(values)
 
 
 def _value(kind: int, raw: bytes) -> Value:

@@ -64,11 +64,13 @@ class Store(StoreFile):
         """Return the chats that contain all words of ``text`` in titles, answers or files, but not those
         with words only in thoughts; newest first."""
         self._db.conn.create_function("answer", 3, _answer)
-        found = "select id from chats where title like ? escape '~' union "
-        found += "select chat from messages where deleted is null and (files like ? escape '~' or "
-        found += "text like ? escape '~' and answer(role, text, statistics) like ? escape '~')"
+        matching = "select id from chats where title like ? escape '~' union "
+        matching += (
+            "select chat from messages where deleted is null and (files like ? escape '~' or "
+        )
+        matching += "text like ? escape '~' and answer(role, text, statistics) like ? escape '~')"
         words = [re.sub(r"([%_~])", r"~\1", word) for word in text.split()]
-        holding = " and ".join(["deleted is null", *[f"id in ({found})"] * len(words)])
+        holding = " and ".join(["deleted is null", *[f"id in ({matching})"] * len(words)])
         patterns = [f"%{word}%" for word in words for _ in range(4)]
         rows = self._rows(
             f"select id from chats where {holding} order by updated desc, id desc", patterns

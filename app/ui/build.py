@@ -43,8 +43,8 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
     trainings = Trainings(runtime.data_dir)
     runtime.ending.callback(trainings.close)
     pickers, measurements = Pickers(runtime), Measurements()
-    panel = PanelBackend(chat.kept, chat.speeds)
-    race = RaceBackend(runtime, store, measurements, lambda: chat.kept.now().settings)
+    panel = PanelBackend(chat.stored, chat.speeds)
+    race = RaceBackend(runtime, store, measurements, lambda: chat.stored.now().settings)
     models = (
         ModelsBackend(runtime, chat.speeds, race.raced),
         TransfersBackend(runtime),
@@ -59,7 +59,7 @@ def build_ui(runtime: Runtime, switch: ApiSwitch) -> gr.Blocks:
         page("race", race, chat.status)
         page("tune", TuneBackend(runtime, store, measurements, chat.speed), chat.status)
         page("models", *models, chat.status, chat.cancel_loading)
-        train = TrainBackend(runtime, trainings, pickers, chat.speed, chat.kept.draft_with)
+        train = TrainBackend(runtime, trainings, pickers, chat.speed, chat.stored.draft_with)
         page("train", train, chat.status)
         page("server", ServerBackend(runtime, switch))
         page("plan", PlanBackend(runtime.data_dir))

@@ -176,9 +176,9 @@ class Guard:
         key = self.switch.api_key
         if key is None or scope.get("method") == "OPTIONS":
             return True
-        scheme, _, given = headers.get("authorization", "").partition(" ")
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
         # Clients send a key that is not ASCII in UTF-8.
-        sent = given.strip().encode("latin-1").decode("utf-8", "replace")
+        sent = credentials.strip().encode("latin-1").decode("utf-8", "replace")
         return scheme.lower() == "bearer" and login.same(sent, key)
 
     def _needs_key(self) -> Refusal:

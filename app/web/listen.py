@@ -97,13 +97,13 @@ def is_loopback(host: str) -> bool:
 
 def _family(host: str) -> socket.AddressFamily:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         raise CannotListen(
             f"{host!r} is no address of this machine ({error}). Use --host 127.0.0.1 for this "
             "machine only, or 0.0.0.0 for the whole network."
         ) from error
-    return found[0][0]
+    return addresses[0][0]
 
 
 def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | None:

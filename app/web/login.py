@@ -98,9 +98,9 @@ class Login:
         return reply
 
 
-def same(given: str, key: str) -> bool:
+def same(text: str, key: str) -> bool:
     """Compare in constant time."""
-    return secrets.compare_digest(given.encode(), key.encode())
+    return secrets.compare_digest(text.encode(), key.encode())
 
 
 def _cookie_name(scope: Scope) -> str:

@@ -38,14 +38,14 @@ class RecentErrors(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
-        self._kept: deque[LoggedError] = deque(maxlen=MOST)
+        self._errors: deque[LoggedError] = deque(maxlen=MOST)
         self._guard = threading.Lock()
 
     @property
-    def kept(self) -> tuple[LoggedError, ...]:
+    def errors(self) -> tuple[LoggedError, ...]:
         """The errors, oldest first."""
         with self._guard:
-            return tuple(self._kept)
+            return tuple(self._errors)
 
     def listen(self) -> None:
         """Attach it to the root logger. The terminal's output stays: logging falls back to it only
@@ -58,7 +58,7 @@ class RecentErrors(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             error = record.exc_info[1] if record.exc_info else None
-            kept = LoggedError(
+            logged = LoggedError(
                 record.created,
                 record.levelname.lower(),
                 record.name,
@@ -69,7 +69,7 @@ class RecentErrors(logging.Handler):
             self.handleError(record)
             return
         with self._guard:
-            self._kept.append(kept)
+            self._errors.append(logged)
 
 
 def _where(error: BaseException) -> str:

@@ -39,7 +39,7 @@ def test_it_tells_the_machine_the_pair_and_what_went_wrong(complaints: RecentErr
     loaded = engine.loaded
     engine.close()
     assert loaded is not None
-    text = diagnostics.report(loaded, {"data": Path("/data")}, complaints.kept)
+    text = diagnostics.report(loaded, {"data": Path("/data")}, complaints.errors)
     for fact in (
         platform.python_version(),
         processor.name(),
@@ -65,7 +65,7 @@ def test_it_holds_neither_the_home_folder_nor_a_key(
     except ValueError:
         log.exception("A page's request failed")
     folders = {"data": home / "data"}
-    text = diagnostics.report(None, folders, complaints.kept, secrets=("hf_secret", None))
+    text = diagnostics.report(None, folders, complaints.errors, secrets=("hf_secret", None))
     assert f"~/models/x.gguf refused the key (hidden), said {homes}/(user)/x" in text
     assert "data: ~/data" in text
     assert "ValueError: test_diagnostics.py:" in text
@@ -80,7 +80,7 @@ def test_the_last_complaints_are_kept_and_no_more(complaints: RecentErrors) -> N
         log.info("no complaint")
         log.warning("number %d", number)
     log.warning("a wrong %d")  # its arguments are missing, as a library may have it
-    kept = [each.message for each in complaints.kept]
+    kept = [each.message for each in complaints.errors]
     assert len(kept) == MOST
     assert kept[-1] == "a wrong %d"
     assert kept[-2] == f"number {2 * MOST - 1}"
@@ -95,7 +95,7 @@ def test_the_terminal_shows_what_it_showed_before(
     complaints.listen()
     logging.getLogger("app.loading").error("The model is gone.")
     assert capsys.readouterr().err == "The model is gone.\n"
-    assert [each.message for each in complaints.kept] == ["The model is gone."]
+    assert [each.message for each in complaints.errors] == ["The model is gone."]
 
 
 def test_the_command_prints_it_without_what_only_a_running_app_knows(

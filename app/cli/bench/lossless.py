@@ -60,7 +60,7 @@ def lossless(
         for kind in quantization or QUANTIZATIONS[1:]
     ]
     shipped = read(paths.pip_prompts())
-    known = (*shipped.learned, *shipped.held_out)
+    every_prompt = (*shipped.learned, *shipped.held_out)
     rows: list[Row] = []
     divergences: list[Divergence] = []
     for load in loads:
@@ -75,7 +75,12 @@ def lossless(
                 continue
             on_progress = stack.enter_context(progress(load.quantization))
             more, differ = bench.run(
-                engine, known, count, seed=seed, max_tokens=max_tokens, on_progress=on_progress
+                engine,
+                every_prompt,
+                count,
+                seed=seed,
+                max_tokens=max_tokens,
+                on_progress=on_progress,
             )
         rows += more
         divergences += differ

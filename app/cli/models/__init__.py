@@ -91,8 +91,8 @@ def list_models(
     servers = [(one.id, one.name, one.address) for one in catalog.servers]
     if servers:
         print("\n" + table(("server", "name", "address"), servers, frozenset()))
-    found = list(inventory.scan())
-    print_found(found)
+    others = list(inventory.scan())
+    print_found(others)
     stored = Defaults(paths.data_folder(data_dir)).all().values()
     if stored:
         print()
@@ -106,7 +106,7 @@ def list_models(
             "models": entries,
             "pairs": named,
             "servers": [{"id": s[0], "name": s[1], "address": s[2]} for s in servers],
-            "found": [facts(one) for one in found],
+            "found": [facts(one) for one in others],
             "defaults": measured,
         }
         print(json.dumps(listed, ensure_ascii=False))
@@ -155,26 +155,27 @@ def check(
     from engine.models.checkpoints.checkpoint import inspect
     from engine.values.units import format_bytes
 
-    found = inspect(path)
+    checkpoint = inspect(path)
     room = estimate([local_spec(path)]).room
-    print(f"{found.path}: {found.architecture}, {found.parameters:,} parameters ({found.dtype})")
     print(
-        f"{found.layers} layers, {found.vocabulary:,} tokens in the vocabulary, a context of "
-        f"{found.context:,} tokens, {format_bytes(found.bytes)} of weights"
+        f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} parameters "
+        f"({checkpoint.dtype})\n{checkpoint.layers} layers, {checkpoint.vocabulary:,} tokens in the "
+        f"vocabulary, a context of {checkpoint.context:,} tokens, {format_bytes(checkpoint.bytes)} of "
+        "weights"
     )
-    print("It has a chat template." if found.has_chat_template else "It has no chat template.")
+    print("It has a chat template." if checkpoint.has_chat_template else "It has no chat template.")
     print(room.sentence)
     if as_json:
         facts = {
-            "folder": str(found.path),
-            "architecture": found.architecture,
-            "parameters": found.parameters,
-            "layers": found.layers,
-            "vocabulary": found.vocabulary,
-            "context": found.context,
-            "bytes": found.bytes,
-            "dtype": found.dtype,
-            "chat_template": found.has_chat_template,
+            "folder": str(checkpoint.path),
+            "architecture": checkpoint.architecture,
+            "parameters": checkpoint.parameters,
+            "layers": checkpoint.layers,
+            "vocabulary": checkpoint.vocabulary,
+            "context": checkpoint.context,
+            "bytes": checkpoint.bytes,
+            "dtype": checkpoint.dtype,
+            "chat_template": checkpoint.has_chat_template,
             "fits": room.fits,
         }
         print(json.dumps(facts, ensure_ascii=False))

@@ -30,17 +30,23 @@ def fit_command(
     from engine.values.units import format_bytes
 
     request = LoadRequest.parse(pair, quantization=quantization)
-    found = open_inventory(paths.data_folder(data_dir)).forecast(request, context)
-    room = found.room
+    forecast = open_inventory(paths.data_folder(data_dir)).forecast(request, context)
+    room = forecast.room
     rows = [
         (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
-        for role, model in zip(found.roles, room.models, strict=True)
+        for role, model in zip(forecast.roles, room.models, strict=True)
     ]
     rows.append(("app and work", "", format_bytes(room.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
     needed = format_bytes(room.needed)
-    print(f"With {found.context:,} tokens of context, in {found.quantization}: {needed} needed.")
+    print(
+        f"With {forecast.context:,} tokens of context, in {forecast.quantization}: {needed} needed."
+    )
     print(room.sentence)
     if as_json:
-        facts = {"context": found.context, "longest": found.longest, "held": found.quantization}
-        print(json.dumps({**asdict(room), **facts, "roles": found.roles}, ensure_ascii=False))
+        facts = {
+            "context": forecast.context,
+            "longest": forecast.longest,
+            "held": forecast.quantization,
+        }
+        print(json.dumps({**asdict(room), **facts, "roles": forecast.roles}, ensure_ascii=False))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Folder = Annotated[Path, typer.Argument(help="A folder with models, however deep inside.")]
 
 
-def print_found(found: list[FoundModel]) -> None:
+def print_found(models: list[FoundModel]) -> None:
     """Print a table of models that can run, and one line for each of the others."""
     from engine.values.units import format_bytes
 
@@ -32,33 +32,33 @@ def print_found(found: list[FoundModel]) -> None:
             one.place,
             str(one.path),
         )
-        for one in found
+        for one in models
         if one.reason is None
     ]
     if rows:
         head = ("on this machine", "architecture", "type", "size", "from", "path")
         print("\n" + table(head, rows, frozenset({3})))
-    unusable = [one for one in found if one.reason is not None]
+    unusable = [one for one in models if one.reason is not None]
     if unusable:
         print("\nWhat cannot be run:")
     for one in unusable:
         print(f"{one.name} ({one.place}): {one.reason}")
 
 
-def facts(found: FoundModel) -> dict[str, Any]:
+def facts(model: FoundModel) -> dict[str, Any]:
     """Return a model as JSON values; sizes are 0 if it cannot run."""
-    spec = found.spec
+    spec = model.spec
     return {
-        "name": found.name,
-        "path": str(found.path),
-        "place": found.place,
-        "architecture": found.architecture,
-        "type": found.type,
-        "head": found.head or None,
-        "bytes": found.bytes,
+        "name": model.name,
+        "path": str(model.path),
+        "place": model.place,
+        "architecture": model.architecture,
+        "type": model.type,
+        "head": model.head or None,
+        "bytes": model.bytes,
         "parameters": spec.parameters if spec else 0,
         "context": spec.context if spec else 0,
-        "reason": found.reason,
+        "reason": model.reason,
     }
 
 

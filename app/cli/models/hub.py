@@ -26,44 +26,44 @@ def look_up(
     from engine.loading.inventory import Catalog, Inventory
     from engine.values.units import format_bytes
 
-    found = Inventory(Catalog((), ()), Path()).look_up(repository)
-    gated = ", gated" if found.gated else ""
-    print(f"{found.name} ({found.licence}{gated})")
+    listing = Inventory(Catalog((), ()), Path()).look_up(repository)
+    gated = ", gated" if listing.gated else ""
+    print(f"{listing.name} ({listing.licence}{gated})")
     rows = [
         (one.file or "-", one.gguf_type or "safetensors", format_bytes(one.bytes))
-        for one in found.choices
+        for one in listing.choices
     ]
     if rows:
         print(table(("file", "type", "size"), rows, frozenset({2})))
     else:
-        print(found.reason)
+        print(listing.reason)
     if as_json:
-        models = [{"file": one.file, "bytes": one.bytes} for one in found.choices]
-        facts = {"name": found.name, "licence": found.licence, "gated": found.gated}
-        print(json.dumps({**facts, "reason": found.reason, "models": models}, ensure_ascii=False))
+        models = [{"file": one.file, "bytes": one.bytes} for one in listing.choices]
+        facts = {"name": listing.name, "licence": listing.licence, "gated": listing.gated}
+        print(json.dumps({**facts, "reason": listing.reason, "models": models}, ensure_ascii=False))
 
 
 def download_repository(text: str, file: str, inventory: Inventory) -> None:
     """Download the repository's only model, or the one in ``file``. Raises DownloadError."""
     from app.cli.loading import Status
 
-    found = inventory.look_up(text)
-    spec = next((one for one in found.choices if one.file == file), None)
-    if spec is None and not file and len(found.choices) == 1:
-        spec = found.choices[0]
+    listing = inventory.look_up(text)
+    spec = next((one for one in listing.choices if one.file == file), None)
+    if spec is None and not file and len(listing.choices) == 1:
+        spec = listing.choices[0]
     if spec is None:
-        raise DownloadError(_which(found, file))
+        raise DownloadError(_which(listing, file))
     with Status() as status:
         place = inventory.download(spec, status.on_progress)
     print(f"{spec.name} is in {place}")
 
 
-def _which(found: Repository, file: str) -> str:
-    if found.reason:
-        return found.reason
-    listed = ", ".join(one.file or "the whole (without --file)" for one in found.choices)
-    said = f"holds no {file}" if file else "holds several models"
-    return f"{found.name} {said}. Choose one with --file: {listed}."
+def _which(listing: Repository, file: str) -> str:
+    if listing.reason:
+        return listing.reason
+    listed = ", ".join(one.file or "the whole (without --file)" for one in listing.choices)
+    problem = f"holds no {file}" if file else "holds several models"
+    return f"{listing.name} {problem}. Choose one with --file: {listed}."
 
 
 def token(
@@ -84,8 +84,8 @@ def token(
 
 def read_secret(prompt: str) -> str:
     """Ask for a secret without showing it, or read it from standard input if that is no terminal."""
-    asked = sys.stdin.isatty()
-    return str(typer.prompt(prompt, hide_input=True) if asked else sys.stdin.readline()).strip()
+    terminal = sys.stdin.isatty()
+    return str(typer.prompt(prompt, hide_input=True) if terminal else sys.stdin.readline()).strip()
 
 
 def store_secret(name: str, secret: Secret, text: str) -> None:

@@ -90,26 +90,30 @@ def _memory(plan: Plan) -> str:
 
 
 def _speed(plan: Plan) -> str:
-    found = plan.estimate
-    rows = [("plain", _speed_of(found.plain_user), _speed_of(found.plain_all),
-             f"{found.plain_step * 1000:,.1f}", "1.00")]  # fmt: skip
+    estimate = plan.estimate
+    rows = [_row("plain", estimate.plain_user, estimate.plain_all, estimate.plain_step, "1.00")]
     if plan.drafts:
-        rows.append(("drafted", _speed_of(found.drafted_user), _speed_of(found.drafted_all),
-                     f"{found.drafted_round * 1000:,.1f}", f"{found.tokens_a_round:.2f}"))  # fmt: skip
+        tokens = f"{estimate.tokens_a_round:.2f}"
+        user, everyone = estimate.drafted_user, estimate.drafted_all
+        rows.append(_row("drafted", user, everyone, estimate.drafted_round, tokens))
     head = ("estimate", "tokens/s, one user", "tokens/s, all", "round, ms", "tokens a round")
     text = table(head, rows, frozenset({1, 2, 3, 4}))
     if not plan.drafts:
         return text
-    asked = plan.request.acceptance is not None
-    reason = "as given" if asked else plan.method.reason
+    stated = plan.request.acceptance is not None
+    reason = "as given" if stated else plan.method.reason
     depths = ", ".join(
         f"{depth or 'none'} for {first if first == last else f'{first:,} to {last:,}'}"
         for first, last, depth in plan.schedule
     )
     return (
-        f"{text}\n{found.gain:.2f} times as fast with drafts, by an acceptance of "
+        f"{text}\n{estimate.gain:.2f} times as fast with drafts, by an acceptance of "
         f"{plan.setup.acceptance:.2f} ({reason}).\nFastest depth by users of a copy: {depths}."
     )
+
+
+def _row(name: str, user: float, everyone: float, seconds: float, tokens: str) -> tuple[str, ...]:
+    return name, _speed_of(user), _speed_of(everyone), f"{seconds * 1000:,.1f}", tokens
 
 
 def _speed_of(value: float) -> str:

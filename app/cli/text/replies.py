@@ -78,7 +78,7 @@ def collect(prompt: str | None, file: Path | None) -> list[Conversation] | None:
     return [(sys.stdin.read() if prompt in (None, "-") else str(prompt),)]
 
 
-def hold(
+def converse(
     engine: Engine,
     conversation: Conversation,
     options: ReplyOptions,

@@ -50,7 +50,7 @@ class _Sequence:
     """A request: when it was sent, tokens left of reply and prompt, when the first round ended, and the
     tokens since then."""
 
-    asked: float
+    sent: float
     left: int
     unread: int
     first: float | None = None
@@ -159,7 +159,7 @@ class _Run:
         self.sums.replies += 1
         self.sums.after_first += each.since
         self.sums.answering += self.now - each.first
-        self.sums.waiting += each.first - each.asked
+        self.sums.waiting += each.first - each.sent
 
     def outcome(self) -> Outcome:
         """Return the averages since counting began."""

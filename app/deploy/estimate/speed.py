@@ -96,17 +96,17 @@ def _pays(setup: Setup, users: int) -> bool:
 def schedule(setup: Setup, most: int) -> tuple[tuple[int, int, int], ...]:
     """Return ranges of users (first, last, depth) up to ``most``, by powers of two, with the fastest
     depth for the last user of each; equal neighbours are joined."""
-    found: list[tuple[int, int, int]] = []
+    ranges: list[tuple[int, int, int]] = []
     first = 1
     while first <= most:
         last = min(most, 2 * first - 1)
         depth = setup.best_depth(last)
-        if found and found[-1][2] == depth:
-            found[-1] = (found[-1][0], last, depth)
+        if ranges and ranges[-1][2] == depth:
+            ranges[-1] = (ranges[-1][0], last, depth)
         else:
-            found.append((first, last, depth))
+            ranges.append((first, last, depth))
         first = last + 1
-    return tuple(found)
+    return tuple(ranges)
 
 
 @dataclass(frozen=True, slots=True)

@@ -184,8 +184,8 @@ class ChatBody(GenerationBody, ToolsBody):
 
     @property
     def limit(self) -> int | None:
-        given = self.max_completion_tokens
-        return self.max_tokens if given is None else given
+        newer = self.max_completion_tokens
+        return self.max_tokens if newer is None else newer
 
     @property
     def reply_format(self) -> ResponseFormatBody | None:

@@ -28,11 +28,11 @@ class Logged:
         if scope["type"] != "http" or not is_api(path) or path in QUIET:
             await self.app(scope, receive, send)
         elif scope["method"] == "POST":
-            await self._asked(scope, receive, send)
+            await self._log_always(scope, receive, send)
         else:
-            await self._looked_up(scope, receive, send)
+            await self._log_refused(scope, receive, send)
 
-    async def _asked(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _log_always(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Log a request that may make a reply from its arrival on."""
         entry = self.log.begin(*_who(scope))
         token = current.set(entry)
@@ -45,7 +45,7 @@ class Logged:
                 entry.refuse(watch.reason)
             entry.end()
 
-    async def _looked_up(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _log_refused(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Log lists of models and the like only if they are refused."""
         watch = _Watch(send)
         await self.app(scope, receive, watch)

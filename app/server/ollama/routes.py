@@ -68,35 +68,35 @@ def add_routes(router: APIRouter, service: Service) -> None:
 
     @router.api_route("/api/tags", methods=READING)
     async def tags() -> Response:
-        found = await to_thread.run_sync(models.described)  # it looks at the disk
-        return JsonReply({"models": [_entry(one) for one in found]})
+        every_model = await to_thread.run_sync(models.described)  # it looks at the disk
+        return JsonReply({"models": [_entry(one) for one in every_model]})
 
     @router.api_route("/api/ps", methods=READING)
     async def running() -> Response:
-        found = await to_thread.run_sync(models.described)
-        return JsonReply({"models": [_entry(one) for one in found if one.loaded]})
+        every_model = await to_thread.run_sync(models.described)
+        return JsonReply({"models": [_entry(one) for one in every_model if one.loaded]})
 
     @router.post("/api/show")
     async def show(http: HttpRequest) -> Response:
         body = await read(http, OllamaShowBody, {})
         name = untagged(body.model or body.name)
-        found = await to_thread.run_sync(models.describe, name)
+        model = await to_thread.run_sync(models.describe, name)
         info = {
             "general.architecture": "foretoken",
-            "general.parameter_count": found.parameters,
-            "foretoken.context_length": found.context,
+            "general.parameter_count": model.parameters,
+            "foretoken.context_length": model.context,
         }
-        entry = _entry(found)
+        entry = _entry(model)
         return JsonReply(
             {
                 "modelfile": "",
-                "parameters": f"{'num_ctx':<30} {found.context}\n{'temperature':<30} {DEFAULT:g}",
-                "template": await to_thread.run_sync(template_of, found.place)
-                if found.place
+                "parameters": f"{'num_ctx':<30} {model.context}\n{'temperature':<30} {DEFAULT:g}",
+                "template": await to_thread.run_sync(template_of, model.place)
+                if model.place
                 else "",
                 "details": entry["details"],
                 "model_info": info,
-                "capabilities": ["completion", *(["tools"] if found.calls else [])],
+                "capabilities": ["completion", *(["tools"] if model.calls else [])],
                 "modified_at": entry["modified_at"],
             }
         )

@@ -86,17 +86,17 @@ SYSTEM = {**_field("system", "text", label=Words.SYSTEM, lines=3), "id": "system
 class PanelBackend:
     """The backend of the settings and of the chip above the chat."""
 
-    def __init__(self, kept: StoredSettings, speeds: Speeds) -> None:
-        self.kept, self._speeds = kept, speeds
+    def __init__(self, stored: StoredSettings, speeds: Speeds) -> None:
+        self.stored, self._speeds = stored, speeds
 
     @endpoint
     def panel(self, data: View | None = None) -> View:
         """Return everything the panel shows for the loaded pair: ``fields`` on the page's ``first``
         request, ``news`` if it says that ``other`` models were loaded."""
-        news = self.kept.tell() if (data or {}).get("other") else ()
-        pair, resolved = self.kept.pair(), self.kept.now()
+        news = self.stored.tell() if (data or {}).get("other") else ()
+        pair, resolved = self.stored.pair(), self.stored.now()
         shown = {
-            "version": self.kept.version,
+            "version": self.stored.version,
             "pair": pair and pair.key,
             "settings": resolved.settings.to_json(),
             "changes": list(resolved.changes),
@@ -107,7 +107,7 @@ class PanelBackend:
             "rules": _rules(pair.capabilities if pair else None),
             "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
             "presets": _presets(pair),
-            "forgotten": self.kept.forgotten,
+            "forgotten": self.stored.forgotten,
         }
         if (data or {}).get("first"):
             shown |= {"fields": [SYSTEM, *_headed()]}
@@ -117,23 +117,23 @@ class PanelBackend:
     def keep_settings(self, data: View) -> View:
         """Store what a page's controls show; ``chosen``: the user chose how to draft."""
         settings = settings_of(data["settings"], self._capabilities())
-        self.kept.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
+        self.stored.keep(settings, data.get("pair"), chosen=bool(data.get("chosen")))
         return self.panel()
 
     @endpoint
     def forget_settings(self, data: View | None = None) -> View:
         """Go back to the defaults."""
-        self.kept.forget()
+        self.stored.forget()
         return self.panel()
 
     @endpoint
     def restore_settings(self, data: View | None = None) -> View:
         """Undo ``forget_settings``."""
-        self.kept.restore()
+        self.stored.restore()
         return self.panel()
 
     def _capabilities(self) -> Capabilities | None:
-        pair = self.kept.pair()
+        pair = self.stored.pair()
         return pair.capabilities if pair else None
 
     def _methods(self, pair: Pair | None) -> list[View]:

@@ -48,7 +48,7 @@ class ChatBackend:
         self.store = store
         self.defaults = Defaults(runtime.data_dir)
         file = SettingsFile(runtime.data_dir / FILE)
-        self.kept = StoredSettings(file, self.defaults, runtime.engine)
+        self.stored = StoredSettings(file, self.defaults, runtime.engine)
         self.live_replies = LiveReplies(store)
         self.speeds = Speeds()
         self.library = Library(store, file)
@@ -83,7 +83,7 @@ class ChatBackend:
             "loaded": self._loaded(),
             "opening": Words.opening(title(status.name), status.message) if working else None,
             "waits": self.waits,
-            "settings": self.kept.version,
+            "settings": self.stored.version,
             "written": self.store.written(),
             "progress": show_progress(status.progress) if working else None,
             "cancelling": status.cancelling,
@@ -262,12 +262,12 @@ class ChatBackend:
         """
         if self.waits:
             return {"waits": True}
-        pair, sent = self.kept.pair(), data.get("settings")
+        pair, sent = self.stored.pair(), data.get("settings")
         if sent is None:  # the page did not know any settings yet
-            served = self.kept.now()
+            served = self.stored.now()
         else:
             settings = settings_of(sent, pair.capabilities if pair else None)
-            served = self.kept.asked(settings, data.get("pair"))
+            served = self.stored.asked(settings, data.get("pair"))
         return {"changed": list(served.changes), **self.reply(data, served.settings)}
 
     def reply(self, data: View, settings: Settings) -> View:

@@ -181,14 +181,14 @@ class SettingsBackend:
         text = diagnostics.report(
             self.runtime.engine.loaded,
             self.data.folders,
-            self.runtime.complaints.kept,
+            self.runtime.complaints.errors,
             chosen=self._plan(),
             secrets=(self.switch.api_key, hub_token().get()[0]),
         )
         return {"text": text}
 
     def _plan(self) -> list[tuple[str, str]]:
-        loaded, settings = self.runtime.engine.loaded, self.chat.kept.now().settings
+        loaded, settings = self.runtime.engine.loaded, self.chat.stored.now().settings
         rows = [("chats are drafted by", pair_words.method(settings, False))]
         if loaded is None:
             return rows

@@ -402,14 +402,14 @@ def test_chats_are_found_by_all_words_of_title_or_messages(backend):
 
 
 def test_a_measured_default_is_what_the_panel_starts_from_and_where_it_comes_from_is_told(backend):
-    assert backend.kept.now().settings == Settings()
+    assert backend.stored.now().settings == Settings()
     loaded = backend.runtime.engine.loaded
     assert "Default" not in backend.status()["loaded"]["detail"]
     backend.defaults.keep(loaded, Winner("ngram", "fixed", 5, 1.8, 48), {})
-    settings = backend.kept.now().settings
+    settings = backend.stored.now().settings
     assert (settings.proposer, settings.controller, settings.depth) == ("ngram", "fixed", 5)
     detail = backend.status()["loaded"]["detail"]
     assert "Default: ngram, depth 5, 1.80× as measured on" in detail
     assert "the Tune page, where it can be measured anew, forgets it" in detail
     backend.defaults.clear()
-    assert backend.kept.now().settings == Settings()
+    assert backend.stored.now().settings == Settings()
