@@ -139,7 +139,7 @@ class ProgramTracer:
         """Return ``linear`` of the first ``count`` rows of ``x``; None: of all."""
         matrix, bias = _matrix_and_bias(linear)
         self._use(matrix)
-        _check(x.shape[1] == matrix.inputs, "a product takes rows of another width")
+        _check(x.shape[1] == matrix.inputs, "a linear layer takes rows of another width")
         assert len(x) == 1 or x.is_contiguous()
         count = self._count(x) if count is None else count
         result = self._buffer(len(x), matrix.outputs, count)
@@ -330,7 +330,7 @@ class Program:
 def _matrix_and_bias(linear: Linear) -> tuple[Matrix, Tensor | None]:
     inner, bias = (linear.linear, linear.bias) if isinstance(linear, Biased) else (linear, None)
     if not isinstance(inner, Matrix):
-        raise Unsupported("a product is not compiled")
+        raise Unsupported("a linear layer is not compiled")
     return inner, bias
 
 

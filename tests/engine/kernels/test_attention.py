@@ -214,7 +214,7 @@ def test_rows_are_padded_to_the_least_whole_quantum() -> None:
         assert padded_rows(rows, group) == next(whole), (group, rows)
 
 
-# -- a machine whose products depend on the rows beside
+# -- a machine whose matmuls depend on the number of rows
 
 
 @shapes
@@ -251,10 +251,10 @@ def test_where_rows_depend_on_each_other_they_are_attended_one_by_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One BLAS path for all padded row counts was once assumed."""
-    product = torch.matmul
+    matmul = torch.matmul
 
     def leaky(left: Tensor, right: Tensor) -> Tensor:
-        return product(left, right) * (1 + left.shape[-2] * 1e-3)  # the row count shows
+        return matmul(left, right) * (1 + left.shape[-2] * 1e-3)  # the row count shows
 
     monkeypatch.setattr("engine.kernels.torch.attention._row_independent", {})
     monkeypatch.setattr(torch, "matmul", leaky)

@@ -54,7 +54,7 @@ def test_rows_and_slots_do_not_matter(shape: tuple[int, int]) -> None:
 
 
 @shapes
-def test_the_product_is_right(shape: tuple[int, int]) -> None:
+def test_the_linear_layer_is_right(shape: tuple[int, int]) -> None:
     weight, x = weight_of(shape), inputs(5, shape[1])
     found = make_int8(quantise(weight))(x)
     error = (found - F.linear(x, weight)).norm(dim=-1)

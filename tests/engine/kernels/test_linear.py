@@ -62,7 +62,7 @@ def test_every_slot_gives_the_same_bits(shape: tuple[int, int], dtype: torch.dty
 
 @cases
 @pytest.mark.parametrize("kind", [TiledLinear, PackedLinear, RowwiseLinear])
-def test_the_product_is_right(
+def test_the_linear_layer_is_right(
     shape: tuple[int, int],
     dtype: torch.dtype,
     kind: type[TiledLinear | PackedLinear | RowwiseLinear],
@@ -84,7 +84,7 @@ def test_the_reference_is_row_independent_wherever_it_runs() -> None:
         assert is_row_independent(TiledLinear(weight), weight)
 
 
-def test_a_product_that_depends_on_its_neighbours_is_found_out() -> None:
+def test_a_linear_layer_that_depends_on_its_neighbours_is_detected() -> None:
     class Leaky:
         def __call__(self, x: torch.Tensor) -> torch.Tensor:
             return x + x.mean() * 1e-3
@@ -137,8 +137,8 @@ def test_where_tiles_are_not_row_independent_rows_are_multiplied_one_by_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Tiles of 16 were trusted on every processor."""
-    product = F.linear
-    monkeypatch.setattr(F, "linear", lambda x, weight: product(x, weight) + term(x))
+    linear_of = F.linear
+    monkeypatch.setattr(F, "linear", lambda x, weight: linear_of(x, weight) + term(x))
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     monkeypatch.setattr("engine.kernels.torch.linear._chosen", {})
     monkeypatch.setattr("engine.kernels.torch.linear._chosen_unpacked", {})

@@ -32,7 +32,7 @@ def made(kind: Kind, shape: tuple[int, int], library: Library) -> tuple[Matrix, 
 
 
 @pytest.mark.parametrize("shape", ODD)
-def test_fp32_products_are_those_of_float64_within_rounding(
+def test_fp32_matmuls_are_those_of_float64_within_rounding(
     shape: tuple[int, int], library: Library
 ) -> None:
     matrix, weight, x = made(Kind.FP32, shape, library)
@@ -44,7 +44,7 @@ def test_fp32_products_are_those_of_float64_within_rounding(
     ("kind", "dtype"), [(Kind.BF16, torch.bfloat16), (Kind.FP16, torch.float16)]
 )
 @pytest.mark.parametrize("shape", ODD)
-def test_products_in_16_bits_round_the_weight_alone(
+def test_matmuls_in_16_bits_round_the_weight_alone(
     kind: Kind, dtype: torch.dtype, shape: tuple[int, int], library: Library
 ) -> None:
     matrix, weight, x = made(kind, shape, library)
@@ -54,14 +54,14 @@ def test_products_in_16_bits_round_the_weight_alone(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_products_of_pairs_round_both(shape: tuple[int, int], library: Library) -> None:
+def test_matmuls_of_pairs_round_both(shape: tuple[int, int], library: Library) -> None:
     matrix, weight, x = made(Kind.PAIRS, shape, library)
     exact = (x.bfloat16().double() @ weight.bfloat16().double().T).float()
     assert (matrix(x) - exact).norm() < 1e-6 * exact.norm()
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_int8_products_have_the_bits_of_the_reference(
+def test_int8_matmuls_have_the_bits_of_the_reference(
     shape: tuple[int, int], library: Library
 ) -> None:
     matrix, weight, x = made(Kind.INT8, shape, library)
@@ -71,7 +71,7 @@ def test_int8_products_have_the_bits_of_the_reference(
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_nf4_products_are_those_of_the_widened_weight(
+def test_nf4_matmuls_are_those_of_the_widened_weight(
     shape: tuple[int, int], library: Library
 ) -> None:
     matrix, weight, x = made(Kind.NF4, shape, library)

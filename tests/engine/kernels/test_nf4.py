@@ -85,7 +85,7 @@ def test_the_error_is_that_of_four_bits() -> None:
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_a_product_is_that_of_the_whole_weight(shape: tuple[int, int]) -> None:
+def test_a_linear_layer_is_that_of_the_whole_weight(shape: tuple[int, int]) -> None:
     weight, x = quantise(weight_of(shape)), inputs(40, shape[1])
     exact = F.linear(x.double(), whole(weight).double())
     found = Nf4Linear(weight)(x)
@@ -101,7 +101,9 @@ def test_rows_and_slots_do_not_matter(shape: tuple[int, int], dtype: torch.dtype
     assert is_row_independent(Nf4Linear(weight), whole(weight).to(dtype))
 
 
-def test_a_product_that_sums_in_another_order_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_linear_layer_that_sums_in_another_order_is_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def otherwise(self: linear.TiledLinear, x: torch.Tensor) -> torch.Tensor:
         return F.linear(x, self.weight) + len(x) / 1000
 

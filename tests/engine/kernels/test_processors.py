@@ -1,6 +1,6 @@
 """Matmuls as other processors compute them: compiled with their flags, or run in an emulator.
 
-All must give what the formats mean, and a row the bits it has alone; ``test_block_products`` and
+All must give what the formats mean, and a row the bits it has alone; ``test_block_linear`` and
 ``test_native`` say the same of the processor at hand.
 """
 
@@ -49,7 +49,7 @@ def check(format: str, looked_up: Tensor, by_count: list[Tensor]) -> None:
 
 
 @pytest.fixture(scope="module", params=["haswell", "x86-64"])
-def products(request: pytest.FixtureRequest) -> LinearLibrary:
+def older(request: pytest.FixtureRequest) -> LinearLibrary:
     """Libraries for AVX2, and for any 64-bit PC; both run on a processor with AVX2."""
     if platform.machine() not in ("x86_64", "AMD64") or not torch.cpu._is_avx2_supported():
         pytest.skip("this processor does not run them")
@@ -57,25 +57,25 @@ def products(request: pytest.FixtureRequest) -> LinearLibrary:
 
 
 @pytest.mark.parametrize("format", NATIVE_FORMATS)
-def test_blocks_on_older_processors(format: str, products: LinearLibrary) -> None:
+def test_blocks_on_older_processors(format: str, older: LinearLibrary) -> None:
     width = width_of(format)
-    matrix = Matrix(products, Kind.FP32, random_blocks(format, OUTPUTS, width))
+    matrix = Matrix(older, Kind.FP32, random_blocks(format, OUTPUTS, width))
     x = some_rows(width)
     check(format, matrix.rows(range(OUTPUTS)), [matrix(x[:count]) for count in range(1, ROWS + 1)])
 
 
-def test_int8_on_older_processors(products: LinearLibrary) -> None:
+def test_int8_on_older_processors(older: LinearLibrary) -> None:
     weight = torch.randn(OUTPUTS, 1040, generator=torch.Generator().manual_seed(0))
-    matrix, x = Matrix(products, Kind.INT8, weight), some_rows(1040)
+    matrix, x = Matrix(older, Kind.INT8, weight), some_rows(1040)
     expected = int8_linear.Int8Reference(int8.quantise(weight))(x)
     for count in range(1, ROWS + 1):
         assert torch.equal(matrix(x[:count]), expected[:count]), count
 
 
 @pytest.mark.parametrize("kind", [Kind.FP32, Kind.BF16, Kind.NF4])
-def test_floats_on_older_processors(kind: Kind, products: LinearLibrary) -> None:
+def test_floats_on_older_processors(kind: Kind, older: LinearLibrary) -> None:
     weight = torch.randn(OUTPUTS, 1024, generator=torch.Generator().manual_seed(0))
-    matrix, x = Matrix(products, kind, weight), some_rows(1024)
+    matrix, x = Matrix(older, kind, weight), some_rows(1024)
     whole = matrix(x)
     exact = x.double() @ matrix.rows(range(OUTPUTS)).double().T
     assert (whole - exact).norm() < 1e-6 * exact.norm()
@@ -87,7 +87,7 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Compile a program for ARM with dot-product instructions, as phones and Apple's computers have."""
     if EMULATOR is None or CROSS is None:
         pytest.skip("install g++-aarch64-linux-gnu and qemu-user to run what ARM computes")
-    made = tmp_path_factory.mktemp("arm") / "products"
+    made = tmp_path_factory.mktemp("arm") / "linear"
     emulated = Path(__file__).with_name("emulated_linear.cpp")
     sources = [build.SOURCE / build.LINEAR[0], emulated]
     flags = [flag for flag in build.FLAGS if flag not in ("-O3", "-fPIC")]

@@ -72,7 +72,7 @@ def test_rows_of_a_matrix_are_looked_up(threads: Library) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 4, 16, 37])
-def test_products_take_any_number_of_rows_and_a_bias(count: int, threads: Library) -> None:
+def test_matmuls_take_any_number_of_rows_and_a_bias(count: int, threads: Library) -> None:
     weight, bias, x = draw(50, 32), draw(50, seed=1), draw(count, 32, seed=2)
     matrix = Matrix(threads, Kind.FP32, weight)
     recorder = ProgramTracer()
@@ -279,7 +279,7 @@ def test_what_does_not_fit_is_told_when_it_is_recorded(library: Library) -> None
         recorder.norm(x, 1e-6)
     with pytest.raises(Unsupported, match="joined rows are no whole vectors"):
         recorder.join(x, wide)
-    with pytest.raises(Unsupported, match="a product is not compiled"):
+    with pytest.raises(Unsupported, match="a linear layer is not compiled"):
         recorder.linear(make_linear(draw(8, 24)), x)
     with pytest.raises(Unsupported, match="not float32 in one piece"):
         recorder.norm(wide, 1e-6, weight=draw(32).bfloat16())

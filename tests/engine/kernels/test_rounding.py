@@ -56,7 +56,7 @@ def test_rounding_errs_less_than_dividing_by_the_largest(name: str, library: Lib
     assert not held[wide.abs().amax(1) == 0].any()
 
 
-def test_products_are_those_with_the_rounded_weights(library: Library) -> None:
+def test_matmuls_are_those_with_the_rounded_weights(library: Library) -> None:
     matrix = Matrix(library, Kind.FP32, WEIGHTS["q5_0"], DRAFT_FORMAT)
     x = torch.randn(16, INPUTS, generator=torch.Generator().manual_seed(4))
     exact = x @ matrix.rows(range(OUTPUTS)).T

@@ -21,7 +21,7 @@ def width_of(format: str) -> int:
 
 
 @pytest.mark.parametrize("format", NATIVE_FORMATS)
-def test_products_round_the_rows_alone(format: str, library: Library) -> None:
+def test_matmuls_round_the_rows_alone(format: str, library: Library) -> None:
     blocks = random_blocks(format, 40, width_of(format))
     matrix, x = Matrix(library, Kind.FP32, blocks), rows(blocks.shape[1])
     x[3] = 0
