@@ -127,7 +127,7 @@ class Operations(Arithmetic, Protocol):
     def new_memory(self, architecture: Architecture, device: torch.device) -> Memory:
         """Return a memory for layers that compute on ``device``."""
 
-    def remember(self, made: Tensor, memory: Memory, norms: Tensor, rows: Rows) -> None:
+    def remember(self, keys_values: Tensor, memory: Memory, norms: Tensor, rows: Rows) -> None:
         """Store keys and values of all layers, whose columns are keys, values, keys, ...
 
         ``norms`` (layers, kv_heads, head_dim) are weights for the keys, which are then rotated.

@@ -18,7 +18,7 @@ from engine.decoding.sampling import Sampler
 from engine.drafting.cross_vocabulary.retokenized_text import RetokenizedText, target_tokens
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 from engine.drafting.vocabulary_trimmer import VocabularyTrimmer, frequent_tokens
-from engine.models.base import Model, WritingModel
+from engine.models.base import GeneratingModel, Model
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 
@@ -34,8 +34,8 @@ class _Draft:
         self.state = model.new_state(model.info.context)
         self.tokens: list[int] = []
         # Checked once, because isinstance looks up all of a protocol's members each time.
-        self.writing = model if isinstance(model, WritingModel) else None
-        frequent = None if self.writing is None else frequent_tokens(model.info.vocabulary)
+        self.generating = model if isinstance(model, GeneratingModel) else None
+        frequent = None if self.generating is None else frequent_tokens(model.info.vocabulary)
         self.trimmer = None if frequent is None else VocabularyTrimmer(frequent, model.info.eos)
         self.trimmed: TrimmedVocabulary | None = None  # the candidates; None: all tokens
 
@@ -69,8 +69,8 @@ class _Draft:
         ``final``: the tokens belong to the text and are not drafted. Without ``keys`` they are plain.
         """
         ids = self.ids(tokens)
-        if self.writing is not None and self.trimmed is not None and last == 1:
-            logits = self.writing.forward_among(ids, self.state, self.trimmed, final=final)
+        if self.generating is not None and self.trimmed is not None and last == 1:
+            logits = self.generating.forward_trimmed(ids, self.state, self.trimmed, final=final)
         else:
             logits = self.model.forward(ids, self.state, last=last, final=final)
         self.tokens.extend(tokens if keys is None else keys)
@@ -100,8 +100,8 @@ class _Draft:
 
         Return the tokens and their probabilities.
         """
-        assert self.writing is not None
-        chosen, q = self.writing.write_on(
+        assert self.generating is not None
+        chosen, q = self.generating.generate(
             self.ids(new), self.state, count, limit, draws, floor, self.trimmed, final=final
         )
         self.tokens += [*(new if keys is None else keys), *chosen[:-1]]  # the last one is not fed
@@ -134,14 +134,14 @@ class SameVocabulary(_Draft):
 
     def drafts_at_once(self, sampler: Sampler) -> bool:
         """Return whether ``draft`` can be used; otherwise sample from ``catch_up`` and ``extend``."""
-        return sampler.samples_raw and self.writing is not None
+        return sampler.samples_raw and self.generating is not None
 
     def draft(
         self, context: Context, depth: int, limit: int, draws: Draws | None, floor: float
     ) -> tuple[list[int], list[float]]:
         """Return at most ``depth`` tokens below ``limit`` and their q, computed in one call.
 
-        ``draws`` and ``floor`` as in ``WritingModel``.
+        ``draws`` and ``floor`` as in ``GeneratingModel``.
         """
         self.trim(context.tokens)
         new = slice(len(self.tokens), None)
@@ -231,7 +231,7 @@ class OtherVocabulary(_Draft):
 
     def _greedy(self, new: Sequence[int], count: int, *, final: bool) -> list[int]:
         """Feed ``new``, which are ``final`` or drafted; return the next ``count`` greedy tokens."""
-        if self.writing is not None:
+        if self.generating is not None:
             return self.generate(new, count, self.model.info.vocabulary, final=final)[0]
         chosen: list[int] = []
         while len(chosen) < count:

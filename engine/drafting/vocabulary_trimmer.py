@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
-from engine.models.base import Model, WritingModel
+from engine.models.base import GeneratingModel, Model
 from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 
 FREQUENT = 32_768
@@ -31,7 +31,7 @@ def frequent_tokens(vocabulary: int) -> int | None:
 def note_on(draft: Model) -> str | None:
     """Return a note for users about a draft model that is trimmed; None if it is not."""
     frequent = frequent_tokens(draft.info.vocabulary)
-    if frequent is None or not isinstance(draft, WritingModel):
+    if frequent is None or not isinstance(draft, GeneratingModel):
         return None
     return (
         f"The draft chooses among the first {frequent:,} of its {draft.info.vocabulary:,} tokens and "

@@ -77,20 +77,20 @@ class HiddenStateModel(Model, Protocol):
 
 
 @runtime_checkable
-class WritingModel(Model, Protocol):
+class GeneratingModel(Model, Protocol):
     """A model that generates several tokens in one call, optionally from a trimmed vocabulary."""
 
-    def forward_among(
+    def forward_trimmed(
         self,
         tokens: Sequence[int],
         state: SequenceState,
-        among: TrimmedVocabulary,
+        trimmed: TrimmedVocabulary,
         *,
         final: bool = True,
     ) -> Tensor:
-        """Return ``forward`` with ``last=1``; only logits of ``among`` are computed, others are -inf."""
+        """Return ``forward`` with ``last=1``; logits outside of ``trimmed`` are not computed but -inf."""
 
-    def write_on(
+    def generate(
         self,
         tokens: Sequence[int],
         state: SequenceState,
@@ -98,7 +98,7 @@ class WritingModel(Model, Protocol):
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
-        among: TrimmedVocabulary | None = None,
+        trimmed: TrimmedVocabulary | None = None,
         *,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
@@ -106,7 +106,7 @@ class WritingModel(Model, Protocol):
 
         Each is the most likely one, or sampled with its key of ``draws``. Returns them and their
         probabilities, both among the first ``limit`` tokens of the vocabulary, or those of them in
-        ``among``, at least one. Generation ends early with the token that makes their joint probability
+        ``trimmed``, at least one. Generation ends early with the token that makes their joint probability
         less than ``floor``. All are pending but the last, which has no row.
         """
 

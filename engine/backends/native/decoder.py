@@ -53,23 +53,23 @@ def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
 
 
 class TrimmedHead:
-    """The panels of ``among``, their tokens, and a buffer for a row of their logits."""
+    """The panels of a trimmed vocabulary, their tokens, and a buffer for a row of their logits."""
 
-    def __init__(self, among: TrimmedVocabulary, vocabulary: int) -> None:
-        self.among = among
-        self.ids = among.ids(vocabulary)
-        self.logits = torch.empty(1, among.groups * GROUP)
-        runs = [structures.Range(run.start, run.stop) for run in among.runs]
+    def __init__(self, vocabulary: TrimmedVocabulary, tokens: int) -> None:
+        self.vocabulary = vocabulary
+        self.ids = vocabulary.ids(tokens)
+        self.logits = torch.empty(1, vocabulary.groups * GROUP)
+        runs = [structures.Range(run.start, run.stop) for run in vocabulary.runs]
         self._runs = (structures.Range * len(runs))(*runs)
-        self.panels = structures.TrimmedPanels(self._runs, len(self._runs), among.groups)
+        self.panels = structures.TrimmedPanels(self._runs, len(self._runs), vocabulary.groups)
 
     def below(self, limit: int) -> int:
         """Return the number of tokens below ``limit``; they come first."""
         return int(torch.searchsorted(self.ids, limit))
 
-    def widened(self, vocabulary: int) -> Tensor:
-        """Return logits of the whole vocabulary: ``(1, vocabulary)``, -inf at all other tokens."""
-        row = torch.full((1, vocabulary), float("-inf"))
+    def widened(self, tokens: int) -> Tensor:
+        """Return logits of the whole vocabulary: ``(1, tokens)``, -inf at all other tokens."""
+        row = torch.full((1, tokens), float("-inf"))
         row[0, self.ids] = self.logits[0, : len(self.ids)]
         return row
 
@@ -191,22 +191,22 @@ class NativeDecoder:
         state.append(len(tokens), final=final)
         return self._capped(logits)
 
-    def forward_among(
+    def forward_trimmed(
         self,
         tokens: Sequence[int],
         state: SequenceState,
-        among: TrimmedVocabulary,
+        trimmed: TrimmedVocabulary,
         *,
         final: bool = True,
     ) -> Tensor:
-        """See ``WritingModel``."""
+        """See ``GeneratingModel``."""
         assert isinstance(state, NativeState)
-        trimmed = self._trimmed_to(among)
+        head = self._trimmed_head_of(trimmed)
         ids = _ids(tokens)
-        step = self._step(ids, state, 1, trimmed.logits, trimmed=trimmed.panels)
+        step = self._step(ids, state, 1, head.logits, trimmed=head.panels)
         self._library.forward(self._pointer, ctypes.byref(step))
         state.append(len(tokens), final=final)
-        return self._capped(trimmed.widened(self.architecture.vocabulary))
+        return self._capped(head.widened(self.architecture.vocabulary))
 
     def forward_tree(
         self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
@@ -253,7 +253,7 @@ class NativeDecoder:
         by_index = dict(zip(order, self._capped(logits).split(rows), strict=True))
         return [by_index[index] for index in range(len(entries))]
 
-    def write_on(
+    def generate(
         self,
         tokens: Sequence[int],
         state: SequenceState,
@@ -261,37 +261,37 @@ class NativeDecoder:
         limit: int,
         draws: Draws | None = None,
         floor: float = 0.0,
-        among: TrimmedVocabulary | None = None,
+        trimmed: TrimmedVocabulary | None = None,
         *,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
-        """See ``WritingModel``."""
+        """See ``GeneratingModel``."""
         assert isinstance(state, NativeState)
         ids = _ids(tokens)
-        chosen, likely = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
-        if among is None:
+        chosen, probabilities = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
+        if trimmed is None:
             logits = torch.empty(1, self.architecture.vocabulary)
             step, numbers = self._step(ids, state, 1, logits), None
             limit = min(limit, self.architecture.vocabulary)
         else:
-            trimmed = self._trimmed_to(among)
-            step = self._step(ids, state, 1, trimmed.logits, trimmed=trimmed.panels)
-            numbers, limit = trimmed.ids.data_ptr(), trimmed.below(limit)
+            head = self._trimmed_head_of(trimmed)
+            step = self._step(ids, state, 1, head.logits, trimmed=head.panels)
+            numbers, limit = head.ids.data_ptr(), head.below(limit)
         sharpness, keys = 1.0, None
         if draws is not None:
             sharpness, keys = 1 / draws.temperature, (ctypes.c_uint64 * depth)(*draws.keys)
         count = self._library.draft(
             self._pointer, ctypes.byref(step), depth, limit, numbers,
-            sharpness, keys, floor, chosen, likely,
+            sharpness, keys, floor, chosen, probabilities,
         )  # fmt: skip
         state.append(len(tokens), final=final)
         state.append(count - 1, final=False)
-        return chosen[:count], likely[:count]
+        return chosen[:count], probabilities[:count]
 
-    def _trimmed_to(self, among: TrimmedVocabulary) -> TrimmedHead:
-        """Return the trimmed head of ``among``; the last one is cached."""
-        if self._trimmed_head is None or self._trimmed_head.among is not among:
-            self._trimmed_head = TrimmedHead(among, self.architecture.vocabulary)
+    def _trimmed_head_of(self, trimmed: TrimmedVocabulary) -> TrimmedHead:
+        """Return the trimmed head of a vocabulary; the last one is cached."""
+        if self._trimmed_head is None or self._trimmed_head.vocabulary is not trimmed:
+            self._trimmed_head = TrimmedHead(trimmed, self.architecture.vocabulary)
         return self._trimmed_head
 
     def _step(

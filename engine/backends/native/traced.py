@@ -55,10 +55,12 @@ class TracedOperations(ProgramTracer):
     def new_memory(self, architecture: Architecture, device: torch.device) -> TracedMemory:
         return TracedMemory(architecture)
 
-    def remember(self, made: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows) -> None:
+    def remember(
+        self, keys_values: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows
+    ) -> None:
         assert isinstance(memory, TracedMemory)
         a = memory.attention
-        parts = made.split(a.kv_heads * a.head_dim, dim=1)
+        parts = keys_values.split(a.kv_heads * a.head_dim, dim=1)
         for keys, values, norm, cache in zip(
             parts[::2], parts[1::2], norms, memory.caches, strict=True
         ):
@@ -138,23 +140,23 @@ class TracedDraft:
 
     def __init__(
         self,
-        recorder: ProgramTracer,
+        tracer: ProgramTracer,
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
         numbers: Tensor | None,
     ) -> None:
         self.chain = Tokens(most + 1)
-        self._likely, self._draws = (c.c_float * most)(), structures.Draws()
-        self._begin, made = 0, read()
-        self._read_end = len(recorder)
+        self._probabilities, self._draws = (c.c_float * most)(), structures.Draws()
+        self._begin, inputs = 0, read()
+        self._read_end = len(tracer)
         self._logits: list[Tensor] = []
         self._ends: list[int] = []
-        for step, logits in enumerate(steps(self.chain, made)):
-            recorder.sample(logits, self.chain, self._likely, step, numbers, self._draws)
+        for step, logits in enumerate(steps(self.chain, inputs)):
+            tracer.sample(logits, self.chain, self._probabilities, step, numbers, self._draws)
             self._logits.append(logits)
-            self._ends.append(len(recorder))
-        self._program = recorder.done()
+            self._ends.append(len(tracer))
+        self._program = tracer.done()
 
     def read(self) -> None:
         self._program.run(0, self._read_end)
@@ -171,7 +173,7 @@ class TracedDraft:
             self._draws.keys, self._draws.sharpness = c.addressof(keys), 1 / draws.temperature
         self._program.run(self._begin, self._ends[depth - 1])
         count = self._draws.count
-        return self.chain[1 : count + 1], self._likely[:count]
+        return self.chain[1 : count + 1], self._probabilities[:count]
 
     def logits(self, step: int) -> Tensor:
         begin = self._ends[step - 1] if step else self._begin

@@ -100,10 +100,12 @@ class EagerOperations(EagerArithmetic):
     def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
         return EagerMemory(architecture, device)
 
-    def remember(self, made: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows) -> None:
+    def remember(
+        self, keys_values: Tensor, memory: operations.Memory, norms: Tensor, rows: Rows
+    ) -> None:
         assert isinstance(memory, EagerMemory)
-        start, end = rows.start.value, rows.start.value + len(made)
-        keys, values = memory.split(made)
+        start, end = rows.start.value, rows.start.value + len(keys_values)
+        keys, values = memory.split(keys_values)
         keys = torch.rms_norm(keys, keys.shape[-1:], None, memory.epsilon) * norms
         keys = _apply_rope(keys, memory.rope[start:end, None])
         memory.keys[:, :, start:end] = keys.permute(1, 2, 0, 3)
@@ -171,10 +173,10 @@ class EagerMemory:
         a = self.attention
         return torch.zeros(self._layers, a.kv_heads, rows, a.head_dim, device=self._device)
 
-    def split(self, made: Tensor) -> tuple[Tensor, Tensor]:
+    def split(self, keys_values: Tensor) -> tuple[Tensor, Tensor]:
         """Split rows with keys and values of all layers: two (rows, layers, kv_heads, head_dim)."""
         a = self.attention
-        keys, values = made.view(-1, self._layers, 2, a.kv_heads, a.head_dim).unbind(2)
+        keys, values = keys_values.view(-1, self._layers, 2, a.kv_heads, a.head_dim).unbind(2)
         return keys, values
 
 
@@ -193,19 +195,19 @@ class EagerDraft(Generic[R]):
         self.chain = Tokens(most + 1)
         self._read, self._steps = read, steps
         self._numbers = None if numbers is None else numbers.tolist()
-        self._made: R
-        self._left: Iterator[Tensor] = iter(())
+        self._inputs: R
+        self._remaining: Iterator[Tensor] = iter(())
 
     @torch.inference_mode()
     def read(self) -> None:
-        self._made = self._read()
+        self._inputs = self._read()
 
     @torch.inference_mode()
     def begin(self, pending: int, *, read: bool = True) -> None:
         self.chain[0] = pending
         if read:
-            self._made = self._read()
-        self._left = self._steps(self.chain, self._made)
+            self._inputs = self._read()
+        self._remaining = self._steps(self.chain, self._inputs)
 
     @torch.inference_mode()
     def write(
@@ -227,7 +229,7 @@ class EagerDraft(Generic[R]):
 
     @torch.inference_mode()
     def logits(self, step: int) -> Tensor:
-        return next(self._left)
+        return next(self._remaining)
 
     def choose(self, step: int, token: int) -> None:
         self.chain[step + 1] = token

@@ -155,7 +155,7 @@ def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None
     model = compiled(PIP / "draft", "fp32")
     prompt = tokens(20)
     one, other = model.new_state(512), model.new_state(512)
-    chosen, likely = model.write_on(prompt, one, 7, model.info.vocabulary)
+    chosen, likely = model.generate(prompt, one, 7, model.info.vocabulary)
     new, expected = prompt, []
     for _ in range(7):
         p = torch.softmax(model.forward(new, other, last=1)[0], dim=-1)
@@ -171,7 +171,7 @@ def test_writing_on_by_chance_is_drawing_each_token(library: Library) -> None:
     prompt, limit = tokens(20), 3000
     one, other = model.new_state(512), model.new_state(512)
     draws = Draws(1.3, tuple(range(50, 59)))
-    chosen, likely = model.write_on(prompt, one, 9, limit, draws)
+    chosen, likely = model.generate(prompt, one, 9, limit, draws)
     new, expected, p = prompt, list[int](), list[float]()
     for number in draws.keys:
         logits = model.forward(new, other, last=1)[:, :limit]
@@ -189,7 +189,7 @@ def test_writing_on_keeps_to_the_vocabulary_it_is_told(
     library: Library, draws: Draws | None
 ) -> None:
     model = compiled(PIP / "draft", "fp32")
-    chosen, likely = model.write_on(tokens(20), model.new_state(512), 9, 100, draws)
+    chosen, likely = model.generate(tokens(20), model.new_state(512), 9, 100, draws)
     assert max(chosen) < 100 and all(0 < p <= 1 for p in likely)
 
 
@@ -205,7 +205,7 @@ def test_logits_among_some_tokens_have_the_bits_that_they_have_among_all(
     ids = among.ids(model.info.vocabulary)
     text = tokens(20)
     one, other = model.new_state(512), model.new_state(512)
-    some = model.forward_among(text, one, among)
+    some = model.forward_trimmed(text, one, among)
     assert torch.equal(some[:, ids], model.forward(text, other, last=1)[:, ids])
     assert one.length == other.length == len(text)
     left_out = torch.ones(model.info.vocabulary, dtype=torch.bool).index_fill(0, ids, False)
@@ -220,9 +220,9 @@ def test_a_vocabulary_that_ends_within_a_panel_is_chosen_among_to_its_end(tmp_pa
     text = tokens(20)
     whole = model.forward(text, model.new_state(64), last=1)
     kept = [*range(32), *range(320, 330)]
-    some = model.forward_among(text, model.new_state(64), among)
+    some = model.forward_trimmed(text, model.new_state(64), among)
     assert torch.equal(some[:, kept], whole[:, kept])
-    chosen, _ = model.write_on(text, model.new_state(64), 1, 330, None, 0.0, among)
+    chosen, _ = model.generate(text, model.new_state(64), 1, 330, None, 0.0, among)
     assert chosen == [kept[int(whole[0, kept].argmax())]]
 
 
@@ -242,10 +242,10 @@ def test_writing_on_among_some_tokens_is_drawing_each_as_if_others_could_not_be(
     among = TrimmedVocabulary.of(40, {64, 65, 70, 200, 255})
     text, expected, p = tokens(20), list[int](), list[float]()
     one, other = model.new_state(512), model.new_state(512)
-    chosen, likely = model.write_on(text, one, 9, limit, draws, 0.0, among)
+    chosen, likely = model.generate(text, one, 9, limit, draws, 0.0, among)
     new = text
     for number in range(9):
-        logits = model.forward_among(new, other, among)[:, :limit]
+        logits = model.forward_trimmed(new, other, among)[:, :limit]
         if draws is None:
             found = sampling.greedy(library, logits)
         else:
