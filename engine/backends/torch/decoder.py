@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from engine.backends.layer_decoder import LayerDecoder, add_residual, feed_forward, norm
 from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.backends.torch import gated_delta
-from engine.backends.torch.eager import RowArithmetic
+from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
 from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_page
@@ -162,19 +161,11 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     def _attention(
         self, weights: AttentionWeights, spec: Attention, x: Tensor, step: Step, slot: int
     ) -> Tensor:
-        cache, inputs, rows, width = step.state, step.inputs[spec], len(x), spec.head_dim
-        rotated = spec.heads + spec.kv_heads
-        qkv = weights.qkv(x).view(rows, rotated + spec.kv_heads, width)
-        qk = qkv[:, :rotated]
-        if weights.qk_norm is not None:
-            epsilon = self.architecture.epsilon
-            qk = F.rms_norm(qk.float(), (width,), None, epsilon) * weights.qk_norm
-        if inputs.rotation is not None:
-            pairs = qk.float().view(rows, rotated, width // 2, 2)
-            qk = torch.view_as_real(torch.view_as_complex(pairs) * inputs.rotation)
-            qk = qk.view(rows, rotated, width)
-        query, key = qk.to(x.dtype).split((spec.heads, spec.kv_heads), dim=1)
-        cache.write(slot, cache.end, key, qkv[:, rotated:])
-        keys, values = cache.pages(slot, cache.end + rows, inputs.first)
+        cache, inputs, epsilon = step.state, step.inputs[spec], self.architecture.epsilon
+        query, key, value = split_qkv(
+            weights.qkv(x), spec, weights.qk_norm, inputs.rotation, epsilon
+        )
+        cache.write(slot, cache.end, key, value)
+        keys, values = cache.pages(slot, cache.end + len(x), inputs.first)
         attend = self.shared[spec].attend
         return weights.output(attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap))

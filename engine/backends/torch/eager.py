@@ -13,7 +13,7 @@ from engine.backends.operations import Draft
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS, by_rows
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
 from engine.noise import Draws
@@ -120,17 +120,13 @@ class EagerOperations(EagerArithmetic):
         rows: Rows,
     ) -> Tensor:
         assert isinstance(memory, EagerMemory)
-        a, start = memory.attention, rows.start.value + rows.offset
-        end, rotated = start + len(qkv), a.heads + a.kv_heads
-        by_head = qkv.view(len(qkv), -1, a.head_dim)
-        qk = by_head[:, :rotated]
-        if norms is not None:
-            qk = torch.rms_norm(qk, (a.head_dim,), None, memory.epsilon) * norms
-        qk = _apply_rope(qk, memory.rope[start:end])
+        start = rows.start.value + rows.offset
+        end = start + len(qkv)
+        spec, rotation = memory.attention, memory.rope[start:end]
+        query, key, value = split_qkv(qkv, spec, norms, rotation, memory.epsilon)
         keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
-        keys[:, start:] = qk[:, a.heads :].transpose(0, 1)
-        values[:, start:] = by_head[:, rotated:].transpose(0, 1)
-        return _attend(qk[:, : a.heads], keys, values, causal=a.causal)
+        keys[:, start:], values[:, start:] = key.transpose(0, 1), value.transpose(0, 1)
+        return _attend(query, keys, values, causal=spec.causal)
 
     def unroll(
         self,
@@ -239,9 +235,26 @@ class EagerDraft(Generic[R]):
         return rows[0] if depth == 1 else torch.cat(rows)
 
 
+def split_qkv(
+    qkv: Tensor, spec: Attention, norms: Tensor | None, rotation: Tensor | None, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values (rows, heads, head_dim), queries and keys normed and rotated.
+
+    norms (heads + kv_heads, head_dim); rotation (rows, 1, head_dim / 2), complex.
+    """
+    by_head = qkv.view(len(qkv), -1, spec.head_dim)
+    qk, value = by_head.split((spec.heads + spec.kv_heads, spec.kv_heads), dim=1)
+    if norms is not None:
+        qk = torch.rms_norm(qk.float(), (spec.head_dim,), None, epsilon) * norms
+    if rotation is not None:
+        qk = _apply_rope(qk.float(), rotation)
+    query, key = qk.to(qkv.dtype).split((spec.heads, spec.kv_heads), dim=1)
+    return query, key, value
+
+
 def _apply_rope(x: Tensor, rope: Tensor) -> Tensor:
     """Rotate the interleaved pairs of ``x (..., head_dim)``."""
-    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)).contiguous())
+    pairs = torch.view_as_complex(x.unflatten(-1, (-1, 2)))
     return torch.view_as_real(pairs * rope).flatten(-2)
 
 
