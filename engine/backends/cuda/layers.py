@@ -7,12 +7,8 @@ from functools import partial
 
 from torch import Tensor
 
-from engine.kernels.cuda.linear.dispatch import (
-    Weight,
-    convert_weight,
-    make_linear,
-    make_linear_for_any_rows,
-)
+from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.dispatch import Weight, convert_weight, make_linear
 from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion, Norm
 from engine.kernels.formats.blocks import widen
 from engine.kernels.torch.factory import Kernels, plain_embedding
@@ -93,7 +89,8 @@ def _fused(linear: Linear, norm: RmsNorm | None = None, *, gated: bool = False) 
     bias = linear.bias if isinstance(linear, Biased) else None
     unfused = linear.linear if isinstance(linear, Biased) else linear
     assert isinstance(unfused, UnfusedLinear)
-    return make_linear_for_any_rows(unfused.weight, Fusion(norm_of(norm), bias, gated))
+    fusion = Fusion(norm_of(norm), bias, gated)
+    return BulkLinear(make_linear(unfused.weight, fusion), unfused.weight, fusion)
 
 
 def _gate(function: Activation, gate_up: Tensor) -> Tensor:

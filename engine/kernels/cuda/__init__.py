@@ -5,7 +5,7 @@ Importing this package needs neither Triton nor a device.
 Linear layers, in ``linear``, that read a weight once for 1 to 64 rows:
     ``dispatch``            chooses the kernel for a weight's format, or the torch reference off CUDA
     ``streamed``            launches the kernels
-    ``bulk``                many rows of a prompt, through cuBLAS
+    ``bulk``                any number of rows: the kernel for few, cuBLAS for many
     ``fusion``              the operations fused with a product (norm, bias, gate), and the norm alone
     ``reference``           the same in torch, for all three formats
     ``tiles``               how the work is split

@@ -70,11 +70,6 @@ class StaticKVCache:
             raise ValueError(f"a cache of {self.capacity} positions cannot hold {length}")
         self.length.fill_(length)
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes on the device."""
-        return sum(part.nbytes for slot in self.slots for part in slot.tensors)
-
     def check(self) -> None:
         """Raise AssertionError if an invariant is broken (for tests; waits for the device)."""
         assert 0 <= int(self.length) <= self.capacity

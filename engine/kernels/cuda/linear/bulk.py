@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.cuda.linear.fusion import Fusion
+from engine.kernels.cuda import STREAMED_ROWS
+from engine.kernels.cuda.linear.fusion import FusedLinear, Fusion
 from engine.kernels.cuda.linear.reference import finish, norm_factor, quantise_rows
 from engine.kernels.formats import nf4
 from engine.kernels.formats.int8 import Int8Weight
@@ -23,13 +24,20 @@ LEAST_INTEGER_ROWS = 17
 
 
 class BulkLinear:
-    """A linear layer of any number of rows. Only int8 gives the bits of its kernel."""
+    """A linear layer for any number of rows: ``streamed`` up to ``STREAMED_ROWS``, and cuBLAS beyond.
 
-    def __init__(self, weight: Tensor | Int8Weight | Nf4Weight, fusion: Fusion) -> None:
-        self.weight, self.fusion = weight, fusion
+    Of many rows, only int8 gives the bits of ``streamed``.
+    """
+
+    def __init__(
+        self, streamed: FusedLinear, weight: Tensor | Int8Weight | Nf4Weight, fusion: Fusion
+    ) -> None:
+        self.streamed, self.weight, self.fusion = streamed, weight, fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
         """See ``FusedLinear``."""
+        if len(x) <= STREAMED_ROWS:
+            return self.streamed(x, residual)
         if isinstance(self.weight, Int8Weight):
             sums = _int8_sums(x, self.weight, self.fusion)
         else:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
-from engine.kernels.cuda import STREAMED_ROWS
-from engine.kernels.cuda.linear.bulk import BulkLinear
 from engine.kernels.cuda.linear.fusion import PLAIN, FusedLinear, Fusion
 from engine.kernels.cuda.linear.reference import FloatReference
 from engine.kernels.formats import int8, nf4
@@ -37,22 +33,6 @@ def embedding_of(weight: Weight) -> Embedding:
     if isinstance(weight, Int8Weight):
         return Int8Embedding(weight, DTYPE)
     return Nf4Embedding(weight, DTYPE) if isinstance(weight, Nf4Weight) else plain_embedding(weight)
-
-
-@dataclass(frozen=True, slots=True)
-class AnyRows:
-    """A linear layer for decoding and prompts; up to ``STREAMED_ROWS`` rows have the kernels' bits."""
-
-    streamed: FusedLinear
-    bulk: FusedLinear
-
-    def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        return (self.streamed if len(x) <= STREAMED_ROWS else self.bulk)(x, residual)
-
-
-def make_linear_for_any_rows(weight: Weight, fusion: Fusion = PLAIN) -> AnyRows:
-    """Return ``make_linear`` for up to ``STREAMED_ROWS`` rows and cuBLAS for more."""
-    return AnyRows(make_linear(weight, fusion), BulkLinear(weight, fusion))
 
 
 def make_linear(weight: Weight, fusion: Fusion = PLAIN) -> FusedLinear:

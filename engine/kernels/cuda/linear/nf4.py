@@ -21,34 +21,29 @@ GROUP = tl.constexpr(nf4.GROUP)
 BYTES = 2048
 """Packed bytes that one program dequantises: eight a thread."""
 
+_DECODE_TWO = """
+    prmt.b32 a, 0xbebfbfbf, 0x00bdbebe, index;
+    prmt.b32 b, 0x3e3e3e3d, 0x3f3f3f3e, index;
+    prmt.b32 mask, 0x0000ff00, 0, upper;
+    lop3.b32 high, mask, b, a, 0xca;
+    prmt.b32 a, 0xca063280, 0x00ba3d92, index;
+    prmt.b32 b, 0xad7c25a3, 0x803910e2, index;
+    lop3.b32 low, mask, b, a, 0xca;
+    prmt.b32 $%d, low, high, 0x7351;
+    prmt.b32 $%d, low, high, 0x6240;
+"""
 DECODE = tl.constexpr(
-    """
-    {
+    f"""
+    {{
     .reg .b32 index, upper, high, low, a, b, mask;
     and.b32 index, $4, 0x77777777;
     shr.b32 upper, $4, 3;
     and.b32 upper, upper, 0x11111111;
-    prmt.b32 a, 0xbebfbfbf, 0x00bdbebe, index;
-    prmt.b32 b, 0x3e3e3e3d, 0x3f3f3f3e, index;
-    prmt.b32 mask, 0x0000ff00, 0, upper;
-    lop3.b32 high, mask, b, a, 0xca;
-    prmt.b32 a, 0xca063280, 0x00ba3d92, index;
-    prmt.b32 b, 0xad7c25a3, 0x803910e2, index;
-    lop3.b32 low, mask, b, a, 0xca;
-    prmt.b32 $0, low, high, 0x7351;
-    prmt.b32 $2, low, high, 0x6240;
+    {_DECODE_TWO % (0, 2)}
     shr.b32 index, index, 16;
     shr.b32 upper, upper, 16;
-    prmt.b32 a, 0xbebfbfbf, 0x00bdbebe, index;
-    prmt.b32 b, 0x3e3e3e3d, 0x3f3f3f3e, index;
-    prmt.b32 mask, 0x0000ff00, 0, upper;
-    lop3.b32 high, mask, b, a, 0xca;
-    prmt.b32 a, 0xca063280, 0x00ba3d92, index;
-    prmt.b32 b, 0xad7c25a3, 0x803910e2, index;
-    lop3.b32 low, mask, b, a, 0xca;
-    prmt.b32 $1, low, high, 0x7351;
-    prmt.b32 $3, low, high, 0x6240;
-    }
+    {_DECODE_TWO % (1, 3)}
+    }}
     """
 )
 """Decode four bytes to the codes of their high halves ($0, $1) and of their low halves ($2, $3).

@@ -108,7 +108,7 @@ def test_a_long_prompt_goes_through_cublas_in_parts(
     expected = streamed.forward(text, streamed.new_state(64), last=4).cpu()
     monkeypatch.setattr(module.CudaDecoder, "prefill_rows", 6)
     monkeypatch.setattr(module, "STREAMED_ROWS", 4)
-    monkeypatch.setattr("engine.kernels.cuda.linear.dispatch.STREAMED_ROWS", 4)
+    monkeypatch.setattr("engine.kernels.cuda.linear.bulk.STREAMED_ROWS", 4)
     model = load(folder, dtype)
     cache = model.new_state(64)
     model.forward(text[:10], cache, last=0)

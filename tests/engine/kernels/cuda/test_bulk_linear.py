@@ -9,6 +9,7 @@ pytest.importorskip("triton")
 
 from engine.kernels.cuda.linear import bulk
 from engine.kernels.cuda.linear.bulk import BulkLinear
+from engine.kernels.cuda.linear.dispatch import make_linear
 from engine.kernels.cuda.linear.reference import dequantise_rounded
 from engine.kernels.cuda.linear.tiles import Kind
 from engine.kernels.formats import nf4
@@ -24,10 +25,12 @@ def test_many_rows_are_multiplied_as_few_are(
 ) -> None:
     """In parts, with a gate's halves in different ones."""
     monkeypatch.setattr(bulk, "PART", 64)
+    monkeypatch.setattr(bulk, "STREAMED_ROWS", 16)
     full = fusion == "all"
     case = make(kind, 80, 128, 1, norm=full, bias=full, gated=full)
     x, residual = case.rows(20, torch.bfloat16), case.residual(20, torch.bfloat16)
-    linear = BulkLinear(weight_on(device, case.weight), fusion_on(device, case.fusion))
+    weight, fused = weight_on(device, case.weight), fusion_on(device, case.fusion)
+    linear = BulkLinear(make_linear(weight, fused), weight, fused)
     found = linear(x.to(device), residual.to(device)).cpu().float()
     expected = case.reference()(x, residual).float()
     assert float((found - expected).norm() / expected.norm()) < 0.01
