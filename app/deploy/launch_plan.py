@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -48,23 +48,15 @@ def plan_for(options: PlanOptions, data: Path) -> Plan:
     needs_model = method_named(options.method).needs is Needs.MODEL
     target = find_model(options.target, data)
     draft = find_model(options.draft, data) if options.draft and needs_model else None
-    return make_plan(
-        PlanRequest(
-            engine=options.engine,
-            target=target,
-            gpus=parse_gpus(options.gpus),
-            method=options.method,
-            draft=draft.name if draft else options.draft and absolute(options.draft),
-            draft_model=draft,
-            depth=options.depth,
-            users=options.users,
-            context=_context(options.context, target),
-            quantization=options.quantization,
-            kv_cache_dtype=options.kv_cache_dtype,
-            acceptance=options.acceptance,
-            backend=options.backend,
-        )
-    )
+    context = options.context
+    resolved = {
+        "target": target,
+        "gpus": parse_gpus(options.gpus),
+        "draft": draft.name if draft else options.draft and absolute(options.draft),
+        "draft_model": draft,
+        "context": min(DEFAULT_CONTEXT, target.context) if context is None else context,
+    }
+    return make_plan(PlanRequest(**asdict(options) | resolved))
 
 
 def find_model(name: str, data: Path) -> ModelFacts:
@@ -119,7 +111,3 @@ def _written_before(folder: Path) -> dict[str, str]:
         return {Path(name).name: content for name, content in files.items()}
     except (OSError, ValueError, TypeError, LookupError, AttributeError):
         return {}
-
-
-def _context(context: int | None, target: ModelFacts) -> int:
-    return min(DEFAULT_CONTEXT, target.context) if context is None else context

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from math import ceil
 from typing import Any
@@ -171,27 +171,25 @@ def run(
     return _Sweep(engine, plan, memory, on_progress, on_result, stop or Stop()).run(prompts)
 
 
+@dataclass(slots=True)
 class _Sweep:
     """One sweep under way."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        plan: Plan,
-        memory: Callable[[str], int] | None,
-        on_progress: Callable[[int, int], None],
-        on_result: Callable[[Result], None],
-        stop: Stop,
-    ) -> None:
-        self.engine, self.plan, self.memory = engine, plan, memory
-        self.on_progress, self.on_result, self.stop = on_progress, on_result, stop
-        self.done = self.total = 0
-        self.passes: dict[float, _Passes] = {
-            temperature: {setting: [] for setting in (PLAIN_SETTING, *plan.settings)}
-            for temperature in plan.temperatures
-        }
-        self.fitting: list[Prompt] = []
-        self.left_out: Counter[str] = Counter()
+    engine: Engine
+    plan: Plan
+    memory: Callable[[str], int] | None
+    on_progress: Callable[[int, int], None]
+    on_result: Callable[[Result], None]
+    stop: Stop
+    done: int = 0
+    total: int = 0
+    passes: dict[float, _Passes] = field(init=False)
+    fitting: list[Prompt] = field(default_factory=list)
+    left_out: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        settings = (PLAIN_SETTING, *self.plan.settings)
+        self.passes = {each: {one: [] for one in settings} for each in self.plan.temperatures}
 
     def run(self, prompts: Sequence[Prompt]) -> Result:
         trials = len(prompts) * len(self.plan.temperatures)

@@ -112,17 +112,12 @@ def folder_of(spec: ModelSpec) -> Path | None:
     return spec.path
 
 
-def with_sizes(spec: ModelSpec, found: Checkpoint) -> ModelSpec:
+_SIZES = (
+    "parameters", "bytes", "context", "vocabulary", "layers", "kv_heads", "head_dim", "hidden",
+)  # fmt: skip
+
+
+def with_sizes(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
     """Return ``spec`` with the sizes of its files."""
-    return replace(
-        spec,
-        parameters=found.parameters,
-        bytes=found.bytes,
-        context=found.context,
-        vocabulary=found.vocabulary,
-        layers=found.layers,
-        kv_heads=found.kv_heads,
-        head_dim=found.head_dim,
-        hidden=found.hidden,
-        tied=found.repeats_embedding,
-    )
+    sizes = {name: getattr(checkpoint, name) for name in _SIZES}
+    return replace(spec, tied=checkpoint.repeats_embedding, **sizes)
