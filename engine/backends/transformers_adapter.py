@@ -93,14 +93,14 @@ class TransformersModel:
         state.tokens[first:] = tokens
         end = len(state.tokens)
         start = first - first % WINDOW
-        wanted = end - last
+        first_logits = end - last
         rows = []
         while start < end:
             # Complete windows without requested logits are computed together.
-            bulk = min((wanted - start) // WINDOW, PREFILL_WINDOWS)
+            bulk = min((first_logits - start) // WINDOW, PREFILL_WINDOWS)
             stop = start + max(bulk, 1) * WINDOW
             logits = self._run(state, start, stop)
-            rows.append(logits[max(wanted - start, 0) : max(end - start, 0)])
+            rows.append(logits[max(first_logits - start, 0) : max(end - start, 0)])
             start = stop
         state.append(len(tokens), final=final)
         result = torch.cat(rows) if rows else torch.empty(0, self.info.vocabulary)

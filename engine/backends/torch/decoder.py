@@ -137,12 +137,12 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         normed = norm(self.ops, layer.mixer_norm, x)
         if isinstance(layer.mixer, AttentionWeights):
             assert isinstance(spec, Attention)
-            mixed = self._attention(layer.mixer, spec, normed, step, step.state.slots[index])
+            result = self._attention(layer.mixer, spec, normed, step, step.state.slots[index])
         else:
             assert isinstance(spec, GatedDeltaNet)
             memory, epsilon = step.state.memories[index], self.architecture.epsilon
-            mixed = gated_delta.mix(layer.mixer, spec, normed, memory, epsilon, final=step.final)
-        return add_residual(self.ops, x, mixed, layer.mixer_after)
+            result = gated_delta.mix(layer.mixer, spec, normed, memory, epsilon, final=step.final)
+        return add_residual(self.ops, x, result, layer.mixer_after)
 
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
         """See ``LayerDecoder``."""

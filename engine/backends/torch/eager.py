@@ -88,10 +88,10 @@ class EagerOperations(EagerArithmetic):
     def embed(
         self, table: Tensor | None, tokens: Tokens, first: int = 0, rows: Rows | None = None
     ) -> Tensor:
-        wanted = tokens[first : first + (1 if rows is None else rows.count.value)]
+        ids = tokens[first : first + (1 if rows is None else rows.count.value)]
         if table is None:
-            return self._target.embed(wanted)
-        return table[torch.tensor(wanted, device=table.device)].float()
+            return self._target.embed(ids)
+        return table[torch.tensor(ids, device=table.device)].float()
 
     def target_logits(self, states: Tensor, count: Number) -> Tensor:
         parts = [self._target.logits(part) for part in states[: count.value].split(MAX_ROWS)]

@@ -126,8 +126,8 @@ def _factors(
     past: Tensor,
 ) -> tuple[Tensor, Factors]:
     """Return the scaled query (value_heads, key_dim) and the factors of one row."""
-    seen = torch.cat([past, inputs[:, None]], 1)  # (channels, kernel)
-    convolved = F.silu((seen * weights.convolution).sum(1))
+    window = torch.cat([past, inputs[:, None]], 1)  # (channels, kernel)
+    convolved = F.silu((window * weights.convolution).sum(1))
     keys = spec.key_heads * spec.key_dim
     query, key, value = convolved.split([keys, keys, spec.value_heads * spec.value_dim])
     group = spec.value_heads // spec.key_heads

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, normalizers
 
-from engine.models.checkpoints.gguf.splits import splits
 from engine.models.checkpoints.gguf.tokenizers.listed_tokens import (
     ListedTokens,
     Merge,
@@ -25,6 +24,7 @@ from engine.models.checkpoints.gguf.tokenizers.listed_tokens import (
     make_bpe,
     setting,
 )
+from engine.models.checkpoints.gguf.tokenizers.splits import splits
 
 SPACE = "\u2581"
 """SentencePiece's character for a space."""
