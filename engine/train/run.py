@@ -69,7 +69,7 @@ def distil(
             "model of an architecture that this engine knows."
         )
     codec = TextCodec(target)
-    view = TargetView.of(model, device, recipe.hard_weight)
+    view = TargetView(model, device, recipe.hard_weight)
     torch.manual_seed(recipe.seed)
     trainer_class = kinds.trainer(kind)
     trainer = trainer_class(read(trainer_class.Shape, recipe.shape, "shape"), view)

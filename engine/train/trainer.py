@@ -21,40 +21,22 @@ from engine.train.loop import Loss
 from engine.train.losses import Teacher
 from engine.values import MAX_ROWS
 
-CPU = torch.device("cpu")
-
-
-class Tables(Protocol):
-    """The embedding and output head of a target, dequantised to float32.
-
-    Rows are made on demand: 150,000 tokens 1,536 wide would take 0.9 GB each.
-    """
-
-    def embedded(self, tokens: Tensor) -> Tensor:
-        """Return the embeddings of ``tokens (...,)`` int64: (..., hidden)."""
-
-    def head(self, tokens: Tensor | None = None) -> Tensor:
-        """Return the output matrix's rows of ``tokens (count,)``, or all: (count, hidden)."""
-
 
 @dataclass(frozen=True)
 class TargetView:
-    """The target, as a trainer sees it.
+    """The target, as a trainer on ``device`` sees it; ``hard_weight``: see ``Teacher.hard``.
 
-    ``scale``: root mean square of the inputs of its output head.
+    Rows of its embedding and output head are dequantised to float32 on demand: 150,000 tokens 1,536 wide
+    would take 0.9 GB each.
     """
 
-    info: ModelInfo
-    tables: Tables
+    model: HiddenStateModel
+    device: torch.device
     hard_weight: float
-    device: torch.device = CPU
-    scale: float = 1.0
 
-    @classmethod
-    def of(cls, model: HiddenStateModel, device: torch.device, hard_weight: float) -> TargetView:
-        """View a loaded model; ``device`` is the trainer's."""
-        tables = _ModelTables(model, device)
-        return cls(model.info, tables, hard_weight, device, _scale_of(model))
+    @property
+    def info(self) -> ModelInfo:
+        return self.model.info
 
     @property
     def hidden(self) -> int:
@@ -67,7 +49,42 @@ class TargetView:
     @cached_property
     def head(self) -> Tensor:
         """The output matrix (vocabulary, hidden), cached: for drafters with the whole vocabulary."""
-        return self.tables.head()
+        return self.head_rows()
+
+    @cached_property
+    def scale(self) -> float:
+        """The root mean square of the output head's inputs.
+
+        A few tokens tell: after the final norm it hardly depends on the text.
+        """
+        tokens = range(min(MAX_ROWS, self.vocabulary))
+        state = self.model.new_state(len(tokens), (NORMED,))
+        self.model.forward(tokens, state, last=0)
+        assert state.aux is not None
+        normed: Tensor = state.aux.at(NORMED)[: len(tokens)].float()
+        return float(normed.pow(2).mean().sqrt())
+
+    def embedded(self, tokens: Tensor) -> Tensor:
+        """Return the embeddings of ``tokens (...,)`` int64: (..., hidden)."""
+        rows = self.model.embed(tokens.flatten().tolist())
+        return rows.to(self.device).view(*tokens.shape, -1)
+
+    def head_rows(self, tokens: Tensor | None = None) -> Tensor:
+        """Return the output matrix's rows of ``tokens (count,)``, or all: (count, hidden).
+
+        They are computed column by column, from unit vectors. A soft cap on logits does not change values
+        as small as weights.
+        """
+        info = self.info
+        rows = slice(None) if tokens is None else tokens.to(info.device)
+        count = info.vocabulary if tokens is None else len(tokens)
+        units = torch.eye(info.hidden, device=info.device)
+        bias = self.model.logits(units.new_zeros(1, info.hidden))
+        result = torch.empty(count, info.hidden, device=self.device)
+        for number, part in enumerate(units.split(MAX_ROWS)):
+            columns = (self.model.logits(part) - bias)[:, rows]
+            result[:, number * MAX_ROWS : number * MAX_ROWS + len(part)] = columns.T
+        return result
 
     def teacher(self, batch: Batch, pairs: Pairs) -> Teacher:
         """Return the target's distributions after each goal position of ``pairs``."""
@@ -120,41 +137,3 @@ def write_head(folder: Path, config: Mapping[str, Any], tensors: Mapping[str, Te
     }
     contiguous = {name: value.contiguous() for name, value in stored.items()}
     save_file(contiguous, str(folder / "model.safetensors"), metadata={"format": "pt"})
-
-
-@dataclass(frozen=True, slots=True)
-class _ModelTables:
-    """See ``Tables``: computed by the model, row by row."""
-
-    model: HiddenStateModel
-    device: torch.device
-
-    def embedded(self, tokens: Tensor) -> Tensor:
-        rows = self.model.embed(tokens.flatten().tolist())
-        return rows.to(self.device).view(*tokens.shape, -1)
-
-    def head(self, tokens: Tensor | None = None) -> Tensor:
-        """See ``Tables``: computed column by column, from unit vectors.
-
-        A soft cap on logits does not change values as small as weights.
-        """
-        info = self.model.info
-        rows = slice(None) if tokens is None else tokens.to(info.device)
-        count = info.vocabulary if tokens is None else len(tokens)
-        units = torch.eye(info.hidden, device=info.device)
-        bias = self.model.logits(units.new_zeros(1, info.hidden))
-        result = torch.empty(count, info.hidden, device=self.device)
-        for number, part in enumerate(units.split(MAX_ROWS)):
-            columns = (self.model.logits(part) - bias)[:, rows]
-            result[:, number * MAX_ROWS : number * MAX_ROWS + len(part)] = columns.T
-        return result
-
-
-def _scale_of(model: HiddenStateModel) -> float:
-    """Return the scale from a few tokens: after the final norm it hardly depends on the text."""
-    tokens = range(min(MAX_ROWS, model.info.vocabulary))
-    state = model.new_state(len(tokens), (NORMED,))
-    model.forward(tokens, state, last=0)
-    assert state.aux is not None
-    normed: Tensor = state.aux.at(NORMED)[: len(tokens)].float()
-    return float(normed.pow(2).mean().sqrt())

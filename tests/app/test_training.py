@@ -124,7 +124,7 @@ def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
     made = kinds.trainer(kind)
     trainer = made(
         read(made.Shape, content["shape"]),
-        TargetView.of(model, torch.device("cpu"), hard_weight=0.1),
+        TargetView(model, torch.device("cpu"), hard_weight=0.1),
     )
     assert all(each.layer is None or each.layer <= model.info.layers for each in trainer.aux_layers)
 

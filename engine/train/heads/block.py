@@ -86,7 +86,7 @@ class BlockTrainer:
         ids += self._mask
         ids[:, :, 0] = batch.tokens.gather(1, blocks.anchors)
         read = torch.cat([batch.states[aux_layer] for aux_layer in self.aux_layers], dim=2)
-        states: Tensor = self.network(read, blocks.anchors, self._target.tables.embedded(ids))
+        states: Tensor = self.network(read, blocks.anchors, self._target.embedded(ids))
         return states
 
     def logits(self, states: Tensor, before: Tensor) -> Tensor:

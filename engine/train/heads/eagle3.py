@@ -155,7 +155,7 @@ class Eagle3Trainer:
         network = self._network
         # A stable order, so that a run that goes on finds the same tokens.
         common = times.sort(descending=True, stable=True).indices[: len(network.targets)]
-        self._head_rows = self._target.tables.head(common.sort().values)
+        self._head_rows = self._target.head_rows(common.sort().values)
         network.trim_vocabulary(common.sort().values, self._head_rows)
         self._fit_sizes(recording)
         if self._shape.fitted:
@@ -203,7 +203,7 @@ class Eagle3Trainer:
         """Yield the states behind the norm at each step: (starts, hidden)."""
         network, steps = self._network, self._shape.steps
         tokens = F.pad(batch.tokens[:, 1:], (0, steps))
-        embedded = self._target.tables.embedded(tokens)
+        embedded = self._target.embedded(tokens)
         joint = torch.cat([batch.states[aux_layer] for aux_layer in entering(*self._layers)], dim=2)
         fused = F.linear(joint.to(self.dtype), network.fc.weight.to(self.dtype))
         for state in network.layer.unroll(embedded, fused, starts, steps, self._shape.rope_theta):

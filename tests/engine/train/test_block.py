@@ -72,7 +72,7 @@ def model(folder: Path) -> HiddenStateModel:
 
 def make(model: HiddenStateModel, shape: BlockShape = SHAPE, hard: float = 0.1) -> BlockTrainer:
     torch.manual_seed(0)
-    return BlockTrainer(shape, TargetView.of(model, CPU, hard))
+    return BlockTrainer(shape, TargetView(model, CPU, hard))
 
 
 def load(trainer: BlockTrainer, out: Path, target: Path) -> BlockHead:

@@ -68,7 +68,7 @@ def recording(
 def trained(model: HiddenStateModel, shape: Eagle3Shape = SHAPE) -> tuple[Eagle3Trainer, Eagle3]:
     """Random weights that bf16 holds exactly, so that nothing is lost in the file."""
     torch.manual_seed(0)
-    trainer = Eagle3Trainer(shape, TargetView.of(model, CPU, 0.1))
+    trainer = Eagle3Trainer(shape, TargetView(model, CPU, 0.1))
     trainer.dtype = torch.float32
     module = trainer.module
     assert isinstance(module, Eagle3)
@@ -243,7 +243,7 @@ def test_a_head_of_few_replies_begins_fitted_and_keeps_the_targets_rows(
     shape = replace(SHAPE, draft_vocabulary=LLAMA["vocab_size"], learn_head=False)
     losses = {}
     for fitted in (False, True):
-        trainer = Eagle3Trainer(replace(shape, fitted=fitted), TargetView.of(model, CPU, 0.0))
+        trainer = Eagle3Trainer(replace(shape, fitted=fitted), TargetView(model, CPU, 0.0))
         trainer.survey(recording)
         batch = batch_of(recording, recording.replies, recording.aux_layers, 64, 0, prompts=True)
         with torch.no_grad():
@@ -254,7 +254,7 @@ def test_a_head_of_few_replies_begins_fitted_and_keeps_the_targets_rows(
     folder = distil(recipe, target, Prompts(ASKED[2:], ASKED[:2]), tmp_path, draft=target)
     named = load_file(folder / "model.safetensors")
     tokens = named["d2t"] + torch.arange(len(named["d2t"]))
-    kept = TargetView.of(model, CPU, 0.0).tables.head(tokens)
+    kept = TargetView(model, CPU, 0.0).head_rows(tokens)
     assert torch.allclose(named["lm_head.weight"].float(), kept, rtol=0.01, atol=0.001)
     assert bool(named["midlayer.mlp.down_proj.weight"].any())  # it was nothing at first
 

@@ -125,12 +125,12 @@ def test_replies_of_another_model_are_not_learned_from(target: Path, tmp_path: P
 def test_the_targets_tables_are_what_its_file_says(target: Path) -> None:
     model = load_model(target)
     assert isinstance(model, HiddenStateModel)
-    origin = TargetView.of(model, torch.device("cpu"), 0.1)
+    origin = TargetView(model, torch.device("cpu"), 0.1)
     assert (origin.vocabulary, origin.hidden) == (LLAMA["vocab_size"], LLAMA["hidden_size"])
     tokens = torch.tensor([[5, 7], [9, 5]])
-    named = origin.tables.head(tokens.flatten()).unflatten(0, (2, 2))
+    named = origin.head_rows(tokens.flatten()).unflatten(0, (2, 2))
     assert torch.equal(origin.head[tokens], named)
-    assert torch.allclose(origin.tables.embedded(tokens), named, atol=1e-5)  # tied
+    assert torch.allclose(origin.embedded(tokens), named, atol=1e-5)  # tied
 
 
 def test_a_drafter_learns_and_drafts(target: Path, tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_what_is_exported_computes_what_was_trained(target: Path, tmp_path: Path
     assert isinstance(model, HiddenStateModel)
     torch.manual_seed(0)
     trainer = MedusaTrainer(
-        MedusaShape(heads=2, layers=2), TargetView.of(model, torch.device("cpu"), 0.1)
+        MedusaShape(heads=2, layers=2), TargetView(model, torch.device("cpu"), 0.1)
     )
     module = trainer.module
     assert isinstance(module, MedusaHeads)
@@ -205,7 +205,7 @@ def test_a_head_learns_the_token_that_it_will_be_asked_for(target: Path, tmp_pat
     assert isinstance(model, HiddenStateModel)
     recording = Recording(tmp_path, with_normed(()))
     record(model, codec, ASKED[:1], RECIPE.replies, recording, seed=1)
-    trainer = MedusaTrainer(MedusaShape(heads=2), TargetView.of(model, torch.device("cpu"), 1.0))
+    trainer = MedusaTrainer(MedusaShape(heads=2), TargetView(model, torch.device("cpu"), 1.0))
     optimizer = torch.optim.Adam(trainer.module.parameters(), lr=0.02)
     batch = batch_of(recording, recording.replies, recording.aux_layers, 64, 0)
     for _ in range(60):

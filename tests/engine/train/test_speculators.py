@@ -68,7 +68,7 @@ def trainer_of(kind: str, shape: dict[str, Any], model: HiddenStateModel) -> Any
     """With weights that bf16 holds, so that nothing is rounded when they are exported."""
     torch.manual_seed(7)
     found = kinds.trainer(kind)
-    made: Any = found(found.Shape(**shape), TargetView.of(model, torch.device("cpu"), 0.1))
+    made: Any = found(found.Shape(**shape), TargetView(model, torch.device("cpu"), 0.1))
     with torch.no_grad():
         for weight in made.module.parameters():
             weight.add_(0.1 * torch.randn(weight.shape))
@@ -168,7 +168,7 @@ def test_the_head_for_pip_is_small(kind: str) -> None:
     model = load_model(PIP)
     assert isinstance(model, HiddenStateModel)
     found = kinds.trainer(kind)
-    trainer = found(found.Shape(**shape), TargetView.of(model, torch.device("cpu"), 0.1))
+    trainer = found(found.Shape(**shape), TargetView(model, torch.device("cpu"), 0.1))
     assert sum(2 * weight.numel() for weight in trainer.module.parameters()) < 2_000_000
 
 
