@@ -8,7 +8,11 @@ Its product is NumPy's, so a BLAS's: there a row's bits depend on its place and 
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +27,23 @@ _NAMED = {
     "fp8e5": torch.float8_e5m2,
 }
 _BITS = {8: np.uint8, 16: np.int16, 32: np.int32, 64: np.int64}
+
+
+def run_tests(folder: Path, marks: str) -> None:
+    """Run the tests of ``folder`` with ``marks`` in one interpreting process; they must pass.
+
+    It is one process because importing torch and Triton takes longer than most of the tests.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-m", marks, "-p", "no:cacheprovider",
+         "--durations=8", "-o", "timeout=900", str(folder)],
+        # Tensors are tiny: threads would only wait for one another.
+        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
+        cwd=folder.parents[3], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    print(done.stdout[-3000:])
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
 
 
 def repair() -> None:

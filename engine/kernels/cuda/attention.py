@@ -54,7 +54,7 @@ def choose_tiling(heads: int, kv_heads: int, head_dim: int) -> Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Partial results of the splits; all layers of a model share one.
+    """Partial results of the splits; layers of one size share them.
 
     All are float32, named as in FlashAttention: ``acc`` (rows, heads, splits, head_dim) is the weighted
     sum of values, ``m_i`` (rows, heads, splits) the highest score, ``l_i`` (rows, heads, splits) the

@@ -1,43 +1,25 @@
 """All of the folder's tests that launch kernels, in Triton's interpreter.
 
-It shows masks, places and orders; what tensor cores do with a row only a device can show. Its product
-adds in one order (``tests.support.interpreter``), so equal bits mean that a kernel treats rows alike.
+The interpreter checks masks, offsets and orders; only a device can check tensor cores. Its product adds
+in one order (``tests.support.interpreter``), so equal bits mean that a kernel treats rows alike.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.engine.kernels.cuda.where import INTERPRETED
-from tests.support.interpreter import product_in_order
-
-FOLDER = Path(__file__).parent
+from tests.support.interpreter import product_in_order, run_tests
 
 
 @pytest.mark.skipif(INTERPRETED, reason="this is the interpreting process")
 @pytest.mark.timeout(900)
 def test_the_kernels_pass_interpreted() -> None:
-    """One process for all files: importing torch and Triton takes longer than most of the tests."""
     pytest.importorskip("triton")
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "--durations=8", "-o", "timeout=900", str(FOLDER)],
-        # Tensors are tiny: threads would only wait for one another.
-        env={**os.environ, "TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"},
-        cwd=FOLDER.parents[3],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    print(done.stdout[-3000:])
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    run_tests(Path(__file__).parent, "gpu")
 
 
 @pytest.mark.parametrize(("depth", "columns"), [(16, 16), (64, 32), (128, 64), (192, 16)])
