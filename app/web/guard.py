@@ -10,13 +10,13 @@ but pages, so streams stay streams.
 from __future__ import annotations
 
 import ipaddress
-import json
 import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.web import login
@@ -202,14 +202,15 @@ class Guard:
         elif self.login is not None and refusal is _PAGES_NEED_KEY and opens_page(scope):
             await self.login.ask(scope)(scope, receive, send)
         else:
-            await _answer(scope, refusal, self._readable(scope), send)
+            answer = _answer(scope["path"], refusal, self._readable(scope))
+            await answer(scope, receive, send)
 
-    def _readable(self, scope: Scope) -> list[tuple[bytes, bytes]]:
+    def _readable(self, scope: Scope) -> dict[str, str]:
         """Return headers that let pages of an allowed origin read the refusal."""
         origin = Headers(scope=scope).get("origin", "")
         if not self.switch.allows(origin) or not is_api(scope["path"]):
-            return []
-        return [(b"access-control-allow-origin", origin.encode("latin-1")), (b"vary", b"Origin")]
+            return {}
+        return {"access-control-allow-origin": origin, "vary": "Origin"}
 
 
 class Cors(CORSMiddleware):
@@ -288,30 +289,15 @@ def _with_headers(send: Send, *, of_api: bool) -> Send:
     return sending
 
 
-async def _answer(
-    scope: Scope, refusal: Refusal, headers: list[tuple[bytes, bytes]], send: Send
-) -> None:
-    """Answer in the API's form on its paths, as plain text elsewhere."""
-    if is_api(scope["path"]):
-        error = {
-            "message": refusal.message,
-            "type": "invalid_request_error",
-            "param": None,
-            "code": refusal.code,
-        }
-        ollama = scope["path"].startswith(OLLAMA)
-        body = json.dumps({"error": refusal.message if ollama else error}).encode()
-        kind = b"application/json"
-    else:
-        body, kind = refusal.message.encode("utf-8", "replace"), b"text/plain; charset=utf-8"
-    start: Message = {
-        "type": "http.response.start",
-        "status": refusal.status,
-        "headers": [
-            (b"content-type", kind),
-            (b"content-length", str(len(body)).encode()),
-            *headers,
-        ],
+def _answer(path: str, refusal: Refusal, headers: dict[str, str]) -> Response:
+    """Return the answer in the API's form on its paths, as plain text elsewhere."""
+    if not is_api(path):
+        return PlainTextResponse(refusal.message, refusal.status, headers)
+    error = {
+        "message": refusal.message,
+        "type": "invalid_request_error",
+        "param": None,
+        "code": refusal.code,
     }
-    await send(start)
-    await send({"type": "http.response.body", "body": body})
+    body = {"error": refusal.message if path.startswith(OLLAMA) else error}
+    return JSONResponse(body, refusal.status, headers)
