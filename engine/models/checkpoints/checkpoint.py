@@ -19,7 +19,8 @@ from engine.errors import ModelError
 from engine.models.checkpoints.config_file import check_computable, read_config
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
 from engine.models.checkpoints.gguf.header import is_blocks
-from engine.models.checkpoints.gguf.tokenizers.tokenizer import special_tokens, template_of
+from engine.models.checkpoints.gguf.tokenizers.special_tokens import special_tokens
+from engine.models.checkpoints.gguf.tokenizers.tokenizer import template_of
 from engine.models.checkpoints.prequantised import NF4, check_names, check_scheme
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors

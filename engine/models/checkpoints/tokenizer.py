@@ -10,11 +10,8 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.checkpoints.chat_template import Render, renderer
 from engine.models.checkpoints.gguf.description import describe, is_gguf
-from engine.models.checkpoints.gguf.tokenizers.tokenizer import (
-    build_tokenizer,
-    special_tokens,
-    template_of,
-)
+from engine.models.checkpoints.gguf.tokenizers.special_tokens import special_tokens
+from engine.models.checkpoints.gguf.tokenizers.tokenizer import build_tokenizer, template_of
 from engine.models.checkpoints.tokenizer_folder import FILE, read_config, read_folder, special_names
 from engine.models.checkpoints.weight_files import read_json
 

@@ -38,8 +38,6 @@ from engine.models.checkpoints.gguf.tokenizers.special_tokens import (
     special_tokens,
 )
 
-__all__ = ["build_tokenizer", "special_tokens", "template_of"]
-
 _PHI3 = "phi3"
 _PHI3_KEEPS_SPACES = ("<unk>", "<s>", "<|endoftext|>")
 """All other special tokens of Phi-3 strip the spaces after them; no file says so."""
