@@ -42,6 +42,8 @@ class Attention:
     output_bias: bool = False
     qk_norm: bool = False
     """Queries and keys are normalised per head before RoPE."""
+    output_gate: bool = False
+    """What a head attends to is multiplied by sigmoid(gate(x)), gates as wide as the queries."""
     score_cap: float | None = None
     """Scores s become cap * tanh(s / cap)."""
     causal: bool = True
@@ -63,6 +65,16 @@ class GatedDeltaNet:
     key_dim: int
     value_dim: int
     kernel: int
+
+    @property
+    def values(self) -> int:
+        """How wide the values are, and so the gates and the result."""
+        return self.value_heads * self.value_dim
+
+    @property
+    def channels(self) -> int:
+        """How wide queries, keys and values are together: all that is convolved."""
+        return 2 * self.key_heads * self.key_dim + self.values
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,10 +57,12 @@ def read_rope(
     *,
     settings: Settings | None = None,
     theta: float | None = None,
+    part: float = 1.0,
 ) -> Rope:
     """Return the ``Rope`` of layers with ``settings`` (default: the model's), up to ``context`` tokens.
 
-    ``theta`` applies if the settings name none. Raises ModelError for an unknown scaling.
+    ``theta`` and ``part``, the part of a head that rotates, apply if the settings name none. Raises
+    ModelError for an unknown scaling.
     """
     config = checkpoint.text_config
     if settings is None:
@@ -76,7 +78,7 @@ def read_rope(
     key = "original_max_position_embeddings"
     original = config.get(key) or settings.get(key) or checkpoint.context
     base = float(settings.get("rope_theta") or theta or config.get("rope_theta") or 10000.0)
-    part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or 1.0
+    part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or part
     width = int(checkpoint.head_dim * float(part))
     inputs = ScalingInputs(settings, base, context, checkpoint.context, int(original))
     return SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], inputs)

@@ -11,6 +11,7 @@ rejected rows, or on what was rewound.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -79,6 +80,37 @@ class SequenceState:
         """Copy the first ``length`` tokens of ``other``, a state of the same model that begins with the
         same tokens. Returns the new length; the old one if nothing can be copied."""
         return self.length
+
+
+T = TypeVar("T")
+
+
+class Checkpoints(Generic[T]):
+    """States of a sequence at some lengths, at most ``limit`` bytes of them; the oldest goes first."""
+
+    limit = 256 << 20
+
+    def __init__(self) -> None:
+        self._saved: dict[int, tuple[T, int]] = {}  # by length, with the bytes, the oldest first
+
+    def save(self, length: int, state: T, size: int) -> None:
+        """Keep ``state``, which takes ``size`` bytes, as that behind ``length`` tokens."""
+        self._saved.pop(length, None)
+        self._saved[length] = state, size
+        while sum(size for _, size in self._saved.values()) > self.limit:
+            del self._saved[next(iter(self._saved))]
+
+    def reachable(self, length: int) -> int:
+        """Return the longest that is saved, ``length`` at most; 0 where there is none."""
+        return max((at for at in self._saved if at <= length), default=0)
+
+    def at(self, length: int) -> T:
+        """Return the state behind ``length`` tokens. Raises KeyError where it is not saved."""
+        return self._saved[length][0]
+
+    def forget_after(self, length: int) -> None:
+        """Drop the states of texts that end differently."""
+        self._saved = {at: saved for at, saved in self._saved.items() if at <= length}
 
 
 class KVCache(SequenceState):

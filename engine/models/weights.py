@@ -78,20 +78,17 @@ class RmsNorm:
 class AttentionWeights:
     """Weights of ``Attention``. None for those that the model lacks."""
 
-    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim
+    qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim, and heads * head_dim gates if there are
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
     output: Linear
 
 
 @dataclass(frozen=True, slots=True)
 class GatedDeltaWeights:
-    """Weights of ``GatedDeltaNet``. Keys and queries are ``key_heads * key_dim`` wide, values
-    ``value_heads * value_dim``; the channels of the convolution are queries, keys and values."""
+    """Weights of ``GatedDeltaNet``."""
 
-    qkv: Linear  # hidden -> channels
-    gate: Linear  # hidden -> values
-    alpha_beta: Linear  # hidden -> 2 * value_heads
-    convolution: Tensor  # (channels, kernel), float32
+    inputs: Linear  # hidden -> channels (queries, keys, values), gates, alpha, beta
+    convolution: Tensor  # (kernel, channels), float32
     decay: Tensor  # (value_heads,), float32: -exp(A_log)
     decay_bias: Tensor  # (value_heads,), float32
     norm: Tensor  # (value_dim,), float32
@@ -156,6 +153,8 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
 def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
     queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     outputs = {"qkv": queries + 2 * keys} if joined else {"q": queries, "k": keys, "v": keys}
+    if spec.output_gate:
+        outputs["q"] *= 2
     shapes: dict[str, tuple[int, ...]] = {}
     for name, rows in outputs.items():
         shapes |= _linear_shapes(
@@ -169,17 +168,16 @@ def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, t
 
 def _gated_delta_shapes(spec: GatedDeltaNet, hidden: int) -> dict[str, tuple[int, ...]]:
     """Return the shapes by the names of transformers' Qwen3.5."""
-    keys, values = spec.key_heads * spec.key_dim, spec.value_heads * spec.value_dim
     shapes = {
-        "in_proj_qkv.weight": (2 * keys + values, hidden),
-        "in_proj_z.weight": (values, hidden),
+        "in_proj_qkv.weight": (spec.channels, hidden),
+        "in_proj_z.weight": (spec.values, hidden),
         "in_proj_a.weight": (spec.value_heads, hidden),
         "in_proj_b.weight": (spec.value_heads, hidden),
-        "conv1d.weight": (2 * keys + values, 1, spec.kernel),
+        "conv1d.weight": (spec.channels, 1, spec.kernel),
         "A_log": (spec.value_heads,),
         "dt_bias": (spec.value_heads,),
         "norm.weight": (spec.value_dim,),
-        "out_proj.weight": (hidden, values),
+        "out_proj.weight": (hidden, spec.values),
     }
     return {f"linear_attn.{name}": shape for name, shape in shapes.items()}
 
@@ -244,10 +242,10 @@ def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
         return at(f"linear_attn.{name}.weight")
 
     return GatedDeltaWeights(
-        qkv=kernels.linear(weight("in_proj_qkv")),
-        gate=kernels.linear(weight("in_proj_z")),
-        alpha_beta=kernels.linear(stack(weight("in_proj_a"), weight("in_proj_b"))),
-        convolution=vector("conv1d.weight").flatten(1),
+        inputs=kernels.linear(
+            stack(*(weight(f"in_proj_{name}") for name in ("qkv", "z", "a", "b")))
+        ),
+        convolution=vector("conv1d.weight").flatten(1).T.contiguous(),
         decay=-vector("A_log").exp(),
         decay_bias=vector("dt_bias"),
         norm=vector("norm.weight"),
@@ -291,12 +289,24 @@ def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stack
         query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
         query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
+    gates: list[Weight] = []
+    if spec.output_gate:
+        query, gate = _halves_of_heads(query, spec.heads)
+        gates = [gate]
     query = _interleaved(query, spec.heads, spec.rope)
     key = _interleaved(key, spec.kv_heads, spec.rope)
     if not spec.qk_norm:  # a norm would undo the scale, so its weight carries it
         scale = spec.query_scale
         query = query.times(scale) if isinstance(query, Blocks) else query * scale
-    return stack(query, key, value)
+    return stack(query, key, value, *gates)
+
+
+def _halves_of_heads(weight: Weight, heads: int) -> tuple[Weight, Weight]:
+    """Split rows that hold two parts of each head in turn into all first and all second parts."""
+    first, second = torch.arange(len(weight)).view(heads, 2, -1).unbind(1)
+    if isinstance(weight, Tensor):
+        return weight[first.flatten()], weight[second.flatten()]
+    return weight.rows(first.flatten()), weight.rows(second.flatten())
 
 
 def _interleaved(weight: Weight, heads: int, rope: Rope | None) -> Weight:

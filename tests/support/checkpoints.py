@@ -111,6 +111,8 @@ def write_perturbed(model: Any, folder: Path, *, noise: float = 0.02, seed: int 
     """Saves ``model`` with weights moved by ``noise``, one layer less: a draft for it. Mutates it."""
     generator = torch.Generator().manual_seed(seed)
     model.model.layers = model.model.layers[:-1]
+    if getattr(model.config, "layer_types", None):
+        model.config.layer_types = model.config.layer_types[:-1]
     model.config.num_hidden_layers -= 1
     with torch.no_grad():
         for weight in model.parameters():

@@ -62,6 +62,17 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen3",
         {**SLIDING, "attention_bias": True, "use_sliding_window": True, "max_window_layers": 0},
     ),
+    "qwen3.5": (
+        "qwen3_5_text",
+        {
+            "num_hidden_layers": 4,
+            "head_dim": 32,
+            "linear_num_key_heads": 4,
+            "linear_num_value_heads": 16,
+            "linear_key_head_dim": 16,
+            "linear_value_head_dim": 16,
+        },
+    ),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}),
     "gemma2": (
         "gemma2",

@@ -20,7 +20,7 @@ from engine.models.weights import Names, tensor_shapes
 
 VOCABULARY, HIDDEN = 128, 64
 ATTENTION = Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8))))
-DELTA = GatedDeltaNet(key_heads=2, value_heads=4, key_dim=16, value_dim=8, kernel=4)
+DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
 MLP = GatedMlp(128, "silu")
 ARCHITECTURE = Architecture(
     layers=(LayerSpec(DELTA, MLP), LayerSpec(ATTENTION, MLP), LayerSpec(DELTA, MLP)),

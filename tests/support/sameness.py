@@ -35,6 +35,14 @@ def check_rows(model: Model, text: Sequence[int], start: int) -> None:
         assert torch.equal(together, alone[:rows]), f"{rows} rows behind {start} differ"
 
 
+def go_back(model: Model, state: SequenceState, text: Sequence[int], length: int) -> None:
+    """Rewind to ``length`` tokens of ``text``, or as far as the state can and read the rest again."""
+    reached = state.reachable(length)
+    state.rewind(reached)
+    if reached < length:
+        model.forward(text[reached:length], state, last=0)
+
+
 def check_rollback(model: Model, text: Sequence[int], rejected: Sequence[Sequence[int]]) -> None:
     """Rounds whose drafts (``rejected``, 15 tokens each) all failed leave no trace in later logits.
 

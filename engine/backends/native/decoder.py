@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -22,18 +23,36 @@ from engine.kernels.native.library import Library, Matrix
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import soft_cap
-from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.models.rotation import cosines
 from engine.models.sequence_state import SequenceState
 from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
-from engine.models.weights import Layer, Names, WeightSource, load_layer, make_norm
+from engine.models.weights import (
+    AttentionWeights,
+    GatedDeltaWeights,
+    Layer,
+    Names,
+    WeightSource,
+    load_layer,
+    make_norm,
+)
 from engine.noise import Draws
 
 __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
 
-MIXERS: Mapping[type, structures.Mixer] = {Attention: structures.Mixer.ATTENTION}
+MIXERS: Mapping[type, structures.Mixer] = {
+    Attention: structures.Mixer.ATTENTION,
+    GatedDeltaNet: structures.Mixer.GATED_DELTA,
+}
 FEED_FORWARDS: Mapping[type, structures.FeedForward] = {GatedMlp: structures.FeedForward.GATED_MLP}
 """The step's numbers of mixers and feed-forwards."""
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
@@ -115,10 +134,12 @@ class NativeDecoder:
             for each in set(architecture.attentions)
             if each.rope is not None
         }
-        parts = [
-            _layer(layer, spec, rotations, slot)
-            for slot, (layer, spec) in enumerate(zip(layers, architecture.layers, strict=True))
-        ]
+        slots: Counter[type] = Counter()
+        parts = []
+        for layer, spec in zip(layers, architecture.layers, strict=True):
+            mixer = type(spec.mixer)
+            parts.append(_layer(layer, spec, rotations, slots[mixer]))
+            slots[mixer] += 1
         shape = structures.Shape(
             embedding=embedding.pointer,
             head=head.pointer,
@@ -186,7 +207,7 @@ class NativeDecoder:
         assert isinstance(state, NativeState) and 0 <= last <= len(tokens)
         logits = torch.empty(last, self.architecture.vocabulary)
         ids = _ids(tokens)
-        step = self._step(ids, state, last, logits)
+        step = self._step(ids, state, last, logits, final=final)
         self._library.forward(self._pointer, ctypes.byref(step))
         state.append(len(tokens), final=final)
         return self._capped(logits)
@@ -203,7 +224,7 @@ class NativeDecoder:
         assert isinstance(state, NativeState)
         head = self._trimmed_head_of(trimmed)
         ids = _ids(tokens)
-        step = self._step(ids, state, 1, head.logits, trimmed=head.panels)
+        step = self._step(ids, state, 1, head.logits, final=final, trimmed=head.panels)
         self._library.forward(self._pointer, ctypes.byref(step))
         state.append(len(tokens), final=final)
         return self._capped(head.widened(self.architecture.vocabulary))
@@ -231,12 +252,11 @@ class NativeDecoder:
         alive = []
         for sequence, entry in zip(sequences, ordered, strict=True):
             assert isinstance(entry.state, NativeState)
-            ancestors = None
+            entry.state.place(sequence, len(entry.tokens), final=entry.final)
             if entry.parents is not None:
                 assert len(entry.tokens) <= native.ROWS
                 alive.append((ctypes.c_int32 * len(entry.parents))(*entry.parents))
-                ancestors = ctypes.addressof(alive[-1])
-            _place(sequence, entry.state, len(entry.tokens), ancestors)
+                sequence.parents = ctypes.addressof(alive[-1])
         ids = _ids([token for entry in ordered for token in entry.tokens])
         rows = [len(entry.tokens) * (not entry.final) for entry in ordered]
         logits = torch.empty(sum(rows), self.architecture.vocabulary)
@@ -271,11 +291,11 @@ class NativeDecoder:
         chosen, probabilities = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()
         if trimmed is None:
             logits = torch.empty(1, self.architecture.vocabulary)
-            step, numbers = self._step(ids, state, 1, logits), None
+            step, numbers = self._step(ids, state, 1, logits, final=final), None
             limit = min(limit, self.architecture.vocabulary)
         else:
             head = self._trimmed_head_of(trimmed)
-            step = self._step(ids, state, 1, head.logits, trimmed=head.panels)
+            step = self._step(ids, state, 1, head.logits, final=final, trimmed=head.panels)
             numbers, limit = head.ids.data_ptr(), head.below(limit)
         sharpness, keys = 1.0, None
         if draws is not None:
@@ -300,11 +320,13 @@ class NativeDecoder:
         state: NativeState,
         last: int,
         logits: Tensor,
+        *,
+        final: bool,
         trimmed: structures.TrimmedPanels | None = None,
     ) -> structures.Step:
         """Return a step of one sequence. It points into its arguments, which must outlive it."""
         sequence = structures.Sequence()
-        _place(sequence, state, len(ids))
+        state.place(sequence, len(ids), final=final)
         return structures.Step(
             ctypes.addressof(ids),
             ctypes.pointer(sequence),
@@ -313,15 +335,6 @@ class NativeDecoder:
             logits.data_ptr(),
             structures.TrimmedPanels() if trimmed is None else trimmed,
         )
-
-
-def _place(
-    sequence: structures.Sequence, state: NativeState, rows: int, parents: int | None = None
-) -> None:
-    """Set ``sequence`` to ``rows`` rows after ``state``."""
-    assert state.end + rows <= state.context
-    sequence.cache, sequence.parents = state.view, parents
-    sequence.rows, sequence.start = rows, state.end
 
 
 def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
@@ -343,34 +356,66 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
 def _layer(
     layer: Layer, spec: LayerSpec, rotations: Mapping[tuple[Rope, int], Tensor], slot: int
 ) -> structures.Layer:
-    """Return ``layer`` for the step. ``slot``: the index of its keys and values in a cache."""
-    weights, attention, mlp = layer.attention, spec.attention, layer.feed_forward
-    rope, after = attention.rope, layer.feed_forward_after
-    return structures.Layer(
+    """Return ``layer`` for the step. ``slot``: the index of what its mixer keeps of a sequence."""
+    after, mlp = layer.feed_forward_after, layer.feed_forward
+    made = structures.Layer(
         mixer=MIXERS[type(spec.mixer)],
         feed_forward=FEED_FORWARDS[type(spec.feed_forward)],
         mixer_norm=layer.mixer_norm.weight.data_ptr(),
         mixer_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
         mlp_norm=layer.feed_forward_norm.weight.data_ptr(),
         mlp_after=after and after.weight.data_ptr(),
-        attention=structures.Attention(
-            qkv=_matrix(weights.qkv),
-            output=_matrix(weights.output),
-            qk_norm=None if weights.qk_norm is None else weights.qk_norm.data_ptr(),
-            rotation=None if rope is None else rotations[rope, attention.head_dim].data_ptr(),
-            heads=attention.heads,
-            kv_heads=attention.kv_heads,
-            head_dim=attention.head_dim,
-            window=attention.window or 0,
-            slot=slot,
-            score_cap=attention.score_cap or 0.0,
-        ),
         mlp=structures.GatedMlp(
             gate_up=_matrix(mlp.gate_up),
             down=_matrix(mlp.down),
             intermediate=spec.feed_forward.intermediate,
             gate=native.GATES[spec.feed_forward.activation],
         ),
+    )
+    if isinstance(layer.mixer, GatedDeltaWeights):
+        assert isinstance(spec.mixer, GatedDeltaNet)
+        made.delta = _gated_delta(layer.mixer, spec.mixer, slot)
+    else:
+        rope = spec.attention.rope
+        table = None if rope is None else rotations[rope, spec.attention.head_dim]
+        made.attention = _attention(layer.mixer, spec.attention, table, slot)
+    return made
+
+
+def _attention(
+    weights: AttentionWeights, spec: Attention, rotation: Tensor | None, slot: int
+) -> structures.Attention:
+    return structures.Attention(
+        qkv=_matrix(weights.qkv),
+        output=_matrix(weights.output),
+        qk_norm=None if weights.qk_norm is None else weights.qk_norm.data_ptr(),
+        rotation=None if rotation is None else rotation.data_ptr(),
+        heads=spec.heads,
+        kv_heads=spec.kv_heads,
+        head_dim=spec.head_dim,
+        window=spec.window or 0,
+        slot=slot,
+        output_gate=spec.output_gate,
+        score_cap=spec.score_cap or 0.0,
+    )
+
+
+def _gated_delta(
+    weights: GatedDeltaWeights, spec: GatedDeltaNet, slot: int
+) -> structures.GatedDelta:
+    return structures.GatedDelta(
+        inputs=_matrix(weights.inputs),
+        output=_matrix(weights.output),
+        convolution=weights.convolution.data_ptr(),
+        decay=weights.decay.data_ptr(),
+        decay_bias=weights.decay_bias.data_ptr(),
+        norm=weights.norm.data_ptr(),
+        key_heads=spec.key_heads,
+        value_heads=spec.value_heads,
+        key_dim=spec.key_dim,
+        value_dim=spec.value_dim,
+        kernel=spec.kernel,
+        slot=slot,
     )
 
 

@@ -9,12 +9,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
+from engine.backends.native.recurrences import Recurrences, Saved
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.machine.device_memory import zeros
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, GatedDeltaNet
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer
-from engine.models.sequence_state import SequenceState
+from engine.models.sequence_state import Checkpoints, SequenceState
 
 
 class NativeState(SequenceState):
@@ -51,23 +52,42 @@ class NativeState(SequenceState):
             [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
         )
         self.aux_layers = (structures.AuxLayer * len(aux_layers))(*aux_layers)
+        mixers = [spec.mixer for spec in architecture.layers]
+        self.recurrences = Recurrences([each for each in mixers if isinstance(each, GatedDeltaNet)])
+        self._checkpoints: Checkpoints[Saved] = Checkpoints()
         self.view = structures.Cache(
             *self._slots,
+            self.recurrences.view,
             self.aux_layers,
             len(aux_layers),
             dtype == torch.bfloat16,
             groups * native.LANES,
         )
 
+    def place(self, sequence: structures.Sequence, rows: int, *, final: bool) -> None:
+        """Say in ``sequence`` that it computes ``rows`` behind this state."""
+        assert self.end + rows <= self.context
+        sequence.cache, sequence.rows, sequence.start = self.view, rows, self.end
+        now = {"length": self.length, "pending": self.pending}
+        self.recurrences.place(sequence, **now, final=final)
+
+    def append(self, rows: int, *, final: bool) -> None:
+        """See ``SequenceState``."""
+        now = {"length": self.length, "pending": self.pending}
+        self.recurrences.computed(rows, **now, final=final)
+        super().append(rows, final=final)
+
     def append_tree(self, parents: Sequence[int]) -> None:
         """Record that the step has computed a tree's rows in the last group, after no pending ones."""
         assert not self.pending
-        self.pending, self._tree = len(parents), parents
+        self.append(len(parents), final=False)
+        self._tree = parents
 
     def commit(self, rows: Sequence[int]) -> None:
         """See ``SequenceState``."""
         tree = self._tree
         if tree is None or not rows:
+            self.recurrences.commit(rows, length=self.length, pending=self.pending)
             super().commit(rows)
             return
         if [tree[row] for row in rows] != [-1, *rows[:-1]]:
@@ -80,7 +100,30 @@ class NativeState(SequenceState):
                 values[:, :, position] = values[:, :, row - native.ROWS]
         if self.aux is not None:
             self.aux.keep(self.length, rows)
+        self.recurrences.commit_tree(rows, length=self.length)
         self.settle(self.length + len(rows))
+
+    def reachable(self, length: int) -> int:
+        """See ``SequenceState``. Recurrent layers go back to where they were saved, and to 0."""
+        length = super().reachable(length)
+        if not self.recurrences.states or length == self.length:
+            return length
+        return self._checkpoints.reachable(length)
+
+    def rewind(self, length: int) -> None:
+        """See ``SequenceState``."""
+        before = self.length
+        super().rewind(length)
+        if self.recurrences.states and length != before:
+            saved = self._checkpoints.at(length) if length else None
+            self.recurrences.restore(saved, length)
+            self._checkpoints.forget_after(length)
+
+    def save_checkpoint(self) -> None:
+        """See ``SequenceState``."""
+        if self.recurrences.states and self.length:
+            saved = self.recurrences.save(self.length)
+            self._checkpoints.save(self.length, saved, saved.bytes)
 
     def settle(self, length: int) -> None:
         """See ``SequenceState``."""
@@ -90,6 +133,13 @@ class NativeState(SequenceState):
     def copy_prefix(self, other: SequenceState, length: int) -> int:
         """See ``SequenceState``. The last group of keys is copied whole, with stale ones."""
         assert isinstance(other, NativeState) and length <= other.length
+        length = other.reachable(length)
+        if length <= self.length:
+            return self.length
+        if self.recurrences.states:
+            at_end = length == other.length
+            saved = other.recurrences.save(length) if at_end else other._checkpoints.at(length)
+            self.recurrences.restore(saved, length)
         groups = slice(self.length // native.LANES, -(-length // native.LANES))
         rows = slice(self.length, length)
         for size in self.keys:

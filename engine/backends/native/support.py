@@ -10,7 +10,7 @@ from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS, REQUANTISED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Attention, GatedDeltaNet
 from engine.models.four_bits import IN_FOUR_BITS
 
 
@@ -21,7 +21,7 @@ def support(library: Library | None) -> Support:
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
-        ATTENTION,
+        {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: ()},
         GATED_MLP,
         native.GATES,
         formats,
@@ -50,6 +50,15 @@ def why_not(
     heads = {attention.head_dim for attention in architecture.attentions}
     attended = {attention.heads * attention.head_dim for attention in architecture.attentions}
     whole = not any(size % native.LANES for size in {architecture.hidden} | widths | heads)
+    deltas = {spec.mixer for spec in architecture.layers if isinstance(spec.mixer, GatedDeltaNet)}
+    for delta in deltas:
+        attended.add(delta.values)
+        if any(size % native.LANES for size in (delta.key_dim, delta.value_dim, delta.value_heads)):
+            return (
+                f"Its gated delta nets have {delta.value_heads} value heads, keys of {delta.key_dim} and "
+                f"values of {delta.value_dim} numbers; the compiled step takes multiples of "
+                f"{native.LANES}."
+            )
     if whole and native.has_whole_groups(weights, {architecture.hidden} | widths | attended):
         return None
     return (

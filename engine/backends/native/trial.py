@@ -23,7 +23,14 @@ from engine.files import read_json, write_private
 from engine.kernels.formats.block_formats import LAYOUTS, SCALES
 from engine.kernels.formats.blocks import Blocks, Weight
 from engine.kernels.native.library import BLOCKS, Library
-from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 
@@ -42,10 +49,14 @@ _ATTENTION = Attention(
     qk_norm=True,
     score_cap=20.0,
 )
-_OTHER = replace(_ATTENTION, heads=2, kv_heads=1, head_dim=2 * _HEAD_DIM, rope=None, window=5)
+_OTHER = replace(
+    _ATTENTION, heads=2, kv_heads=1, head_dim=2 * _HEAD_DIM, rope=None, window=5, output_gate=True
+)
+_DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
 _ARCHITECTURE = Architecture(
     layers=(
         LayerSpec(_ATTENTION, GatedMlp(2 * _WIDTH, "silu")),
+        LayerSpec(_DELTA, GatedMlp(_WIDTH, "relu")),
         LayerSpec(_OTHER, GatedMlp(_WIDTH, "gelu")),
     ),
     vocabulary=64,

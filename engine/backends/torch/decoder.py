@@ -33,7 +33,7 @@ from engine.models.weights import (
 
 SUPPORT = Support(
     "The own decoder",
-    {**ATTENTION, GatedDeltaNet: ()},
+    {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: ()},
     GATED_MLP,
     ACTIVATIONS,
     FORMATS,
@@ -162,10 +162,14 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         self, weights: AttentionWeights, spec: Attention, x: Tensor, step: Step, slot: int
     ) -> Tensor:
         cache, inputs, epsilon = step.state, step.inputs[spec], self.architecture.epsilon
-        query, key, value = split_qkv(
-            weights.qkv(x), spec, weights.qk_norm, inputs.rotation, epsilon
-        )
+        qkv, gates = weights.qkv(x), None
+        if spec.output_gate:
+            qkv, gates = qkv.tensor_split([-spec.heads * spec.head_dim], dim=1)
+        query, key, value = split_qkv(qkv, spec, weights.qk_norm, inputs.rotation, epsilon)
         cache.write(slot, cache.end, key, value)
         keys, values = cache.pages(slot, cache.end + len(x), inputs.first)
         attend = self.shared[spec].attend
-        return weights.output(attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap))
+        attended = attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap)
+        if gates is not None:
+            attended = self.ops.activate("sigmoid", gates, times=attended)
+        return weights.output(attended)

@@ -43,9 +43,8 @@ class Memory:
 
     @classmethod
     def empty(cls, spec: GatedDeltaNet, device: torch.device) -> Memory:
-        channels = 2 * spec.key_heads * spec.key_dim + spec.value_heads * spec.value_dim
         return cls(
-            torch.zeros(channels, spec.kernel - 1, device=device),
+            torch.zeros(spec.channels, spec.kernel - 1, device=device),
             torch.zeros(spec.value_heads, spec.key_dim, spec.value_dim, device=device),
         )
 
@@ -103,8 +102,8 @@ def mix(
     final: bool,
 ) -> Tensor:
     """Return the mixer's result (rows, hidden) for normed ``x``, and apply its rows to ``state``."""
-    inputs, gates = weights.qkv(x).float(), weights.gate(x).float()
-    rates = weights.alpha_beta(x).float()
+    parts = [spec.channels, spec.values, 2 * spec.value_heads]
+    inputs, gates, rates = weights.inputs(x).float().split(parts, dim=1)
     results = []
     for row in range(len(x)):
         alpha, beta = rates[row].chunk(2)
@@ -127,9 +126,9 @@ def _factors(
 ) -> tuple[Tensor, Factors]:
     """Return the scaled query (value_heads, key_dim) and the factors of one row."""
     window = torch.cat([past, inputs[:, None]], 1)  # (channels, kernel)
-    convolved = F.silu((window * weights.convolution).sum(1))
+    convolved = F.silu((window * weights.convolution.T).sum(1))
     keys = spec.key_heads * spec.key_dim
-    query, key, value = convolved.split([keys, keys, spec.value_heads * spec.value_dim])
+    query, key, value = convolved.split([keys, keys, spec.values])
     group = spec.value_heads // spec.key_heads
     query, key = (
         _unit(each.view(spec.key_heads, spec.key_dim)).repeat_interleave(group, 0)

@@ -9,10 +9,7 @@ import torch
 from engine.backends.torch.gated_delta import DeltaState, Memory
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet
 from engine.models.hidden_states import AuxHiddenStates
-from engine.models.sequence_state import KVCache
-
-CHECKPOINT_BYTES = 256 << 20
-"""The most bytes of one sequence's checkpoints; the oldest is discarded first."""
+from engine.models.sequence_state import Checkpoints, KVCache
 
 
 class TorchState(KVCache):
@@ -40,7 +37,7 @@ class TorchState(KVCache):
             for layer, mixer in enumerate(mixers)
             if isinstance(mixer, GatedDeltaNet)
         }
-        self._checkpoints: dict[int, Sequence[Memory]] = {}  # by length, the oldest first
+        self._checkpoints: Checkpoints[Sequence[Memory]] = Checkpoints()
 
     def commit(self, rows: Sequence[int]) -> None:
         """See ``SequenceState``."""
@@ -53,27 +50,22 @@ class TorchState(KVCache):
         length = super().reachable(length)
         if not self.memories or length == self.length:
             return length
-        return max((saved for saved in self._checkpoints if saved <= length), default=0)
+        return self._checkpoints.reachable(length)
 
     def rewind(self, length: int) -> None:
         """See ``SequenceState``."""
         before = self.length
         super().rewind(length)
-        empty: Sequence[Memory | None] = [None] * len(self.memories)
-        saved = self._checkpoints.get(length, empty)
-        for memory, checkpoint in zip(self.memories.values(), saved, strict=True):
+        for number, memory in enumerate(self.memories.values()):
             if length == before:
                 memory.commit(())
             else:
-                memory.restore(checkpoint)
-        self._checkpoints = {at: saved for at, saved in self._checkpoints.items() if at <= length}
+                memory.restore(self._checkpoints.at(length)[number] if length else None)
+        self._checkpoints.forget_after(length)
 
     def save_checkpoint(self) -> None:
         """See ``SequenceState``."""
         if not self.memories or not self.length:
             return
-        self._checkpoints.pop(self.length, None)
-        self._checkpoints[self.length] = [each.committed for each in self.memories.values()]
-        size = sum(each.committed.bytes for each in self.memories.values())
-        while len(self._checkpoints) * size > CHECKPOINT_BYTES:
-            del self._checkpoints[next(iter(self._checkpoints))]
+        saved = [each.committed for each in self.memories.values()]
+        self._checkpoints.save(self.length, saved, sum(each.bytes for each in saved))

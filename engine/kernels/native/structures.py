@@ -13,6 +13,7 @@ def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
 
 class Mixer(IntEnum):
     ATTENTION = 0
+    GATED_DELTA = 1
 
 
 class FeedForward(IntEnum):
@@ -22,8 +23,15 @@ class FeedForward(IntEnum):
 class Attention(c.Structure):
     _fields_ = [
         *_fields(c.c_void_p, "qkv output qk_norm rotation"),
-        *_fields(c.c_int32, "heads kv_heads head_dim window slot"),
+        *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate"),
         ("score_cap", c.c_float),
+    ]
+
+
+class GatedDelta(c.Structure):
+    _fields_ = [
+        *_fields(c.c_void_p, "inputs output convolution decay decay_bias norm"),
+        *_fields(c.c_int32, "key_heads value_heads key_dim value_dim kernel slot"),
     ]
 
 
@@ -36,6 +44,7 @@ class Layer(c.Structure):
         *_fields(c.c_void_p, "mixer_norm mixer_after mlp_norm mlp_after"),
         *_fields(c.c_int32, "mixer feed_forward"),
         ("attention", Attention),
+        ("delta", GatedDelta),
         ("mlp", GatedMlp),
     ]
 
@@ -53,9 +62,18 @@ class AuxLayer(c.Structure):
     _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
 
 
+RECENT_ROWS = 32
+"""As in structures.h."""
+
+
+class Recurrence(c.Structure):
+    _fields_ = [("states", c.c_void_p * 2), ("recent", c.c_void_p)]
+
+
 class Cache(c.Structure):
     _fields_ = [
         *_fields(c.POINTER(c.c_void_p), "keys values"),
+        ("recurrences", c.POINTER(Recurrence)),
         ("aux_layers", c.POINTER(AuxLayer)),
         *_fields(c.c_int32, "aux_count bf16 context"),
     ]
@@ -70,7 +88,11 @@ class TrimmedPanels(c.Structure):
 
 
 class Sequence(c.Structure):
-    _fields_ = [("cache", Cache), ("parents", c.c_void_p), *_fields(c.c_int32, "rows start")]
+    _fields_ = [
+        ("cache", Cache),
+        ("parents", c.c_void_p),
+        *_fields(c.c_int32, "rows start from_ to pending absorbed"),
+    ]
 
 
 class Step(c.Structure):

@@ -20,8 +20,14 @@ _RECURRENT_KEYS = (
 """Keys that only configurations with such layers have."""
 
 
+HYBRIDS = frozenset({"qwen3_5", "qwen3_5_text"})
+"""Model types with such layers that a family describes (models/families)."""
+
+
 def check_computable(file: Path, config: Mapping[str, Any]) -> None:
     """Raise ModelError for a model with layers that cannot be run here, before its sizes are read."""
+    if config.get("model_type") in HYBRIDS:
+        return
     layers = {
         each
         for key in ("layer_types", "layers_block_type")

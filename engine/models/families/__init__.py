@@ -13,7 +13,7 @@ from engine.models.families.gemma import gemma2, gemma3
 from engine.models.families.llama import llama
 from engine.models.families.mistral import mistral
 from engine.models.families.phi3 import phi3
-from engine.models.families.qwen import qwen2, qwen3
+from engine.models.families.qwen import qwen2, qwen3, qwen3_5
 from engine.models.families.smollm3 import smollm3
 
 Reader = Callable[[Checkpoint, int], Architecture]
@@ -23,6 +23,8 @@ FAMILIES: Mapping[str, Reader] = {
     "MistralForCausalLM": mistral,
     "Qwen2ForCausalLM": qwen2,
     "Qwen3ForCausalLM": qwen3,
+    "Qwen3_5ForCausalLM": qwen3_5,
+    "Qwen3_5ForConditionalGeneration": qwen3_5,  # its text part
     "SmolLM3ForCausalLM": smollm3,
     "Gemma2ForCausalLM": gemma2,
     "Gemma3ForCausalLM": gemma3,

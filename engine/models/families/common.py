@@ -9,8 +9,6 @@ from engine.errors import ModelError
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 
-LAYER_TYPES = ("sliding_attention", "full_attention")
-
 
 def architecture(
     checkpoint: Checkpoint, layers: Sequence[LayerSpec], **differences: Any
@@ -48,18 +46,30 @@ def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:
 
 def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> list[bool]:
     """Return whether each layer slides: by ``layer_types``, or else by ``otherwise(index)``."""
+    sliding, full = "sliding_attention", "full_attention"
+    names = layer_types(checkpoint, (sliding, full), lambda at: sliding if otherwise(at) else full)
+    return [name == sliding for name in names]
+
+
+def layer_types(
+    checkpoint: Checkpoint, known: Sequence[str], otherwise: Callable[[int], str]
+) -> list[str]:
+    """Return the type of each layer, by ``layer_types`` or else by ``otherwise(index)``.
+
+    Raises ModelError for a type that is not ``known``, and for more or fewer than there are layers.
+    """
     names = checkpoint.text_config.get("layer_types")
     if names is None:
         return [otherwise(index) for index in range(checkpoint.layers)]
-    unknown = sorted(set(names) - set(LAYER_TYPES))
+    unknown = sorted(set(names) - set(known))
     if unknown or len(names) != checkpoint.layers:
         raise ModelError(
             f"{checkpoint.config_file}: layer_types must name one of "
-            f"{' and '.join(LAYER_TYPES)} for each of the {checkpoint.layers} layers; it has "
+            f"{' and '.join(known)} for each of the {checkpoint.layers} layers; it has "
             f"{len(names)} entries{', among them ' + ', '.join(unknown) if unknown else ''}. "
             f"{checkpoint.config_remedy}"
         )
-    return [name == "sliding_attention" for name in names]
+    return list(names)
 
 
 def window_of(checkpoint: Checkpoint) -> int | None:

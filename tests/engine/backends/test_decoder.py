@@ -23,7 +23,7 @@ from tests.support.checkpoints import VOCABULARY, open_session, write_random
 from tests.support.families import LLAMA3, MODELS, OTHERS, write_family
 from tests.support.loading import load_model
 from tests.support.places import ROOT
-from tests.support.sameness import check_parts, check_rollback, check_rows
+from tests.support.sameness import check_parts, check_rollback, check_rows, go_back
 
 WIDE: dict[str, Any] = {
     "hidden_size": 256,
@@ -72,11 +72,11 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     expected = reference_logits(reference, text)
     cache = model.new_state(512)
     assert_close(model.forward(text, cache, last=300), expected)
-    cache.rewind(270)
+    go_back(model, cache, text, 270)
     for index in range(270, 280):
         assert_close(model.forward([text[index]], cache, last=1), expected[index : index + 1])
     for start, rows in ((278, 2), (250, 8), (100, 5)):
-        cache.rewind(start)
+        go_back(model, cache, text, start)
         verified = model.forward(text[start : start + rows], cache, last=rows)
         assert_close(verified, expected[start : start + rows])
 
@@ -89,7 +89,9 @@ def test_every_family_is_compared_with_transformers() -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as NAMES
 
     compared = {NAMES[kind] for kind, _ in MODELS.values()}
-    assert compared == FAMILIES.keys() - {"Gemma3ForConditionalGeneration"}  # see test_families
+    assert compared == FAMILIES.keys() - {
+        "Gemma3ForConditionalGeneration", "Qwen3_5ForConditionalGeneration",
+    }  # fmt: skip  # see test_families
 
 
 def test_a_sharded_checkpoint_is_the_same_model(tmp_path: Path) -> None:

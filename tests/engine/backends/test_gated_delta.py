@@ -7,56 +7,72 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Tensor
 
+from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch import decoder as eager
-from engine.backends.torch import state as states
 from engine.backends.torch.decoder import TorchDecoder
 from engine.backends.torch.gated_delta import DeltaState, mix
-from engine.backends.torch.state import TorchState
 from engine.decoding.context import Context
 from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
 from engine.events import Tree
+from engine.kernels.native.library import Library
 from engine.kernels.torch.factory import PLAIN
-from engine.models.base import ModelInfo
+from engine.models.architecture import LayerSpec
+from engine.models.base import Model, ModelInfo
+from engine.models.sequence_state import Checkpoints
 from engine.models.weights import GatedDeltaWeights, Names, load_layer
 from tests.support.random_tensors import (
     ARCHITECTURE,
     DELTA,
     HIDDEN,
+    MLP,
     VOCABULARY,
     RandomTensors,
 )
-from tests.support.sameness import check_parts, check_rollback, check_rows
+from tests.support.sameness import (
+    check_parts,
+    check_rollback,
+    check_rows,
+    check_together,
+    check_tree,
+)
 
 CONTEXT = 512
+INFO = ModelInfo("delta", "Delta", VOCABULARY, CONTEXT, 0, "fp32", "cpu", frozenset(), 3, HIDDEN)
+WEIGHTS = RandomTensors(ARCHITECTURE)
 
 
-@pytest.fixture(scope="module")
-def model() -> TorchDecoder:
-    info = ModelInfo(
-        "delta", "Delta", VOCABULARY, CONTEXT, 0, "fp32", "cpu", frozenset(), 3, HIDDEN
-    )
-    return TorchDecoder(ARCHITECTURE, Names(), RandomTensors(ARCHITECTURE).__getitem__, info)
+@pytest.fixture(scope="module", params=["torch", "compiled"])
+def model(request: pytest.FixtureRequest) -> Model:
+    if request.param == "torch":
+        return TorchDecoder(ARCHITECTURE, Names(), WEIGHTS.__getitem__, INFO)
+    return compiled(request.getfixturevalue("library"))
+
+
+def compiled(library: Library) -> NativeDecoder:
+    source = WEIGHTS.__getitem__
+    return NativeDecoder(ARCHITECTURE, Names(), source, INFO, library, "fp32", torch.float32)
 
 
 def text(count: int, seed: int = 1) -> list[int]:
     return random.Random(seed).choices(range(VOCABULARY), k=count)
 
 
-def logits(model: TorchDecoder, tokens: Sequence[int]) -> Tensor:
+def logits(model: Model, tokens: Sequence[int]) -> Tensor:
     return model.forward(tokens, model.new_state(CONTEXT), last=1)
 
 
 def test_the_mixers_numbers_are_those_of_transformers() -> None:
     qwen = pytest.importorskip("transformers.models.qwen3_5.modeling_qwen3_5")
     config = qwen.Qwen3_5TextConfig(
-        hidden_size=HIDDEN, linear_num_value_heads=4, linear_num_key_heads=2, num_hidden_layers=1,
-        linear_key_head_dim=16, linear_value_head_dim=8, linear_conv_kernel_dim=4,
+        hidden_size=HIDDEN, linear_num_value_heads=16, linear_num_key_heads=4, num_hidden_layers=1,
+        linear_key_head_dim=16, linear_value_head_dim=16, linear_conv_kernel_dim=4,
         layer_types=["linear_attention"],
     )  # fmt: skip
     tensors = RandomTensors(ARCHITECTURE)
@@ -79,19 +95,19 @@ def test_the_mixers_numbers_are_those_of_transformers() -> None:
 
 
 @pytest.mark.parametrize("start", [1, 3, 64, 130])
-def test_rows_have_the_bits_they_have_alone(model: TorchDecoder, start: int) -> None:
+def test_rows_have_the_bits_they_have_alone(model: Model, start: int) -> None:
     check_rows(model, text(start + 16), start)
 
 
-def test_bits_do_not_depend_on_how_the_prompt_was_cut(model: TorchDecoder) -> None:
+def test_bits_do_not_depend_on_how_the_prompt_was_cut(model: Model) -> None:
     check_parts(model, text(150), (1, 2, 7, 16, 100))
 
 
-def test_rejected_rows_leave_no_trace(model: TorchDecoder) -> None:
+def test_rejected_rows_leave_no_trace(model: Model) -> None:
     check_rollback(model, text(90), [text(15, seed) for seed in range(2, 8)])
 
 
-def test_any_number_of_accepted_rows_stays(model: TorchDecoder) -> None:
+def test_any_number_of_accepted_rows_stays(model: Model) -> None:
     chance, target = random.Random(5), Target(model)
     tokens = text(300, 9)
     target.extend(tokens[:40])
@@ -107,7 +123,7 @@ def test_any_number_of_accepted_rows_stays(model: TorchDecoder) -> None:
 
 
 def test_a_draft_with_such_a_state_is_after_each_round_that_of_a_fresh_start(
-    model: TorchDecoder,
+    model: Model,
 ) -> None:
     """Its pending rows come one by one, and count together."""
     reader, context = SameVocabulary(model), Context(text(30))
@@ -124,7 +140,7 @@ def test_a_draft_with_such_a_state_is_after_each_round_that_of_a_fresh_start(
         context.tokens += [*drafted[:accepted], 11]
 
 
-def test_what_was_read_before_is_used_again_from_a_checkpoint_on(model: TorchDecoder) -> None:
+def test_what_was_read_before_is_used_again_from_a_checkpoint_on(model: Model) -> None:
     """An edit goes back to the prompt's end, which was saved, and not to the middle of the reply."""
     target, prompt, reply = Target(model), text(70, 1), text(30, 2)
     target.extend(prompt)
@@ -139,7 +155,7 @@ def test_what_was_read_before_is_used_again_from_a_checkpoint_on(model: TorchDec
     assert torch.equal(target.verify(9, Tree()), logits(model, [*prompt[:50], 9]))
 
 
-def test_what_cannot_be_reached_is_not_rewound_to(model: TorchDecoder) -> None:
+def test_what_cannot_be_reached_is_not_rewound_to(model: Model) -> None:
     state = model.new_state(CONTEXT)
     model.forward(text(20), state, last=0)
     assert (state.reachable(20), state.reachable(19)) == (20, 0)
@@ -147,24 +163,75 @@ def test_what_cannot_be_reached_is_not_rewound_to(model: TorchDecoder) -> None:
         state.rewind(19)
 
 
-def test_checkpoints_are_bounded_by_bytes(
-    model: TorchDecoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_checkpoints_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
     state = model.new_state(CONTEXT)
-    assert isinstance(state, TorchState)
-    size = sum(memory.committed.bytes for memory in state.memories.values())
-    monkeypatch.setattr(states, "CHECKPOINT_BYTES", 2 * size)
-    for token in text(5):
+    model.forward(text(1), state, last=0)
+    state.save_checkpoint()
+    (size,) = (size for _, size in state._checkpoints._saved.values())  # type: ignore[attr-defined]
+    monkeypatch.setattr(Checkpoints, "limit", int(2.5 * size))
+    for token in text(4):
         model.forward([token], state, last=0)
         state.save_checkpoint()
     model.forward(text(5), state, last=0)
     assert [state.reachable(length) for length in (3, 4, 5)] == [0, 4, 5]
 
 
-def test_other_executors_refuse_it_by_name() -> None:
+def test_both_executors_compute_the_same(library: Library) -> None:
+    eager = TorchDecoder(ARCHITECTURE, Names(), WEIGHTS.__getitem__, INFO)
+    tokens = text(200)
+    found, expected = (
+        each.forward(tokens, each.new_state(CONTEXT), last=200)
+        for each in (compiled(library), eager)
+    )
+    assert (found - expected).abs().max() < 1e-4 * expected.abs().max()
+
+
+def test_trees_and_batches_have_the_bits_of_chains_alone(library: Library) -> None:
+    model = compiled(library)
+    for start in (1, 2, 40):
+        check_tree(model, text(start), seed=start)
+    check_together(model, seed=3)
+
+
+def test_a_draft_that_is_written_at_once_is_that_of_single_steps(library: Library) -> None:
+    """In each way that pending rows may stand behind committed ones."""
+    model, tokens = compiled(library), text(40)
+    for final in (True, False):
+        state, single = model.new_state(CONTEXT), model.new_state(CONTEXT)
+        for each in (state, single):
+            model.forward(tokens, each, last=0)
+        written, _ = model.generate([3, 4], state, 6, VOCABULARY, final=final)
+        logits = model.forward([3, 4], single, last=1, final=final)
+        for token in written:
+            assert token == int(logits.argmax())
+            logits = model.forward([token], single, last=1, final=False)
+        kept = range(2 * (not final) + 3)
+        state.commit(kept)
+        single.commit(kept)
+        assert torch.equal(model.forward([9], state, last=1), model.forward([9], single, last=1))
+
+
+def test_a_prefix_is_copied_where_the_other_state_can_be_had(library: Library) -> None:
+    model, tokens = compiled(library), text(60)
+    one, other, third = (model.new_state(CONTEXT) for _ in range(3))
+    model.forward(tokens[:30], one, last=0)
+    one.save_checkpoint()
+    model.forward(tokens[30:], one, last=0)
+    assert other.copy_prefix(one, 60) == 60
+    assert third.copy_prefix(one, 45) == 30
+    model.forward(tokens[30:], third, last=0)
+    rest = [model.forward([5], each, last=1) for each in (one, other, third)]
+    assert torch.equal(rest[0], rest[1])
+    assert torch.equal(rest[0], rest[2])
+
+
+def test_an_executor_without_it_refuses_it_by_name() -> None:
     from engine.backends.cuda import decoder as cuda
     from engine.backends.native import support as native
 
     assert eager.SUPPORT.why_not(ARCHITECTURE, "fp32") is None
-    for reason in (cuda.why_not(ARCHITECTURE, "bf16"), native.why_not(ARCHITECTURE, "fp32", None)):
-        assert reason is not None and "layers.mixer=GatedDeltaNet" in reason
+    assert native.why_not(ARCHITECTURE, "fp32", None) is None
+    reason = cuda.why_not(ARCHITECTURE, "bf16")
+    assert reason is not None and "layers.mixer=GatedDeltaNet" in reason
+    odd = replace(ARCHITECTURE, layers=(LayerSpec(replace(DELTA, value_dim=8), MLP),))
+    assert "values of 8 numbers" in (native.why_not(odd, "fp32", None) or "")

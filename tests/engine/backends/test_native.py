@@ -26,6 +26,7 @@ from tests.support.sameness import (
     check_rows,
     check_together,
     check_tree,
+    go_back,
 )
 
 WIDTHS: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 80}
@@ -72,11 +73,11 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
         expected = reference(torch.tensor([text])).logits[0].float()
     cache = model.new_state(512)
     assert near(model.forward(text, cache, last=300), expected)
-    cache.rewind(270)
+    go_back(model, cache, text, 270)
     for index in range(270, 280):
         assert near(model.forward([text[index]], cache, last=1), expected[index : index + 1])
     for start in (278, 100):
-        cache.rewind(start)
+        go_back(model, cache, text, start)
         assert near(
             model.forward(text[start : start + 5], cache, last=5), expected[start : start + 5]
         )
@@ -95,7 +96,9 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
         model.forward(text, model.new_state(512), last=100)
         for model in (compiled(tmp_path, kind) for kind in ("fp32", "bf16", "int8", "nf4"))
     )
-    for found, most in zip(ours, (0.03, 0.06, 0.6), strict=True):
+    # A recurrence passes its errors on; transformers in bf16 is 0.08 off.
+    limits = (0.08, 0.2, 1.0) if name == "qwen3.5" else (0.03, 0.06, 0.6)
+    for found, most in zip(ours, limits, strict=True):
         assert (found - exact).norm() < most * exact.norm(), most
 
 
@@ -105,6 +108,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
         *(f"{kind} {name}" for kind in KINDS for name in ("llama", "pip")),
         # Caps, norms of heads and windows belong to the attention, which is that of all kinds.
         *("fp32 gemma2", "int8 gemma2", "bf16 qwen3", "nf4 qwen3", "fp32 mistral", "bf16 mistral"),
+        *("fp32 qwen3.5", "int8 qwen3.5"),
     ],
 )
 def model(

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "attention.h"
+#include "gated_delta.h"
 #include "../matrix/matrix.h"
 #include "../pool.h"
 #include "structures.h"
@@ -68,34 +69,44 @@ constexpr int GATE_PANELS = 8;  // that are computed before they are applied, wh
 
 // Buffers of one thread.
 struct Scratch {
-    Scratch(const Shape& shape, int widest, int head_dim)
+    Scratch(const Shape& shape, int widest, int head_dim, const DeltaRow& delta)
         : x(size_t(MAX_STEP_ROWS) * shape.hidden),
           normed(size_t(MAX_STEP_ROWS) * shape.hidden),
           arranged(widest),
           scores(size_t(QUERY_TILE) * rounded_up(shape.context, LANES)),
           head(size_t(QUERY_TILE) * head_dim),
-          gates(size_t(2) * MAX_STEP_ROWS * GATE_PANELS * LANES) {}
+          gates(size_t(2) * MAX_STEP_ROWS * GATE_PANELS * LANES),
+          delta(delta) {}
 
     std::vector<float> x, normed;
     Arranged arranged;
     std::vector<float> scores, head;
     std::vector<float> gates;  // [MAX_STEP_ROWS][GATE_PANELS * 16], then the same of the up projection
+    DeltaRow delta;
 };
 
 class Decoder {
 public:
     Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool) {
-        int qkv = 0, attended = 0, head_dim = 0, intermediate = 0;  // the widest layer's
+        int qkv = 0, attended = 0, head_dim = 0, intermediate = 0, keys = 0, values = 0;  // the widest layer's
         for (int index = 0; index < shape.count; ++index) {
             const Layer& layer = shape.layers[index];
-            qkv = std::max(qkv, layer.attention.qkv_width());
-            attended = std::max(attended, layer.attention.attended());
-            head_dim = std::max(head_dim, layer.attention.head_dim);
             intermediate = std::max(intermediate, layer.mlp.intermediate);
+            if (layer.mixer == Mixer::GATED_DELTA) {
+                const GatedDelta& delta = layer.delta;
+                qkv = std::max(qkv, delta.inputs_width());
+                attended = std::max(attended, delta.values());
+                keys = std::max(keys, delta.key_dim);
+                values = std::max(values, delta.group() * delta.value_dim);
+            } else {
+                qkv = std::max(qkv, layer.attention.qkv_width());
+                attended = std::max(attended, layer.attention.attended());
+                head_dim = std::max(head_dim, layer.attention.head_dim);
+            }
         }
         const int widest = std::max({shape.hidden, attended, intermediate});
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Scratch>(shape, widest, head_dim));
+            scratch_.push_back(std::make_unique<Scratch>(shape, widest, head_dim, DeltaRow(keys, values)));
         qkv_.resize(size_t(MAX_STEP_ROWS) * qkv);
         attended_.resize(size_t(MAX_STEP_ROWS) * attended);
         update_.resize(size_t(MAX_STEP_ROWS) * shape.hidden);
@@ -132,6 +143,7 @@ private:
             write_aux(index, scratch, thread);
             switch (layer.mixer) {
                 case Mixer::ATTENTION: attention(index, layer, scratch, thread); break;
+                case Mixer::GATED_DELTA: gated_delta(index, layer, scratch, thread); break;
             }
             add(scratch, layer.mixer_after);
             switch (layer.feed_forward) {
@@ -185,6 +197,59 @@ private:
         pool_.barrier();
         linear(*weights.output, attended_.data(), weights.attended(), scratch, counter(index, OUTPUT), update_);
         pool_.barrier();
+    }
+
+    void gated_delta(int index, const Layer& layer, Scratch& scratch, int thread) {
+        const GatedDelta& delta = layer.delta;
+        linear(*delta.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
+        pool_.barrier();
+        for_each_sequence([&](const Sequence& sequence, int before) {
+            const auto [first, end] = part(delta.key_heads, thread);
+            for (int head = first; head < end; ++head) recur(delta, sequence, head, before, scratch);
+        });
+        pool_.barrier();
+        linear(*delta.output, attended_.data(), delta.values(), scratch, counter(index, OUTPUT), update_);
+        pool_.barrier();
+    }
+
+    // Compute a sequence's rows, from `before` on, for the value heads that share a key head.
+    void recur(const GatedDelta& delta, const Sequence& sequence, int head, int before, Scratch& scratch) {
+        const DeltaNet net(delta, sequence.cache.recurrences[delta.slot]);
+        for (int position = sequence.absorbed; position < sequence.start; ++position)
+            net.take_in(head, position, sequence.from, sequence.from, scratch.delta);
+        for (int r = 0; r < sequence.rows; ++r) {
+            const float* row = qkv_.data() + size_t(before + r) * delta.inputs_width();
+            if (sequence.parents) {
+                net.remember_in_tree(row, head, r);
+                take_in_branch(net, sequence, head, before, r, scratch);
+            } else {
+                net.remember(row, head, sequence.start + r);
+                net.take_in(head, sequence.start + r, r ? sequence.to : sequence.from, sequence.to, scratch.delta);
+            }
+            gate_output(delta, row, head, before + r, scratch);
+        }
+    }
+
+    // Take in a row of a tree after its ancestors, which stand meanwhile at their positions.
+    void take_in_branch(const DeltaNet& net, const Sequence& sequence, int head, int before, int r, Scratch& scratch) {
+        int branch[ROWS], depth = 0;
+        for (int up = r; up >= 0; up = sequence.parents[up]) branch[depth++] = up;
+        for (int from = sequence.from; depth > 0; from = sequence.to) {
+            const int number = branch[--depth], position = positions_[before + number];
+            net.place(head, number, position);
+            net.take_in(head, position, from, sequence.to, scratch.delta);
+        }
+    }
+
+    // Normalise and gate the outputs of a key head's value heads for row r of the step.
+    void gate_output(const GatedDelta& delta, const float* row, int head, int r, Scratch& scratch) {
+        for (int each = 0; each < delta.group(); ++each) {
+            const int at = (head * delta.group() + each) * delta.value_dim;
+            float* to = attended_.data() + size_t(r) * delta.values() + at;
+            normalise(scratch.delta.output.data() + each * delta.value_dim, delta.norm, delta.value_dim, shape_.epsilon, to);
+            const float* gates = row + delta.channels() + at;
+            for (int d = 0; d < delta.value_dim; d += LANES) store(to + d, load(to + d) * gated(Gate::SILU, load(gates + d)));
+        }
     }
 
     void gated_mlp(int index, const Layer& layer, Scratch& scratch) {
@@ -369,6 +434,13 @@ private:
             queries[query - from] = {rotated, first, position, result};
         }
         attend(cache, queries, to - from, layer.score_cap, scratch.scores.data(), scratch.scores.size() / QUERY_TILE);
+        if (!layer.output_gate) return;
+        for (int query = from; query < to; ++query) {
+            const int head = kv_head * group + query / rows, r = row + query % rows;
+            const float* gates = row_of(layer, r) + size_t(layer.heads + 2 * layer.kv_heads + head) * width;
+            float* output = queries[query - from].acc;
+            for (int d = 0; d < width; d += LANES) store(output + d, load(output + d) / (all(1.0f) + exponential(-load(gates + d))));
+        }
     }
 
     const float* row_of(const Attention& layer, int r) const { return qkv_.data() + size_t(r) * layer.qkv_width(); }

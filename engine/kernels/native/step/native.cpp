@@ -29,11 +29,10 @@ EXPORTED void foretoken_forward(Decoder* decoder, const Step* whole) {
     Sequence part = *whole->sequences;
     Step step = *whole;
     step.sequences = &part;
-    const int end = part.rows, start = part.start;
-    for (int done = 0; done < end; done += MAX_STEP_ROWS) {
+    const int end = part.rows;
+    part.rows = std::min(MAX_STEP_ROWS, end);
+    for (int done = 0; done < end; done += part.rows, advance(part, std::min(MAX_STEP_ROWS, end - done))) {
         step.tokens = whole->tokens + done;
-        part.start = start + done;
-        part.rows = std::min(MAX_STEP_ROWS, end - done);
         // The part's share of the last rows; earlier ones come first.
         const int wanted_from = end - whole->last;
         step.last = std::min(part.rows, std::max(0, done + part.rows - wanted_from));
@@ -67,8 +66,8 @@ EXPORTED int foretoken_draft(Decoder* decoder, const Step* step, int depth, int 
         if (numbers) tokens[index] = numbers[tokens[index]];
         joint_probability *= probabilities[index];
         if (joint_probability < floor) return index + 1;
-        sequence.start += sequence.rows;
-        sequence.rows = 1;
+        advance(sequence, 1);
+        sequence.to = sequence.pending;
         next.tokens = tokens + index;
     }
     return depth;

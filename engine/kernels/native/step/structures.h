@@ -10,22 +10,39 @@ namespace foretoken {
 
 enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
 
-enum class Mixer : int32_t { ATTENTION = 0 };
+enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1 };
 enum class FeedForward : int32_t { GATED_MLP = 0 };
 
 // Grouped-query attention. `qk_norm` and `rotation` are null in models without them.
 struct Attention {
-    const Matrix *qkv, *output;
+    const Matrix *qkv, *output;  // qkv: also a gate for each number that is attended to, where `output_gate`
     const float* qk_norm;   // [heads + kv_heads][head_dim]
     const float* rotation;  // [context][head_dim / 2][cosine, sine]
     int32_t heads, kv_heads, head_dim;
     int32_t window;  // positions that a row sees; 0: all
     int32_t slot;    // of the layer's keys and values in a cache
+    int32_t output_gate;
     float score_cap;
 
     int group() const { return heads / kv_heads; }
     int attended() const { return heads * head_dim; }
-    int qkv_width() const { return (heads + 2 * kv_heads) * head_dim; }
+    int qkv_width() const { return ((output_gate ? 2 : 1) * heads + 2 * kv_heads) * head_dim; }
+};
+
+// See gated_delta.h. `inputs` makes queries and keys [key_heads][key_dim] and values [value_heads][value_dim], which are
+// convolved; then gates like the values; then alpha and beta [value_heads], which say how much is forgotten and learned.
+struct GatedDelta {
+    const Matrix *inputs, *output;
+    const float *convolution;         // [kernel][channels]
+    const float *decay, *decay_bias;  // [value_heads]
+    const float *norm;                // [value_dim]
+    int32_t key_heads, value_heads, key_dim, value_dim, kernel;
+    int32_t slot;  // of the layer's memory in a cache
+
+    int group() const { return value_heads / key_heads; }
+    int values() const { return value_heads * value_dim; }
+    int channels() const { return 2 * key_heads * key_dim + values(); }
+    int inputs_width() const { return channels() + values() + 2 * value_heads; }
 };
 
 struct GatedMlp {
@@ -40,6 +57,7 @@ struct Layer {
     Mixer mixer;
     FeedForward feed_forward;
     Attention attention;
+    GatedDelta delta;
     GatedMlp mlp;
 };
 
@@ -57,9 +75,18 @@ struct AuxLayer {
     int32_t layer;  // the input of this layer; the number of layers: the output of the last; -1: that, normed
 };
 
+constexpr int RECENT_ROWS = 32;  // as in structures.py
+
+// The memory of a recurrent layer for one sequence: two states, and the inputs of the convolution, alpha and beta of recent rows.
+struct Recurrence {
+    float* states[2];  // [value_heads][value_dim / 16][key_dim][16]
+    float* recent;     // [RECENT_ROWS + 16][channels + 2 * value_heads], by position; then the rows of a tree
+};
+
 // The cache of one sequence. In each slot: keys [kv_heads][context / 16][head_dim][16], values [kv_heads][context][head_dim].
 struct Cache {
     void *const *keys, *const *values;
+    const Recurrence* recurrences;
     const AuxLayer* aux_layers;
     int32_t aux_count;
     int32_t bf16;
@@ -77,7 +104,18 @@ struct Sequence {
     Cache cache;
     const int32_t* parents;  // null: a chain; else of at most sixteen rows in a tree, the first -1, parents before children
     int32_t rows, start;
+    // Of recurrent layers. State `from` has taken in the first `absorbed` tokens; it takes in those up to `start` before the
+    // rows go to state `to`. Rows behind them go from there to `pending`.
+    int32_t from, to, pending, absorbed;
 };
+
+// Makes `sequence` go on behind its rows, where the next ones are in `rows`.
+inline void advance(Sequence& sequence, int rows) {
+    sequence.start += sequence.rows;
+    sequence.rows = rows;
+    sequence.from = sequence.to;
+    sequence.absorbed = sequence.start;
+}
 
 struct Step {
     const int64_t* tokens;      // of all sequences' rows, in order
