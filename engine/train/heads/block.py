@@ -44,12 +44,8 @@ class BlockTrainer:
         network = BlockNetwork(shape, target.hidden, target.vocabulary)
         # The target's output head tells tokens apart by states of this size; a norm learns it slowly.
         nn.init.constant_(network.norm.weight, target.scale)
-        self.module: nn.Module = network.to(target.device)
-
-    @property
-    def network(self) -> BlockNetwork:
-        assert isinstance(self.module, BlockNetwork)
-        return self.module
+        self.network = network.to(target.device)
+        self.module: nn.Module = self.network
 
     @property
     def first(self) -> int:

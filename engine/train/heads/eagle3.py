@@ -131,7 +131,8 @@ class Eagle3Trainer:
         last = target.info.layers
         self._layers = shape.layers or (min(2, last), last // 2, max(last - 3, 0))
         device = target.device
-        self.module: nn.Module = Eagle3(shape, len(self._layers), target).to(device)
+        self._network = Eagle3(shape, len(self._layers), target).to(device)
+        self.module: nn.Module = self._network
         self.dtype = compute_dtype(device)
         self._head_rows = self._network.lm_head.weight.detach().clone()  # see ``survey``
 
@@ -264,11 +265,6 @@ class Eagle3Trainer:
         tensors["d2t"] = targets - torch.arange(len(targets), device=targets.device)
         tensors["t2d"] = self._drafted() >= 0
         write_head(folder, self._config(), tensors)
-
-    @property
-    def _network(self) -> Eagle3:
-        assert isinstance(self.module, Eagle3)
-        return self.module
 
     def _drafted(self) -> Tensor:
         """Return the draft's number of each of the target's tokens, -1 without one: (vocabulary,)."""

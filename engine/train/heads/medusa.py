@@ -69,7 +69,8 @@ class MedusaTrainer:
 
     def __init__(self, shape: MedusaShape, target: TargetView) -> None:
         self._shape, self._target = shape, target
-        self.module: nn.Module = MedusaHeads(shape, target.head).to(target.device)
+        self._heads = MedusaHeads(shape, target.head).to(target.device)
+        self.module: nn.Module = self._heads
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -80,16 +81,14 @@ class MedusaTrainer:
         return self._shape.heads
 
     def loss(self, batch: Batch) -> Loss:
-        heads = self.module
-        assert isinstance(heads, MedusaHeads)
         hidden = batch.states[NORMED].flatten(0, 1)
         total, count = hidden.new_zeros(()), 0
         for head in range(self._shape.heads):
             # Head 0 is at the position where the pending token was chosen, and predicts the next one.
             pairs = batch.pairs(ahead=head + 1)
-            states = heads.states(head, hidden[pairs.sources])
+            states = self._heads.states(head, hidden[pairs.sources])
             goal = self._target.teacher(batch, pairs)
-            total = total + _DECAY**head * head_loss(states, heads.output(head), goal)
+            total = total + _DECAY**head * head_loss(states, self._heads.output(head), goal)
             count += len(pairs.labels)
         return Loss(total, count)
 
