@@ -195,13 +195,17 @@ private:
         const Floats factor = load(scales_.as<float>() + panel * LANES);
         const bool is_signed = format_.codes == Codes::WIDE && WIDE_IS_SIGNED;
         const Floats centre = all(is_signed ? 0.0f : float(format_.centre));
-        for (int k = 0; k < width; ++k) {
+        for (int quad = 0; quad < width / QUAD; ++quad) {
+            const int group = quad * QUAD / format_.group;
+            const Floats scale = unpacked.scales[group];
             Unsigned four;
-            std::memcpy(&four, unpacked.codes[k / QUAD], sizeof four);
-            const Floats code = is_signed ? unpacking::signed_byte(four, k % QUAD) : unpacking::byte(four, k % QUAD);
-            Floats value = unpacked.scales[k / format_.group] * (code - centre);
-            if (format_.minimums) value += unpacked.minimums[k / format_.group];
-            to[k] = value * factor;
+            std::memcpy(&four, unpacked.codes[quad], sizeof four);
+            for (int k = 0; k < QUAD; ++k) {
+                const Floats code = is_signed ? unpacking::signed_byte(four, k) : unpacking::byte(four, k);
+                Floats value = scale * (code - centre);
+                if (format_.minimums) value += unpacked.minimums[group];
+                *to++ = value * factor;
+            }
         }
         return width;
     }
