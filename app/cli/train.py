@@ -59,15 +59,15 @@ def train(
     file = find_recipe(recipe)
     out = out or paths.project_root() / "runs" / file.stem
     # The heavy imports come after the quick mistakes.
-    from app.training.drafters import Wanted, train_drafter
+    from app.training.drafters import TrainingJob, train_drafter
     from engine.train.recipe import load_recipe
 
     own = {"device": device, "native": native, "threads": threads}
     chosen: Any = {name: value for name, value in own.items() if value is not None}
-    wanted = Wanted(replace(load_recipe(file), **chosen), target, prompts, out, not fresh)
+    job = TrainingJob(replace(load_recipe(file), **chosen), target, prompts, out, not fresh)
     try:
         with stoppable():
-            train_drafter(wanted, paths.data_folder(data_dir))
+            train_drafter(job, paths.data_folder(data_dir))
     except KeyboardInterrupt:
         print("Stopped; the same command goes on from the last checkpoint.", file=sys.stderr)
         raise typer.Exit(130) from None

@@ -27,7 +27,7 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Described:
+class ModelDescription:
     """A model in the lists of other protocols. ``modified`` in seconds since 1970. ``calls``: it can be
     offered tools. ``place``: where its files are, if on this machine."""
 
@@ -81,13 +81,13 @@ class Models:
         available = self._unloaded(name)
         return self._entry(self.find(name)) if available is None else self._offer(available)
 
-    def described(self) -> Sequence[Described]:
+    def described(self) -> Sequence[ModelDescription]:
         """Return what is loaded, then what a request can load."""
         loaded = self._runtime.engine.loaded
         first = [self._described(loaded)] if loaded else []
         return [*first, *map(self._described, self.unloaded())]
 
-    def describe(self, name: str | None) -> Described:
+    def describe(self, name: str | None) -> ModelDescription:
         """Return the description of a model. Raises a 404 if it is neither loaded nor loadable."""
         return self._described(self._unloaded(name) or self.find(name))
 
@@ -196,7 +196,7 @@ class Models:
             "target": one.spec.called,
         }
 
-    def _described(self, model: Loaded | Available) -> Described:
+    def _described(self, model: Loaded | Available) -> ModelDescription:
         spec: ModelSpec | None = None
         if isinstance(model, Available):
             values: Loaded | ModelSpec = (spec := model.spec)
@@ -206,7 +206,7 @@ class Models:
             with suppress(ForetokenError):  # its files may have been moved since
                 spec = self._runtime.inventory.spec(model.target_id)
         place = self._runtime.locate(spec) if spec else None
-        return Described(
+        return ModelDescription(
             id=model.id,
             loaded=isinstance(model, Loaded),
             parameters=values.parameters,

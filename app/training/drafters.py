@@ -37,7 +37,7 @@ Entry = tuple[str, dict[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class TrainingJob:
     """A recipe, replacements for its ``target`` and ``prompts`` (None: its own), and the run's folder."""
 
     recipe: Recipe
@@ -47,7 +47,7 @@ class Wanted:
     resume: bool
 
 
-def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
+def train_drafter(job: TrainingJob, data_dir: Path) -> Path:
     """Train a drafter, add it to the catalog and return its folder.
 
     The run's progress file records how it ended. Raises CatalogError, PromptsError, ModelError,
@@ -55,19 +55,17 @@ def train_drafter(wanted: Wanted, data_dir: Path) -> Path:
     """
     from engine.train.run import distil
 
-    recipe, progress = wanted.recipe, ProgressFile(RunDirectory(wanted.out).progress)
-    with _end_written(progress, wanted.out):
+    recipe, progress = job.recipe, ProgressFile(RunDirectory(job.out).progress)
+    with _end_written(progress, job.out):
         inventory = open_inventory(data_dir)
-        pair = inventory.resolve(LoadRequest.parse(wanted.target or recipe.target))
-        stage = replace(recipe.replies, prompts=wanted.prompts or recipe.replies.prompts)
+        pair = inventory.resolve(LoadRequest.parse(job.target or recipe.target))
+        stage = replace(recipe.replies, prompts=job.prompts or recipe.replies.prompts)
         prompts = prompts_of(stage, recipe.seed, data_dir)
         target = inventory.download(pair.target)
         # A draft only makes recording faster, so none is downloaded.
         draft = None if pair.draft is None else inventory.locate(pair.draft)
         recipe = replace(recipe, target=pair.target.name)  # as people call it, for the card
-        folder = distil(
-            recipe, target, prompts, wanted.out, resume=wanted.resume, draft=draft
-        ).resolve()
+        folder = distil(recipe, target, prompts, job.out, resume=job.resume, draft=draft).resolve()
         identity = _enter(pair, recipe, folder, inventory, data_dir)
         progress.write(Phase.DONE, folder=str(folder), pair=identity)
     return folder

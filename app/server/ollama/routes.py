@@ -22,7 +22,7 @@ from app.server.dialects import chat_logprobs
 from app.server.errors import READING, translate
 from app.server.fields.schemas import ChatBody
 from app.server.fields.unsupported import unsupported
-from app.server.models import Described
+from app.server.models import ModelDescription
 from app.server.monitoring.counter import Ticket
 from app.server.ollama.asking import chat_of, named_as_here, text_of, untagged
 from app.server.ollama.schemas import (
@@ -252,7 +252,7 @@ async def _only_load(service: Service, body: OllamaBody, job: _Job) -> Response:
     return JsonReply(job.line(model, "", done=True, done_reason="load"))
 
 
-def _entry(one: Described) -> Json:
+def _entry(one: ModelDescription) -> Json:
     return {
         "name": one.id,
         "model": one.id,

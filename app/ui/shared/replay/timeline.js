@@ -10,7 +10,7 @@ const SUMS = ["seconds", "draft", "verify", "tokens", "drafted", "accepted", "ma
 const after = (sorted, value) => firstIndex(sorted.length, (i) => sorted[i] > value);
 
 const countOf = (round, fates) => round.d.reduce((sum, [, fate]) => sum + fates.includes(fate), 0);
-// Return how many drafted tokens the target agreed with, and how many of those are in the reply: some may be behind its end.
+// Returns how many drafted tokens the target agreed with, and how many of those are in the reply: some may be behind its end.
 export const agreedOf = (round) => countOf(round, "ax");
 export const acceptedOf = (round) => countOf(round, "a");
 
