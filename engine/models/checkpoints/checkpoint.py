@@ -64,7 +64,6 @@ class Checkpoint:
     path: Path
     config: Mapping[str, Any]
     architecture: str
-    model_type: str
     layers: int
     hidden: int
     heads: int
@@ -188,7 +187,6 @@ def _checkpoint(
         path=path,
         config=MappingProxyType(config),
         architecture=_architecture(path, config),
-        model_type=str(config.get("model_type", "")),
         layers=_size(path, text, _LAYERS),
         hidden=hidden,
         heads=heads,

@@ -33,10 +33,6 @@ class TensorEntry:
     nbytes: int
     start: int = 0
 
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
-
 
 def unreadable(file: Path, error: OSError) -> ModelError:
     """Return the ModelError for a file that the system does not let us read."""
@@ -137,7 +133,7 @@ def _tensor(file: Path, name: str, entry: Any, data_start: int) -> TensorEntry:
     bits = _BITS.get(dtype)
     tensor = TensorEntry(shape, dtype, end - begin, data_start + begin)
     if min((begin, end - begin, *shape)) < 0 or (
-        bits is not None and tensor.elements * bits != tensor.nbytes * 8
+        bits is not None and math.prod(shape) * bits != tensor.nbytes * 8
     ):
         raise ModelError(
             f"{file}: tensor {name!r} of shape {list(shape)} in {dtype} cannot take "

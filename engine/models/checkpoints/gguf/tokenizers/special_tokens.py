@@ -1,4 +1,4 @@
-"""The tokens that begin, end and pad a text, and those that end a reply, by a GGUF file's metadata."""
+"""The tokens that begin and end a text, and those that end a reply, by a GGUF file's metadata."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _CLOSES = "</s>"
 _HARMONY = (frozenset({"<|return|>", "<|call|>"}), frozenset({"<|calls|>", "<|flush|>"}))
 """If a model has both of a pair, ``<|end|>`` ends a message of the reply, not the reply."""
 
-_BY_DEFAULT = {SENTENCEPIECE: {"bos": 1, "eos": 2, "unknown": 0}}
+_BY_DEFAULT = {SENTENCEPIECE: {"bos": 1, "eos": 2}}
 """Ids that a kind of tokenizer implies if the file does not say."""
 
 
@@ -68,8 +68,6 @@ class SpecialTokens:
 
     bos: SpecialToken | None
     eos: SpecialToken | None
-    pad: SpecialToken | None
-    unk: SpecialToken | None
     eot: SpecialToken | None
     eom: SpecialToken | None
     ends: tuple[int, ...]
@@ -121,8 +119,6 @@ def special_tokens(
     return SpecialTokens(
         bos=bos,
         eos=eos,
-        pad=named("padding"),
-        unk=named("unknown"),
         eot=eot,
         eom=eom,
         ends=_ends(tokens, eos, eot, eom),

@@ -169,14 +169,13 @@ def test_every_cut_into_two_tokens_is_found() -> None:
 def test_what_ends_a_reply_is_collected_by_key_and_by_name() -> None:
     listed = pieces(
         ("<|im_end|>", 4, 0.0), ("<|eom_id|>", 3, 0.0), ("<|end|>", 3, 0.0), ("<EOT>", 1, -9.0),
-        eos_token_id=262, padding_token_id=999,
+        eos_token_id=262, eot_token_id=999,
     )  # fmt: skip
     found = special_tokens(listed)
     assert found.eos is not None
     assert found.eos.text == "b"
     assert found.eot is not None
-    assert found.eot.text == "<|im_end|>"
-    assert found.pad is None  # outside of the list
+    assert found.eot.text == "<|im_end|>"  # 999 is outside of the list
     assert found.ends == (2, 262, 263, 264, 265)  # not <EOT>: the file says that it is text
     assert (found.adds_bos, found.adds_eos) == (True, False)
     assert build_tokenizer(listed).decode([259, 263]) == "a"
