@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import cycle, islice
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -32,10 +31,8 @@ from engine.train.schema import subseed
 from engine.values import MAX_ROWS
 from engine.values.sampling import Sampling
 
-T = TypeVar("T")
-
-Take = Callable[[Request, ReplyState, Target], T]
-"""Make a result of a reply and the target's state after it."""
+Answer = tuple[RecordedReply, Tensor]
+"""A reply and its hidden states (aux layers, tokens - 1, hidden)."""
 
 _FULL = "recipe key replies.gigabytes, {:g}, is reached: these are all"
 _OVER = "recipe key replies.minutes, {:g}, are over: these are all"
@@ -104,7 +101,7 @@ def _answers(
     of: int,
     stage: RepliesStage,
     progress: ProgressFile | None,
-) -> Iterator[tuple[RecordedReply, Tensor]]:
+) -> Iterator[Answer]:
     """Yield replies while there is room and time, but at least one; ``of`` is the total."""
     before, spent, start = len(recording.replies), recording.seconds, time.monotonic()
     allowed = float("inf") if stage.minutes is None else 60 * stage.minutes
@@ -117,10 +114,10 @@ def _answers(
                 return report(_OVER.format(stage.minutes))
             yield request
 
-    take, reports = partial(_answer, recording.aux_layers), Timer(REPORT_MINUTES)
+    reports = Timer(REPORT_MINUTES)
     if progress is not None:
         progress.write(Phase.RECORDING, done=before, of=of)
-    for number, answer in enumerate(replies(session, allowable(), take), 1):
+    for number, answer in enumerate(_replies(session, allowable(), recording.aux_layers), 1):
         yield answer
         done, passed = before + number, time.monotonic() - start
         left = min(passed / number * (of - done), max(0.0, allowed - spent - passed))
@@ -160,23 +157,15 @@ def _fits(session: Session, request: Request) -> bool:
     return True
 
 
-def _answer(
-    aux_layers: Sequence[AuxLayer], request: Request, reply: ReplyState, target: Target
-) -> tuple[RecordedReply, Tensor]:
-    """Return the reply and its hidden states (aux layers, tokens - 1, hidden)."""
-    tokens = (*reply.prompt, *(reply.token_ids or ()))
-    states = [target.aux_hidden_states(aux_layer, 0, len(tokens) - 1) for aux_layer in aux_layers]
-    recorded = RecordedReply(tokens, len(reply.prompt), request.sampling.temperature)
-    return recorded, torch.stack(states)
-
-
-def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Iterator[T]:
-    """Yield what ``take`` makes of each reply, in the order of ``requests``.
+def _replies(
+    session: Session, requests: Iterable[Request], aux_layers: Sequence[AuxLayer]
+) -> Iterator[Answer]:
+    """Yield the answers to ``requests``, in their order.
 
     As many requests run at once as the session can; the next is taken from ``requests`` when a slot is
     free. Raises what ``Session.steps`` raises.
     """
-    waiting, started = iter(requests), deque[_Running[T]]()
+    waiting, started = iter(requests), deque[_Running]()
     more = True
     while more or started:
         running = [one for one in started if not one.done]
@@ -185,7 +174,7 @@ def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Ite
             if request is None:
                 more = False
                 break
-            running.append(_Running(session, request, take))
+            running.append(_Running(session, request, aux_layers))
             started.append(running[-1])
         for one in running:
             one.go_on()
@@ -193,17 +182,17 @@ def replies(session: Session, requests: Iterable[Request], take: Take[T]) -> Ite
         if work:
             session.serve(work)
         while started and started[0].done:
-            yield from started.popleft().made
+            yield from started.popleft().answers
 
 
-class _Running(Generic[T]):
-    """A reply up to its next work item. ``made``: the result, once it is ``done``."""
+class _Running:
+    """A reply up to its next work item. ``answers``: its answer, once it is ``done``."""
 
-    def __init__(self, session: Session, request: Request, take: Take[T]) -> None:
-        self.made: list[T] = []
+    def __init__(self, session: Session, request: Request, aux_layers: Sequence[AuxLayer]) -> None:
+        self.answers: list[Answer] = []
         self.work: WorkItem | None = None
         self.done = False
-        self._request, self._take, self._state = request, take, ReplyState()
+        self._request, self._aux_layers, self._state = request, aux_layers, ReplyState()
         self._steps = session.steps(request, self._state.add, lambda: False, on_finished=self._keep)
 
     def go_on(self) -> None:
@@ -214,4 +203,9 @@ class _Running(Generic[T]):
         self.done = self.work is None
 
     def _keep(self, target: Target) -> None:
-        self.made.append(self._take(self._request, self._state, target))
+        reply = self._state
+        tokens = (*reply.prompt, *(reply.token_ids or ()))
+        states = [target.aux_hidden_states(each, 0, len(tokens) - 1) for each in self._aux_layers]
+        temperature = self._request.sampling.temperature
+        recorded = RecordedReply(tokens, len(reply.prompt), temperature)
+        self.answers.append((recorded, torch.stack(states)))
