@@ -57,7 +57,7 @@ class GatedDeltaNet:
     """A linear attention whose state decays and corrects itself (Yang, Kautz, Hatamizadeh 2024, arXiv
     2412.06464), after a causal convolution over ``kernel`` positions, as in Qwen3-Next and 3.5.
 
-    Each key head serves ``value_heads / key_heads`` consecutive value heads.
+    Each key head serves ``value_heads / key_heads`` value heads.
     """
 
     key_heads: int
@@ -65,6 +65,8 @@ class GatedDeltaNet:
     key_dim: int
     value_dim: int
     kernel: int
+    tiled: bool = False
+    """Value head h uses key head h % key_heads, as in GGUF files; otherwise neighbours share one."""
 
     @property
     def values(self) -> int:

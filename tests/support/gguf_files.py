@@ -24,6 +24,7 @@ ARCHITECTURES = {
     "LlamaForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
     "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
+    "Qwen3_5ForCausalLM": gguf.MODEL_ARCH.QWEN35,
     "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
     "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
@@ -89,6 +90,8 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     _describe_ropes(writer, config, checkpoint.head_dim)
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
+    if config.get("linear_num_value_heads"):
+        _describe_gated_delta(writer, config)
     for key, add in (
         ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
         ("final_logit_softcapping", writer.add_final_logit_softcapping),
@@ -104,6 +107,16 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_eos_token_id(vocabulary.eos or 0)
     writer.add_add_bos_token(False)
     writer.add_chat_template(vocabulary.chat_template or "")
+
+
+def _describe_gated_delta(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    value_heads = config["linear_num_value_heads"]
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(value_heads)
+    writer.add_ssm_inner_size(config["linear_value_head_dim"] * value_heads)
+    writer.add_full_attention_interval(4)
 
 
 def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: int) -> None:
@@ -131,7 +144,9 @@ def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: i
 def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODEL_ARCH) -> Tensors:
     names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
     turned = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
-    centred = architecture in (gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3)
+    centred = architecture in (
+        gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.QWEN35,
+    )  # fmt: skip
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     found: Tensors = {}
     rope = config["rope_parameters"]
@@ -144,12 +159,47 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         part = name.split(".")[-2]
         if turned and part in heads:
             weight = as_llama_cpp_turns(weight, heads[part])
-        if centred and name.endswith("norm.weight"):
+        if (
+            centred
+            and name.endswith("norm.weight")
+            and not name.endswith("linear_attn.norm.weight")
+        ):
             weight = weight + np.float32(1)
-        target = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        source = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")
+        if ".linear_attn." in name:
+            weight = _as_llama_cpp_has_gated_delta(name, weight, config)
+        target = names.get_name(source, try_suffixes=(".weight", ".bias"))
         assert target is not None, name
         found[target] = weight
     return found
+
+
+def _as_llama_cpp_has_gated_delta(
+    name: str, weight: np.ndarray, config: dict[str, Any]
+) -> np.ndarray:
+    """What its converter does: value heads that share a key head are that many heads apart."""
+    keys, values = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    width = config["linear_value_head_dim"]
+    part = name.split(".linear_attn.")[1]
+
+    def tiled(rows: np.ndarray, width: int) -> np.ndarray:
+        shape = rows.shape
+        grouped = rows.reshape(keys, values // keys, width, *shape[1:])
+        return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(shape)
+
+    if part == "A_log":
+        return tiled(-np.exp(weight), 1)
+    if part in ("dt_bias", "in_proj_a.weight", "in_proj_b.weight"):
+        return tiled(weight, 1)
+    if part == "in_proj_z.weight":
+        return tiled(weight, width)
+    if part == "out_proj.weight":
+        return np.ascontiguousarray(tiled(np.ascontiguousarray(weight.T), width).T)
+    if part in ("in_proj_qkv.weight", "conv1d.weight"):
+        weight = weight.squeeze(1) if part == "conv1d.weight" else weight
+        first = 2 * keys * config["linear_key_head_dim"]
+        return np.concatenate([weight[:first], tiled(weight[first:], width)])
+    return weight
 
 
 def as_llama_cpp_turns(weight: np.ndarray, heads: int) -> np.ndarray:

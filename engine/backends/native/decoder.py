@@ -416,6 +416,7 @@ def _gated_delta(
         value_dim=spec.value_dim,
         kernel=spec.kernel,
         slot=slot,
+        tiled=spec.tiled,
     )
 
 

@@ -21,7 +21,7 @@ def support(library: Library | None) -> Support:
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
-        {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: ()},
+        {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: {"tiled"}},
         GATED_MLP,
         native.GATES,
         formats,

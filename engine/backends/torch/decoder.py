@@ -33,7 +33,7 @@ from engine.models.weights import (
 
 SUPPORT = Support(
     "The own decoder",
-    {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: ()},
+    {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: {"tiled"}},
     GATED_MLP,
     ACTIVATIONS,
     FORMATS,

@@ -130,10 +130,11 @@ def _factors(
     keys = spec.key_heads * spec.key_dim
     query, key, value = convolved.split([keys, keys, spec.values])
     group = spec.value_heads // spec.key_heads
-    query, key = (
-        _unit(each.view(spec.key_heads, spec.key_dim)).repeat_interleave(group, 0)
-        for each in (query, key)
-    )
+    query, key = (_unit(each.view(spec.key_heads, spec.key_dim)) for each in (query, key))
+    if spec.tiled:
+        query, key = query.repeat(group, 1), key.repeat(group, 1)
+    else:
+        query, key = query.repeat_interleave(group, 0), key.repeat_interleave(group, 0)
     decay = (weights.decay * F.softplus(alpha + weights.decay_bias)).exp()
     values = value.view(spec.value_heads, spec.value_dim)
     return query * spec.key_dim**-0.5, Factors(inputs, key, values, decay, beta.sigmoid())

@@ -31,7 +31,7 @@ class Attention(c.Structure):
 class GatedDelta(c.Structure):
     _fields_ = [
         *_fields(c.c_void_p, "inputs output convolution decay decay_bias norm"),
-        *_fields(c.c_int32, "key_heads value_heads key_dim value_dim kernel slot"),
+        *_fields(c.c_int32, "key_heads value_heads key_dim value_dim kernel slot tiled"),
     ]
 
 

@@ -63,6 +63,7 @@ def qwen3_5(checkpoint: Checkpoint, context: int) -> Architecture:
         key_dim=int(config["linear_key_head_dim"]),
         value_dim=int(config["linear_value_head_dim"]),
         kernel=int(config["linear_conv_kernel_dim"]),
+        tiled=bool(config.get("linear_value_heads_tiled")),
     )
     every = int(config.get("full_attention_interval") or 4)
     types = layer_types(

@@ -71,6 +71,7 @@ assert ATTENTION.rope is not None
 EXAMPLES: dict[str, Architecture] = {
     "layers.mixer=Attention": BASE,
     "layers.mixer=GatedDeltaNet": mixing(DELTA),
+    "layers.mixer.tiled": mixing(replace(DELTA, tiled=True)),
     "layers.mixer.rope": ROTATED,
     "layers.mixer.rope.magnitude": mixing(
         replace(ATTENTION, rope=replace(ATTENTION.rope, magnitude=1.5))
@@ -96,7 +97,7 @@ EXAMPLES: dict[str, Architecture] = {
     "logit_cap": replace(BASE, logit_cap=1.0),
 }
 """A decoder with each feature, by its name."""
-WITHOUT = {"layers.mixer.rope.magnitude": ROTATED}
+WITHOUT = {"layers.mixer.rope.magnitude": ROTATED, "layers.mixer.tiled": mixing(DELTA)}
 """What a decoder is compared with, where that is not ``BASE``."""
 
 

@@ -244,7 +244,7 @@ private:
     // Normalise and gate the outputs of a key head's value heads for row r of the step.
     void gate_output(const GatedDelta& delta, const float* row, int head, int r, Scratch& scratch) {
         for (int each = 0; each < delta.group(); ++each) {
-            const int at = (head * delta.group() + each) * delta.value_dim;
+            const int at = delta.value_head(head, each) * delta.value_dim;
             float* to = attended_.data() + size_t(r) * delta.values() + at;
             normalise(scratch.delta.output.data() + each * delta.value_dim, delta.norm, delta.value_dim, shape_.epsilon, to);
             const float* gates = row + delta.channels() + at;

@@ -55,7 +55,7 @@ public:
         const float* rates = recent_at(position) + layer_.channels();
         const size_t size = size_t(layer_.key_dim) * layer_.value_dim;
         for (int each = 0; each < layer_.group(); ++each) {
-            const int h = head * layer_.group() + each;
+            const int h = layer_.value_head(head, each);
             const float decay = std::exp(layer_.decay[h] * softplus(rates[h] + layer_.decay_bias[h]));
             update(memory_.states[from] + h * size, memory_.states[to] + h * size, decay,
                    sigmoid(rates[layer_.value_heads + h]), row, each * layer_.value_dim);
@@ -63,28 +63,30 @@ public:
     }
 
 private:
+    int values_of(int value_head) const { return 2 * layer_.key_heads * layer_.key_dim + value_head * layer_.value_dim; }
     size_t width() const { return size_t(layer_.channels()) + 2 * layer_.value_heads; }
     float* recent_at(int position) const { return memory_.recent + position % RECENT_ROWS * width(); }
     float* in_tree(int number) const { return memory_.recent + (RECENT_ROWS + number) * width(); }
 
     // The channels of key head `head`, and its alphas and betas.
     void copy(int head, const float* channels, const float* rates, float* to) const {
-        const int keys = layer_.key_dim, values = layer_.group() * layer_.value_dim;
+        const int keys = layer_.key_dim;
         const auto range = [&](size_t first, int count) { std::memcpy(to + first, channels + first, sizeof(float) * count); };
         range(size_t(head) * keys, keys);
         range(size_t(layer_.key_heads + head) * keys, keys);
-        range(size_t(2) * layer_.key_heads * keys + size_t(head) * values, values);
-        for (int part = 0; part < 2; ++part) {
-            const int first = part * layer_.value_heads + head * layer_.group();
-            std::memcpy(to + layer_.channels() + first, rates + first, sizeof(float) * layer_.group());
+        for (int each = 0; each < layer_.group(); ++each) {
+            const int h = layer_.value_head(head, each);
+            range(values_of(h), layer_.value_dim);
+            for (const int rate : {h, layer_.value_heads + h}) to[layer_.channels() + rate] = rates[rate];
         }
     }
 
     __attribute__((noinline)) void make_row(int head, int position, DeltaRow& row) const {
-        const int keys = layer_.key_dim, values = layer_.group() * layer_.value_dim;
+        const int keys = layer_.key_dim;
         convolve(head * keys, keys, position, row.query.data());
         convolve((layer_.key_heads + head) * keys, keys, position, row.key.data());
-        convolve(2 * layer_.key_heads * keys + head * values, values, position, row.value.data());
+        for (int each = 0; each < layer_.group(); ++each)
+            convolve(values_of(layer_.value_head(head, each)), layer_.value_dim, position, row.value.data() + each * layer_.value_dim);
         make_unit(row.query.data(), keys, 1.0f / std::sqrt(float(keys)));
         make_unit(row.key.data(), keys, 1.0f);
     }

@@ -37,9 +37,12 @@ struct GatedDelta {
     const float *decay, *decay_bias;  // [value_heads]
     const float *norm;                // [value_dim]
     int32_t key_heads, value_heads, key_dim, value_dim, kernel;
-    int32_t slot;  // of the layer's memory in a cache
+    int32_t slot;   // of the layer's memory in a cache
+    int32_t tiled;  // value head h uses key head h % key_heads, otherwise h / group()
 
     int group() const { return value_heads / key_heads; }
+    // Return the value head that is the `each`-th to use `key_head`.
+    int value_head(int key_head, int each) const { return tiled ? each * key_heads + key_head : key_head * group() + each; }
     int values() const { return value_heads * value_dim; }
     int channels() const { return 2 * key_heads * key_dim + values(); }
     int inputs_width() const { return channels() + values() + 2 * value_heads; }

@@ -19,6 +19,7 @@ _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
     "qwen2": ("Qwen2ForCausalLM", "qwen2"),
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+    "qwen35": ("Qwen3_5ForCausalLM", "qwen3_5_text"),
     "smollm3": ("SmolLM3ForCausalLM", "smollm3"),
     "gemma2": ("Gemma2ForCausalLM", "gemma2"),
     "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
@@ -58,6 +59,12 @@ class Settings:
         if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < np.inf:
             return float(str(np.float32(value)))
         raise self.wrong(key, value, "a number above 0")
+
+    @property
+    def drafting_layers(self) -> int:
+        """How many of the last layers draft for the others (MTP)."""
+        key = "nextn_predict_layers"
+        return self.size(key) if self.optional(key) else 0
 
     def optional(self, key: str) -> Any:
         return self.metadata.get(f"{self.architecture}.{key}")
@@ -107,7 +114,7 @@ def config_from(
         "model_type": model_type,
         "hidden_size": hidden,
         "intermediate_size": settings.size("feed_forward_length"),
-        "num_hidden_layers": settings.size("block_count"),
+        "num_hidden_layers": settings.size("block_count") - settings.drafting_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": settings.size("attention.head_count_kv", heads),
         "head_dim": head_dim,
@@ -130,6 +137,8 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return {"sliding_window": _window(settings)}
         case "gemma2" | "gemma3":
             return _gemma(settings, config)
+        case "qwen35":
+            return _gated_delta(settings)
     return {}
 
 
@@ -155,6 +164,19 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
             "sliding_attention": {"rope_type": "default", "rope_theta": theta},
         }
     return fields
+
+
+def _gated_delta(settings: Settings) -> dict[str, Any]:
+    value_heads = settings.size("ssm.time_step_rank")
+    return {
+        "full_attention_interval": settings.size("full_attention_interval", 4),
+        "linear_num_key_heads": settings.size("ssm.group_count"),
+        "linear_num_value_heads": value_heads,
+        "linear_key_head_dim": settings.size("ssm.state_size"),
+        "linear_value_head_dim": settings.size("ssm.inner_size") // value_heads,
+        "linear_conv_kernel_dim": settings.size("ssm.conv_kernel"),
+        "linear_value_heads_tiled": True,
+    }
 
 
 def _window(settings: Settings) -> int | None:
@@ -184,7 +206,7 @@ def _rope(
     }
     width = settings.size("rope.dimension_count", head_dim)
     if width != head_dim:
-        if settings.architecture != "phi3" or width > head_dim or width % 2:
+        if settings.architecture not in ("phi3", "qwen35") or width > head_dim or width % 2:
             raise settings.wrong("rope.dimension_count", width, str(head_dim))
         rope["partial_rotary_factor"] = width / head_dim
     kind = settings.optional("rope.scaling.type") or "none"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
@@ -113,7 +113,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
     first = parts[0]
     _check_parts(parts)
     settings = Settings(first.file, first.metadata)
-    tensors = dict(_located(settings.architecture, parts))
+    tensors = dict(_located(settings, parts))
     factors = {
         name: _factors(part, part.tensors[key])
         for name, key in _FACTORS.items()
@@ -170,11 +170,15 @@ def _check_parts(parts: Sequence[GgufHeader]) -> None:
             )
 
 
-def _located(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[str, LocatedTensor]]:
-    seen: set[str] = set()
+def _located(
+    settings: Settings, parts: Sequence[GgufHeader]
+) -> Iterator[tuple[str, LocatedTensor]]:
+    architecture, seen = settings.architecture, set[str]()
+    first = settings.size("block_count") - settings.drafting_layers
+    drafting = tuple(f"blk.{first + each}." for each in range(settings.drafting_layers))
     for part in parts:
         for name, entry in part.tensors.items():
-            if name in _FACTORS.values():
+            if name in _FACTORS.values() or name.startswith(drafting):
                 continue
             role = role_of(architecture, name)
             if role is None:
@@ -188,6 +192,8 @@ def _located(architecture: str, parts: Sequence[GgufHeader]) -> Iterator[tuple[s
                     f"{part.file} holds {name}, as another part does. Download both again."
                 )
             seen.add(role.name)
+            if role.squeezed:
+                entry = replace(entry, shape=(entry.shape[0], 1, *entry.shape[1:]))
             yield role.name, LocatedTensor(part, entry, role)
 
 

@@ -1,6 +1,7 @@
 """llama.cpp's names of each family's tensors, and how its converter changed them.
 
-It interleaves the rotary pairs of Llama's queries and keys, and stores Gemma's norms as 1 + w.
+It interleaves the rotary pairs of Llama's queries and keys, and stores the norms of Gemma and Qwen3.5 as
+1 + w. Of a gated delta net it stores A_log as -exp(A_log), and the value heads in another order.
 Source: llama.cpp's convert_hf_to_gguf.py and gguf-py's tensor_mapping.py.
 """
 
@@ -47,6 +48,19 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "smollm3": _LLAMA,
     "gemma2": _GEMMA,
     "gemma3": _GEMMA | _HEAD_NORMS,
+    "qwen35": {
+        **_ATTENTION,
+        **_MLP,
+        **_HEAD_NORMS,
+        "post_attention_norm": "post_attention_layernorm",
+        "attn_qkv": "linear_attn.in_proj_qkv",
+        "attn_gate": "linear_attn.in_proj_z",
+        "ssm_alpha": "linear_attn.in_proj_a",
+        "ssm_beta": "linear_attn.in_proj_b",
+        "ssm_conv1d": "linear_attn.conv1d",
+        "ssm_norm": "linear_attn.norm",
+        "ssm_out": "linear_attn.out_proj",
+    },
     "phi3": {
         "attn_norm": "input_layernorm",
         "attn_qkv": "self_attn.qkv_proj",
@@ -60,7 +74,9 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
 
 INTERLEAVED = ("llama", "smollm3")
 """Architectures whose queries and keys have interleaved rotary pairs."""
-CENTRED = ("gemma2", "gemma3")
+_RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
+"""Of a gated delta net. Transformers' names have no suffix."""
+CENTRED = ("gemma2", "gemma3", "qwen35")
 """Architectures whose norms are stored as 1 + w."""
 
 
@@ -71,29 +87,42 @@ class TensorRole(NamedTuple):
     interleaved  its rows are interleaved rotary pairs of each head
     keys         it has as many heads as the keys have
     centred      1 was added to it
+    decay        it is -exp(A_log)
+    squeezed     its second axis, of size 1, was dropped
     """
 
     name: str
     interleaved: bool = False
     keys: bool = False
     centred: bool = False
+    decay: bool = False
+    squeezed: bool = False
 
 
 def role_of(architecture: str, name: str) -> TensorRole | None:
     """Return the role of the tensor ``name`` of a file; None if no such model has it."""
+    block, _, rest = name.partition(".")
+    number, _, part = rest.partition(".")
+    if part in _RATES and "ssm_norm" in LAYER_PARTS[architecture]:
+        return TensorRole(f"model.layers.{number}.{_RATES[part]}", decay=part == "ssm_a")
     stem, _, kind = name.rpartition(".")
     if kind not in ("weight", "bias"):
         return None
-    centred = architecture in CENTRED and stem.endswith("norm")
+    centred = architecture in CENTRED and stem.endswith("norm") and not stem.endswith("ssm_norm")
     if stem in OUTER_PARTS:
         return TensorRole(f"{OUTER_PARTS[stem]}.{kind}", centred=centred)
-    block, _, rest = stem.partition(".")
-    number, _, part = rest.partition(".")
+    part = part.removesuffix(f".{kind}")
     own = LAYER_PARTS[architecture].get(part)
     if block != "blk" or not number.isdecimal() or own is None:
         return None
     interleaved = architecture in INTERLEAVED and part in ("attn_q", "attn_k")
-    return TensorRole(f"model.layers.{number}.{own}.{kind}", interleaved, part == "attn_k", centred)
+    return TensorRole(
+        f"model.layers.{number}.{own}.{kind}",
+        interleaved,
+        keys=part == "attn_k",
+        centred=centred,
+        squeezed=part == "ssm_conv1d",
+    )
 
 
 def check_architecture(file: object, architecture: object) -> str:

@@ -61,6 +61,9 @@ class GgufTensors(TensorReader):
         if role.interleaved:
             order = _halves(located.entry.shape[0], self._heads[role.keys])
             return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
+        if role.decay:
+            assert isinstance(weight, Tensor)
+            return torch.log(-weight.float())
         if role.centred:
             assert isinstance(weight, Tensor)
             # Exact: 1 + w was rounded to float32, and subtracting 1 needs no more digits.

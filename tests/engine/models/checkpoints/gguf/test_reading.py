@@ -26,8 +26,8 @@ from tests.support.gguf_files import all_in, write_gguf
 from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
-LAST_BITS = {"phi3, longrope"}
-"""The file holds how much its attention is sharpened in float32."""
+LAST_BITS = {"phi3, longrope", "qwen3.5"}
+"""The file holds how much its attention is sharpened, or exp(A_log), in float32."""
 AS_THE_FILE_HAS_IT = {
     # What llama.cpp computes, and a file cannot say otherwise.
     "gemma2": {"query_pre_attn_scalar": 8},
@@ -39,7 +39,6 @@ LEFT_OUT = {
     "mistral": "llama.cpp's Llama has no window",
     "qwen2, later layers slide": "llama.cpp's Qwen has no window",
     "qwen3, biases, a window": "llama.cpp's Qwen has no window",
-    "qwen3.5": "not read yet",
     "llama3 rope": "the file holds what comes out of it: tested by itself",
 }
 TEXT = torch.randint(300, (100,), generator=torch.Generator().manual_seed(3)).tolist()
