@@ -23,12 +23,20 @@ RETIRED = {
     "Experience": "ControllerStatistics", "Share": "AcceptanceRate", "Shelf": "ResponseStore",
     "Course": "RaceSession", "Racing": "RaceRun", "crop": "rewind", "borrow": "copy_prefix",
     "new_cache": "new_state", "KeptTimes": "StoredTimes", "KeptSettings": "StoredSettings",
-    "ServerTrouble": "ServerError", "Counters": "ServerMetrics", 
+    "ServerTrouble": "ServerError", "Counters": "ServerMetrics",
     "Chunks": "OutputChunks", "Card": "ModelCard", "Offer": "ServedModel", "Patience": "Retry",
     "Writing": "LiveReply", "OpeningWatcher": "LoadWatcher", "UnrolledTrainer": "SpeculatorTrainer",
     "RunFolder": "RunDirectory", "CrossVocabulary": "OtherVocabulary",
     "read_lexicon": "read_token_table", "likeliest": "top_tokens", "by_sizes": "estimate",
     "patiently": "with_retries", "kept_for": "resolve_stored",
+    "Learning": "ControllerFactory", "Foresight": "RecallAccuracy", "Leading": "LeadingSpace",
+    "Products": "LinearLibrary", "BlockedLinear": "TiledLinear", "SingleLinear": "RowwiseLinear",
+    "Nf4Product": "Nf4Linear", "BulkProduct": "BulkLinear", "Held": "UnfusedLinear",
+    "hold": "convert_weight", "Said": "Content", "Called": "CallStart",
+    "Asked": "PlanOptions", "Wanted": "TrainingJob", "Described": "ModelDescription",
+    "WritingModel": "GeneratingModel", "first_block": "first_page", "write_on": "generate",
+    "forward_among": "forward_trimmed", "side_by_side": "interleave", "PlacedTensor": "LocatedTensor",
+    "known_tensor": "role_of", "attend_singly": "attend_rowwise", "decoder_layer": "feed_forward",
 }  # fmt: skip
 """Names of classes and functions that nobody outside this project would know, and their successors."""
 
