@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
+from engine.values import MAX_ROWS, RECENT_ROWS
+
 
 @dataclass(frozen=True, slots=True)
 class Rope:
@@ -77,6 +79,17 @@ class GatedDeltaNet:
     def channels(self) -> int:
         """How wide queries, keys and values are together: all that is convolved."""
         return 2 * self.key_heads * self.key_dim + self.values
+
+    @property
+    def state_numbers(self) -> int:
+        """How many numbers a state has."""
+        return self.value_heads * self.key_dim * self.value_dim
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of what the compiled step keeps of a sequence, in float32: two states and recent rows."""
+        row = self.channels + 2 * self.value_heads
+        return 4 * (2 * self.state_numbers + (RECENT_ROWS + MAX_ROWS) * row)
 
 
 @dataclass(frozen=True, slots=True)

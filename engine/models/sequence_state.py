@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.kernels.torch.attention import PAGE_SIZE
 from engine.machine.device_memory import zeros
 from engine.models.hidden_states import AuxHiddenStates
+from engine.values import CHECKPOINT_BYTES
 
 
 class SequenceState:
@@ -86,9 +87,7 @@ T = TypeVar("T")
 
 
 class Checkpoints(Generic[T]):
-    """States of a sequence at some lengths, at most ``limit`` bytes of them; the oldest goes first."""
-
-    limit = 256 << 20
+    """States of a sequence at some lengths, up to ``CHECKPOINT_BYTES``; the oldest is dropped first."""
 
     def __init__(self) -> None:
         self._saved: dict[int, tuple[T, int]] = {}  # by length, with the bytes, the oldest first
@@ -97,7 +96,7 @@ class Checkpoints(Generic[T]):
         """Keep ``state``, which takes ``size`` bytes, as that behind ``length`` tokens."""
         self._saved.pop(length, None)
         self._saved[length] = state, size
-        while sum(size for _, size in self._saved.values()) > self.limit:
+        while sum(size for _, size in self._saved.values()) > CHECKPOINT_BYTES:
             del self._saved[next(iter(self._saved))]
 
     def reachable(self, length: int) -> int:

@@ -10,6 +10,10 @@ MAX_DEPTH = 15
 """Most tokens that a round drafts."""
 MAX_ROWS = MAX_DEPTH + 1
 """With the pending token: the rows that every kernel verifies in one pass, with the bits of one row."""
+RECENT_ROWS = 2 * MAX_ROWS
+"""Rows whose inputs a recurrent layer keeps, to take them in again after a rejection."""
+CHECKPOINT_BYTES = 256 << 20
+"""The most bytes of a sequence's saved recurrent states; the oldest is dropped first."""
 
 
 def require(condition: bool, name: str, message: str) -> None:

@@ -15,11 +15,10 @@ import torch
 from torch import Tensor
 
 from engine.kernels.native import structures
-from engine.kernels.native.library import LANES, ROWS
+from engine.kernels.native.library import LANES
 from engine.machine.device_memory import zeros
 from engine.models.architecture import GatedDeltaNet
-
-_RECENT = structures.RECENT_ROWS
+from engine.values import MAX_ROWS, RECENT_ROWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Recurrences:
     ) -> None:
         """Say in ``sequence``, whose rows follow ``pending`` ones, between which states they go."""
         tip = 1 - self._current
-        assert final or pending + sequence.rows + self._kernel - 1 <= _RECENT or not self.states
+        assert final or pending + sequence.rows + self._kernel - 1 <= RECENT_ROWS or not self.states
         sequence.from_, sequence.to = (tip if pending else self._current), tip
         sequence.absorbed, sequence.pending = (length + pending if pending else self._absorbed), tip
         if final:
@@ -77,7 +76,7 @@ class Recurrences:
         """Keep a path of a tree: its rows stand at their positions from now on."""
         for recent in self.recent:
             for position, row in enumerate(rows, length):
-                recent[position % _RECENT] = recent[_RECENT + row]
+                recent[position % RECENT_ROWS] = recent[RECENT_ROWS + row]
 
     def save(self, length: int) -> Saved:
         """Return a copy of what is behind ``length`` committed tokens."""
@@ -104,7 +103,7 @@ class Recurrences:
 
     def _rows(self, absorbed: int, length: int) -> list[int]:
         first = max(0, absorbed - self._kernel + 1)
-        return [position % _RECENT for position in range(first, length)]
+        return [position % RECENT_ROWS for position in range(first, length)]
 
 
 def _states(spec: GatedDeltaNet) -> Tensor:
@@ -113,4 +112,4 @@ def _states(spec: GatedDeltaNet) -> Tensor:
 
 
 def _recent(spec: GatedDeltaNet) -> Tensor:
-    return zeros((_RECENT + ROWS, spec.channels + 2 * spec.value_heads), torch.float32)
+    return zeros((RECENT_ROWS + MAX_ROWS, spec.channels + 2 * spec.value_heads), torch.float32)

@@ -62,10 +62,6 @@ class AuxLayer(c.Structure):
     _fields_ = [("rows", c.c_void_p), ("layer", c.c_int32)]
 
 
-RECENT_ROWS = 32
-"""As in structures.h."""
-
-
 class Recurrence(c.Structure):
     _fields_ = [("states", c.c_void_p * 2), ("recent", c.c_void_p)]
 

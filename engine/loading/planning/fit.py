@@ -15,7 +15,8 @@ from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.values import MAX_ROWS
+from engine.models.families import recurrent_layers
+from engine.values import CHECKPOINT_BYTES, MAX_ROWS
 from engine.values.memory import WIDTHS, kv_numbers, largest
 from engine.values.units import format_bytes
 
@@ -53,12 +54,13 @@ GPU_VOCABULARY_ROWS = 4
 class ModelSize:
     """The sizes of one model that count for memory.
 
-    ``repeated`` are the weights of an embedding that is also the output head, where it is kept twice:
-    in rows for lookup, and packed for the product. 0 where that is not known. ``aux_width`` are the
-    numbers kept of each token's hidden states, for heads to read. ``weights`` and ``cache`` are the
-    formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights in a GGUF file, where they are
-    kept in the blocks that it has or would have, else 0. ``heads`` count on a GPU only; they and
-    ``vocabulary`` are 0 where they are not known.
+    ``layers`` counts those that attend. ``repeated`` are the weights of an embedding that is also the
+    output head, where it is kept twice: in rows for lookup, and packed for the product. 0 where that is
+    not known. ``aux_width`` are the numbers kept of each token's hidden states, for heads to read.
+    ``weights`` and ``cache`` are the formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights
+    in a GGUF file, where they are kept in the blocks that it has or would have, else 0.
+    ``recurrent_bytes`` are those of a sequence's recurrent states, saved ones included. ``heads`` count
+    on a GPU only; they and ``vocabulary`` are 0 where they are not known.
     """
 
     name: str
@@ -74,6 +76,7 @@ class ModelSize:
     heads: int = 0
     vocabulary: int = 0
     block_bytes: int = 0
+    recurrent_bytes: int = 0
 
     @classmethod
     def of(
@@ -83,10 +86,12 @@ class ModelSize:
         tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
         repeated = source.vocabulary * source.hidden if tied else 0
         heads = 0 if isinstance(source, ModelSpec) else source.heads
+        recurrent = () if isinstance(source, ModelSpec) else recurrent_layers(source)
+        states = sum(mixer.memory_bytes for mixer in recurrent)
         return cls(
             source.name,
             source.parameters,
-            source.layers,
+            source.layers - len(recurrent),
             source.kv_heads,
             source.head_dim,
             source.context,
@@ -95,6 +100,7 @@ class ModelSize:
             cache=cache,
             heads=heads,
             vocabulary=source.vocabulary,
+            recurrent_bytes=states + CHECKPOINT_BYTES if states else 0,
         )
 
     def weight_bytes(self) -> int:
@@ -118,7 +124,7 @@ class ModelSize:
 
     def kv_bytes(self, context: int) -> int:
         """Return the bytes of the cache of ``context`` tokens; it ends at the model's own context."""
-        return min(context, self.context) * self.kv_bytes_per_token()
+        return min(context, self.context) * self.kv_bytes_per_token() + self.recurrent_bytes
 
     def attention_bytes(self, context: int) -> int:
         """Return the bytes between the two launches of a GPU's attention, which all layers share."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from engine.models.architecture import Architecture
+from engine.errors import ModelError
+from engine.models.architecture import Architecture, GatedDeltaNet
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.gemma import gemma2, gemma3
 from engine.models.families.llama import llama
@@ -31,3 +32,14 @@ FAMILIES: Mapping[str, Reader] = {
     "Gemma3ForConditionalGeneration": gemma3,  # its text part
     "Phi3ForCausalLM": phi3,
 }
+
+
+def recurrent_layers(checkpoint: Checkpoint) -> tuple[GatedDeltaNet, ...]:
+    """Return the recurrent mixers of a model; none of one that no family describes, or that is wrong."""
+    if checkpoint.architecture not in FAMILIES:
+        return ()
+    try:
+        layers = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context).layers
+    except (ModelError, KeyError, TypeError, ValueError):  # loading says what is wrong
+        return ()
+    return tuple(spec.mixer for spec in layers if isinstance(spec.mixer, GatedDeltaNet))

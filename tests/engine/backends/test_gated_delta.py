@@ -23,9 +23,9 @@ from engine.drafting.draft_reader import SameVocabulary
 from engine.events import Tree
 from engine.kernels.native.library import Library
 from engine.kernels.torch.factory import PLAIN
+from engine.models import sequence_state
 from engine.models.architecture import LayerSpec
 from engine.models.base import Model, ModelInfo
-from engine.models.sequence_state import Checkpoints
 from engine.models.weights import GatedDeltaWeights, Names, load_layer
 from tests.support.random_tensors import (
     ARCHITECTURE,
@@ -168,7 +168,7 @@ def test_checkpoints_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, model
     model.forward(text(1), state, last=0)
     state.save_checkpoint()
     (size,) = (size for _, size in state._checkpoints._saved.values())  # type: ignore[attr-defined]
-    monkeypatch.setattr(Checkpoints, "limit", int(2.5 * size))
+    monkeypatch.setattr(sequence_state, "CHECKPOINT_BYTES", int(2.5 * size))
     for token in text(4):
         model.forward([token], state, last=0)
         state.save_checkpoint()

@@ -21,7 +21,9 @@ from engine.loading.planning.fit import (
 )
 from engine.machine import memory
 from engine.models.checkpoints.checkpoint import inspect
+from engine.values import CHECKPOINT_BYTES
 from engine.values.units import format_bytes
+from tests.support.families import write_family
 from tests.support.folders import write_model
 from tests.support.places import ROOT
 
@@ -154,6 +156,16 @@ def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     llama = ModelSize.of(catalog.model("llama-3.1-8b"))
     assert llama.kv_bytes_per_token() == 131_072
+
+
+def test_a_hybrid_counts_its_attention_and_its_states(tmp_path: Path) -> None:
+    """One of four layers attends; what the others keep does not grow with the context."""
+    write_family(tmp_path, "qwen3.5")
+    found = inspect(tmp_path)
+    size = ModelSize.of(found, cache="fp32")
+    assert (size.layers, size.kv_bytes_per_token()) == (1, 2 * found.kv_heads * found.head_dim * 4)
+    states = 3 * 4 * (2 * 16 * 16 * 16 + 48 * (2 * 4 * 16 + 16 * 16 + 2 * 16))
+    assert size.kv_bytes(0) == states + CHECKPOINT_BYTES
 
 
 def test_the_machine_is_asked_when_nothing_is_given() -> None:

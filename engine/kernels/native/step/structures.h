@@ -78,12 +78,12 @@ struct AuxLayer {
     int32_t layer;  // the input of this layer; the number of layers: the output of the last; -1: that, normed
 };
 
-constexpr int RECENT_ROWS = 32;  // as in structures.py
+constexpr int RECENT_ROWS = 2 * ROWS;  // as in structures.py
 
 // The memory of a recurrent layer for one sequence: two states, and the inputs of the convolution, alpha and beta of recent rows.
 struct Recurrence {
     float* states[2];  // [value_heads][value_dim / 16][key_dim][16]
-    float* recent;     // [RECENT_ROWS + 16][channels + 2 * value_heads], by position; then the rows of a tree
+    float* recent;     // [RECENT_ROWS + ROWS][channels + 2 * value_heads], by position; then the rows of a tree
 };
 
 // The cache of one sequence. In each slot: keys [kv_heads][context / 16][head_dim][16], values [kv_heads][context][head_dim].

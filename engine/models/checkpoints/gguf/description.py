@@ -192,9 +192,8 @@ def _located(
                     f"{part.file} holds {name}, as another part does. Download both again."
                 )
             seen.add(role.name)
-            if role.squeezed:
-                entry = replace(entry, shape=(entry.shape[0], 1, *entry.shape[1:]))
-            yield role.name, LocatedTensor(part, entry, role)
+            shape = (entry.shape[0], 1, *entry.shape[1:]) if role.squeezed else entry.shape
+            yield role.name, LocatedTensor(part, replace(entry, shape=shape), role)
 
 
 def _factors(part: GgufHeader, entry: TensorEntry) -> tuple[float, ...]:
