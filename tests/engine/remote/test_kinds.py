@@ -17,7 +17,7 @@ from engine.events import Emitted, Finished, FinishReason, Prefilled, Started
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
-from engine.tool_calls.reading import Arguments, Called, CallReader
+from engine.tool_calls.reading import Arguments, CallStart, CallReader
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.messages import Message
 from engine.values.sampling import Sampling
@@ -359,7 +359,7 @@ def test_thoughts_and_calls_stand_in_the_text_as_models_write_them(connect: Conn
     assert loaded is not None and loaded.capabilities.calls is not None
     reader = CallReader(loaded.capabilities.calls)
     parts = [*reader.read(finished.text), *reader.end()]
-    assert [part.name for part in parts if isinstance(part, Called)] == ["find", "open"]
+    assert [part.name for part in parts if isinstance(part, CallStart)] == ["find", "open"]
     told = "".join(part.text for part in parts if isinstance(part, Arguments))
     assert told == '{"q": "a"}{}'
     (body,) = played.posted("/v1/chat/completions")
