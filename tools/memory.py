@@ -67,7 +67,7 @@ def measure(pair: str, context: int, proposer: str, quantization: str) -> dict[s
         after = _resident()
         _fill(engine, loaded.context, proposer)
         full = _resident()
-    room = predicted.room
+    room = predicted.memory_fit
     taken = full - before
     expected = room.weights + room.kv
     return {

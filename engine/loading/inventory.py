@@ -221,16 +221,16 @@ class Inventory:
     def check_room(self, requests: Sequence[LoadRequest]) -> None:
         """Raise OutOfMemory unless pairs fit beside each other, each with the shortest context. Servers
         need nothing; a pair whose sizes are not known yet is left out."""
-        rooms = []
+        fits = []
         for request in requests:
             with contextlib.suppress(ModelError):  # its load will say it
-                rooms.append(self.forecast(request, SHORTEST_CONTEXT).room)
-        if len(rooms) < 2:
+                fits.append(self.forecast(request, SHORTEST_CONTEXT).memory_fit)
+        if len(fits) < 2:
             return
-        needed = sum(room.weights + room.kv for room in rooms) + max(room.work for room in rooms)
-        free = min(room.free for room in rooms)
+        needed = sum(fit.weights + fit.kv for fit in fits) + max(fit.work for fit in fits)
+        free = min(fit.free for fit in fits)
         if needed > free:
-            names = " and ".join(model.name for room in rooms for model in room.models)
+            names = " and ".join(model.name for fit in fits for model in fit.models)
             raise OutOfMemory(
                 f"{names} need {format_bytes(needed)} at once, with {SHORTEST_CONTEXT} tokens of context "
                 f"each; {format_bytes(free)} are free. Choose smaller ones, or close other programs."
@@ -244,5 +244,5 @@ def has_room(target: ModelSpec, draft: ModelSpec, quantization: str = AUTO) -> b
         both = estimate([target, draft], quantization=quantization)
     except ModelError:  # the sizes of one are not known
         return False
-    enough = min(ENOUGH_CONTEXT, alone.room.context)
-    return both.quantization == alone.quantization and both.room.context >= enough
+    enough = min(ENOUGH_CONTEXT, alone.memory_fit.context)
+    return both.quantization == alone.quantization and both.memory_fit.context >= enough

@@ -42,7 +42,7 @@ IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 def load_planned(plan: ModelPlan, watch: LoadWatch | None = None) -> Model:
     """Load a model and report to ``watch``. Raises ModelError, DeviceLost, LoadCancelled."""
     watch = watch or LoadWatch()
-    with device_errors(plan.place.device):
+    with device_errors(plan.device.device):
         adapted = plan.backend is Backend.TRANSFORMERS
         model = _load_adapter(plan) if adapted else _load_own(plan, watch)
     watch.loaded(plan.checkpoint)
@@ -58,7 +58,7 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
         context=context,
         parameters=checkpoint.parameters,
         quantization=plan.quantization,
-        device=str(plan.place.device),
+        device=str(plan.device.device),
         eos=frozenset(checkpoint.eos_ids),
         layers=checkpoint.layers,
         hidden=checkpoint.hidden,
@@ -116,7 +116,7 @@ def _load_native(
 def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[WeightSource, str]:
     """Return a source of vectors in float32 and matrices in the file's dtype, and the format that the
     compiled step keeps them in. It widens bf16 as it multiplies."""
-    checkpoint, device = plan.checkpoint, plan.place.device
+    checkpoint, device = plan.checkpoint, plan.device.device
     if plan.quantization == AS_STORED:
         return GgufTensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
     if plan.quantization == Q4:
@@ -146,7 +146,7 @@ def _tensors(plan: ModelPlan, watch: LoadWatch) -> TensorSource:
     tensors = open_tensors(
         plan.checkpoint,
         DTYPES[plan.compute],
-        plan.place.device,
+        plan.device.device,
         in_file_dtype=plan.quantization in QUANTISED,
     )
     return watch.reading(plan.checkpoint, tensors)
@@ -224,7 +224,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
             f"transformers loads {checkpoint.path} ({checkpoint.architecture}) but cannot compute it: "
             f"{error}. {_contradiction(checkpoint)}Use a config.json that was published with the weights."
         ) from error
-    model.to(plan.place.device)
+    model.to(plan.device.device)
     return adapted
 
 

@@ -71,12 +71,12 @@ def load_pair(
         draft=draft,
         vocabularies=plan.vocabularies,
         remembered=remembered and remembered / name,
-        heads={head.kind: head_kinds.load(head, plan.products) for head in plan.heads},
+        heads={head.kind: head_kinds.load(head, plan.linear_factory) for head in plan.heads},
     )
     times = None
     if measured is not None:
         times = StoredTimes(measured / f"{name}.json", _setup(plan, model))
-    session = Session(model, codec, resources, plan.place, plan.parallel, times)
+    session = Session(model, codec, resources, plan.device, plan.parallel, times)
     if model.info.compiled and (draft is None or draft.info.compiled):
         # The step has its own threads; torch's would spin beside them after every small operation.
         torch.set_num_threads(1)
@@ -91,13 +91,13 @@ def _loading_threads(models: Sequence[ModelPlan]) -> int | None:
         and (each.quantization == AS_STORED or each.checkpoint.bytes < _FEW_BYTES)
         for each in models
     )
-    return 1 if quick else models[0].place.threads
+    return 1 if quick else models[0].device.threads
 
 
 def _setup(plan: LoadPlan, model: Model) -> str:
     """Name all that the time of a step of ``model`` depends on here."""
     info = model.info
-    count = plan.place.threads or threads.default()
+    count = plan.device.threads or threads.default()
     step = build.built() if info.compiled else None
     by = f"torch {torch.__version__}" if step is None else step.name
     return f"{info.quantization}, {plan.target.cached} in the cache, {info.device}, {count} threads, {by}"

@@ -54,22 +54,22 @@ def distil(
     a target without hidden states, RecordingError when the disk is full.
     """
     folder, kind = RunDirectory(out), recipe.kind
-    device = choose_device(recipe.device, recipe.threads)
+    training_device = choose_device(recipe.device, recipe.threads)
     if not resume:
         _forget(folder, kind)
-    place = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
+    device = devices.choose(recipe.device, native=recipe.native, threads=torch.get_num_threads())
     if needs_step(target):  # without it blocks are widened, and it takes longer
         compile_first(
-            lambda: place, lambda: report("Compiling the decoder for this processor, once")
+            lambda: device, lambda: report("Compiling the decoder for this processor, once")
         )
-    model = _load(target, place)
+    model = _load(target, device)
     if not isinstance(model, HiddenStateModel):
         raise ModelError(
             f"{target} shows no hidden states, so no {kind} drafter can learn from it. Use a "
             "model of an architecture that this engine knows."
         )
     codec = TextCodec(target)
-    view = TargetView(model, device, recipe.hard_weight)
+    view = TargetView(model, training_device, recipe.hard_weight)
     torch.manual_seed(recipe.seed)
     trainer_class = kinds.trainer(kind)
     trainer = trainer_class(read(trainer_class.Shape, recipe.shape, "shape"), view)
@@ -80,8 +80,8 @@ def distil(
     progress = ProgressFile(folder.progress)
     with torch_yields(model):
         record(
-            model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, place,
-            drafting=_drafting(draft, target, place) if draft and not at_once(model) else None,
+            model, codec, prompts.learned, recipe.replies, recording, recipe.seed, progress, device,
+            drafting=_drafting(draft, target, device) if draft and not at_once(model) else None,
         )  # fmt: skip
     if isinstance(trainer, Surveyor):
         trainer.survey(recording)
@@ -89,11 +89,11 @@ def distil(
     def evaluate() -> dict[str, object]:
         """Export the drafter, load it as the app does, and measure its acceptance."""
         trainer.export(folder.trial(kind))
-        resources = _resources(kind, folder.trial(kind), target, place)
+        resources = _resources(kind, folder.trial(kind), target, device)
         with torch_yields(model):
-            return measure(model, codec, resources, kind, trainer.depth, prompts.held_out, place)
+            return measure(model, codec, resources, kind, trainer.depth, prompts.held_out, device)
 
-    task = DistilTask(trainer, recording, recipe, device, evaluate)
+    task = DistilTask(trainer, recording, recipe, training_device, evaluate)
     loop = Loop(kind, trainer.module, recipe, task, folder)
     if resume:
         loop.restore()
@@ -109,19 +109,19 @@ def distil(
     return result
 
 
-def _load(folder: Path, place: Device) -> Model:
-    return load_planned(plan_model(inspect(folder), place))
+def _load(folder: Path, device: Device) -> Model:
+    return load_planned(plan_model(inspect(folder), device))
 
 
-def _drafting(draft: Path, target: Path, place: Device) -> Resources:
+def _drafting(draft: Path, target: Path, device: Device) -> Resources:
     """Load the draft model that speeds up recording."""
     shared = vocabularies(inspect(target), inspect(draft))
-    return Resources(draft=_load(draft, place), vocabularies=shared)
+    return Resources(draft=_load(draft, device), vocabularies=shared)
 
 
-def _resources(kind: str, folder: Path, target: Path, place: Device) -> Resources:
+def _resources(kind: str, folder: Path, target: Path, device: Device) -> Resources:
     plan = heads.inspect(folder, inspect(target))
-    head = heads.load(plan, LinearFactory.choose("fp32", place))
+    head = heads.load(plan, LinearFactory.choose("fp32", device))
     return Resources(heads={kind: head})
 
 

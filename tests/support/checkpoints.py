@@ -145,13 +145,13 @@ def open_session(
 
     ``native``: whether the compiled step may be used, if it is built. ``parallel``: see ``Session``.
     """
-    place = devices.choose(native=native)
-    checkpoint, products = inspect(target), LinearFactory.choose("fp32", place)
+    device = devices.choose(native=native)
+    checkpoint, linear_factory = inspect(target), LinearFactory.choose("fp32", device)
     load = partial(load_model, quantization=dtype, native=native)
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
     resources = Resources(
         draft=load(draft) if draft else None,
         vocabularies=vocabularies(checkpoint, inspect(draft)) if draft else None,
-        heads={plan.kind: head_kinds.load(plan, products) for plan in plans},
+        heads={plan.kind: head_kinds.load(plan, linear_factory) for plan in plans},
     )
-    return Session(load(target), TextCodec(target), resources, place, parallel)
+    return Session(load(target), TextCodec(target), resources, device, parallel)

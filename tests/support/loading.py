@@ -42,8 +42,8 @@ def load_model(
 ) -> Model:
     """Load the model in ``path`` alone. Raises as ``inspect``, ``plan_model``, ``devices.choose`` and
     ``load_planned``, whose arguments these are."""
-    place = devices.choose(device, native=native, threads=threads)
+    chosen = devices.choose(device, native=native, threads=threads)
     checkpoint = inspect(path)
     return load_planned(
-        plan_model(checkpoint, place, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
+        plan_model(checkpoint, chosen, quantization, context=context, kv_cache_dtype=kv_cache_dtype)
     )

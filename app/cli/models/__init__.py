@@ -156,7 +156,7 @@ def check(
     from engine.values.units import format_bytes
 
     checkpoint = inspect(path)
-    room = estimate([local_spec(path)]).room
+    memory_fit = estimate([local_spec(path)]).memory_fit
     print(
         f"{checkpoint.path}: {checkpoint.architecture}, {checkpoint.parameters:,} parameters "
         f"({checkpoint.dtype})\n{checkpoint.layers} layers, {checkpoint.vocabulary:,} tokens in the "
@@ -164,7 +164,7 @@ def check(
         "weights"
     )
     print("It has a chat template." if checkpoint.has_chat_template else "It has no chat template.")
-    print(room.sentence)
+    print(memory_fit.sentence)
     if as_json:
         facts = {
             "folder": str(checkpoint.path),
@@ -176,7 +176,7 @@ def check(
             "bytes": checkpoint.bytes,
             "dtype": checkpoint.dtype,
             "chat_template": checkpoint.has_chat_template,
-            "fits": room.fits,
+            "fits": memory_fit.fits,
         }
         print(json.dumps(facts, ensure_ascii=False))
 
@@ -231,7 +231,7 @@ def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
     from engine.loading.inventory import estimate
     from engine.values.units import format_bytes
 
-    room = estimate([spec]) if spec.parameters else None
+    forecast = estimate([spec]) if spec.parameters else None
     return {
         "id": spec.id,
         "name": spec.name,
@@ -241,7 +241,7 @@ def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
         "licence": spec.licence,
         "gated": spec.gated,
         "on_disk": inventory.locate(spec) is not None,
-        "fits": room and room.room.context > 0,
-        "held": room and room.quantization,
+        "fits": forecast and forecast.memory_fit.context > 0,
+        "held": forecast and forecast.quantization,
         "source": spec.repository or str(spec.path),
     }

@@ -31,22 +31,24 @@ def fit_command(
 
     request = LoadRequest.parse(pair, quantization=quantization)
     forecast = open_inventory(paths.data_folder(data_dir)).forecast(request, context)
-    room = forecast.room
+    memory_fit = forecast.memory_fit
     rows = [
         (role, model.name, format_bytes(model.weights), format_bytes(model.kv))
-        for role, model in zip(forecast.roles, room.models, strict=True)
+        for role, model in zip(forecast.roles, memory_fit.models, strict=True)
     ]
-    rows.append(("app and work", "", format_bytes(room.work), ""))
+    rows.append(("app and work", "", format_bytes(memory_fit.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
-    needed = format_bytes(room.needed)
+    needed = format_bytes(memory_fit.needed)
     print(
         f"With {forecast.context:,} tokens of context, in {forecast.quantization}: {needed} needed."
     )
-    print(room.sentence)
+    print(memory_fit.sentence)
     if as_json:
         facts = {
             "context": forecast.context,
             "longest": forecast.longest,
             "held": forecast.quantization,
         }
-        print(json.dumps({**asdict(room), **facts, "roles": forecast.roles}, ensure_ascii=False))
+        print(
+            json.dumps({**asdict(memory_fit), **facts, "roles": forecast.roles}, ensure_ascii=False)
+        )

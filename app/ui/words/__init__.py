@@ -299,7 +299,7 @@ class Words:
         """Return the size and format of a target's weights: \"4.9 GB in 4 bits\"."""
         bits = Words.QUANTIZATIONS[found.quantization].split(" (")[0]
         held = "as stored" if found.quantization == AS_STORED else f"in {bits}"
-        return f"{format_bytes(found.room.models[0].weights)} {held}"
+        return f"{format_bytes(found.memory_fit.models[0].weights)} {held}"
 
     @staticmethod
     def loads_there(model: str, place: str, out: str) -> str:

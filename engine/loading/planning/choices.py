@@ -49,7 +49,7 @@ class Backend(StrEnum):
     TRANSFORMERS = "transformers"
 
 
-def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
+def choose_quantization(checkpoint: Checkpoint, quantization: str, device: Device) -> str:
     """Return ``quantization``, with ``auto`` resolved: stored if the files are quantised, else
     unquantised.
 
@@ -62,91 +62,91 @@ def choose_quantization(checkpoint: Checkpoint, quantization: str, place: Device
         )
     if quantization in (*QUANTISED, Q4):
         why_not = why_not_q4 if quantization == Q4 else why_not_quantised
-        reason = why_not(checkpoint, place)
+        reason = why_not(checkpoint, device)
         if reason is not None:
             raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
         return quantization
     if quantization in UNQUANTISED:
         return quantization
-    reason = why_not_stored(checkpoint, place)
+    reason = why_not_stored(checkpoint, device)
     if reason is None:
         return AS_STORED
     if quantization == AS_STORED:
         raise InvalidRequest("quantization", f"quantization is {quantization!r}, but {reason}")
-    quantised = why_not_quantised(checkpoint, place) is None
+    quantised = why_not_quantised(checkpoint, device) is None
     if checkpoint.quantised and quantised:
         return "nf4"
     if checkpoint.block_formats and quantised:
         return "int8"
-    return _unquantised(checkpoint, place)
+    return _unquantised(checkpoint, device)
 
 
-def choose_backend(checkpoint: Checkpoint, quantization: str, place: Device) -> Backend:
+def choose_backend(checkpoint: Checkpoint, quantization: str, device: Device) -> Backend:
     """Return the fastest backend that can run the model with this quantization and is built."""
     if checkpoint.architecture not in FAMILIES:
         return Backend.TRANSFORMERS
     architecture = _architecture(checkpoint)
     if architecture is None:
         return Backend.TORCH  # nothing will: loading it says what is wrong
-    if place.kernels and cuda.why_not(architecture, quantization) is None:
+    if device.kernels and cuda.why_not(architecture, quantization) is None:
         return Backend.CUDA
-    return Backend.NATIVE if _compiled(checkpoint, quantization, place) else Backend.TORCH
+    return Backend.NATIVE if _compiled(checkpoint, quantization, device) else Backend.TORCH
 
 
-def compiled_step(place: Device) -> Library | None:
+def compiled_step(device: Device) -> Library | None:
     """Return the compiled step if it is built and may be used."""
-    return build.ready(place.threads) if _may_be_compiled(place) else None
+    return build.ready(device.threads) if _may_be_compiled(device) else None
 
 
-def could_be_compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
+def could_be_compiled(checkpoint: Checkpoint, quantization: str, device: Device) -> bool:
     """Return whether the compiled step, built or not yet, would run the model with this quantization."""
-    architecture = _architecture(checkpoint) if _may_be_compiled(place) else None
+    architecture = _architecture(checkpoint) if _may_be_compiled(device) else None
     return (
         architecture is not None
-        and _why_not_compiled(checkpoint, architecture, quantization, place) is None
+        and _why_not_compiled(checkpoint, architecture, quantization, device) is None
     )
 
 
-def compute_dtype(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
+def compute_dtype(checkpoint: Checkpoint, quantization: str, device: Device) -> str:
     """Return the dtype of activations and KV cache with weights in ``quantization``: fp32 or bf16."""
-    return quantization if quantization in UNQUANTISED else _eager_dtype(checkpoint, place)
+    return quantization if quantization in UNQUANTISED else _eager_dtype(checkpoint, device)
 
 
-def draft_quantization(checkpoint: Checkpoint, quantization: str, place: Device) -> str:
+def draft_quantization(checkpoint: Checkpoint, quantization: str, device: Device) -> str:
     """Return a draft's quantization beside a target in ``quantization``: the same if possible, else
     int8 or unquantised.
 
     In int8 a draft takes half the time in the compiled step and on a GPU. It only proposes, so people
     need no note.
     """
-    if why_not_stored(checkpoint, place) is None:
+    if why_not_stored(checkpoint, device) is None:
         return AS_STORED
-    if quantization == Q4 and why_not_q4(checkpoint, place) is None:
+    if quantization == Q4 and why_not_q4(checkpoint, device) is None:
         return Q4
-    if quantization != "int8" and _compiled(checkpoint, "int8", place):
+    if quantization != "int8" and _compiled(checkpoint, "int8", device):
         return "int8"
     if quantization in IN_BLOCKS:
-        return choose_quantization(checkpoint, AUTO, place)
-    if quantization == "bf16" and place.kernels and why_not_quantised(checkpoint, place) is None:
+        return choose_quantization(checkpoint, AUTO, device)
+    if quantization == "bf16" and device.kernels and why_not_quantised(checkpoint, device) is None:
         return "int8"
-    if quantization in QUANTISED and why_not_quantised(checkpoint, place) is not None:
-        return _unquantised(checkpoint, place)
+    if quantization in QUANTISED and why_not_quantised(checkpoint, device) is not None:
+        return _unquantised(checkpoint, device)
     return quantization
 
 
-def draft_rounding(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
+def draft_rounding(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
     """Return what wider weights of a draft are rounded to when the compiled step packs them, or None.
 
     Decoding is bandwidth-bound and a draft needs no exact weights: 4 bits cost little acceptance and save
     a quarter of its time (see docs/log/drafting.md).
     """
     large = checkpoint.parameters > SMALL
-    return DRAFT_FORMAT if large and _compiled(checkpoint, quantization, place) else None
+    return DRAFT_FORMAT if large and _compiled(checkpoint, quantization, device) else None
 
 
-def quantization_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
+def quantization_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str | None:
     """Return a note for people on how this machine computes ``quantization``, or None."""
-    notes = [_stored_note(quantization, checkpoint), _place_note(quantization, checkpoint, place)]
+    notes = [_stored_note(quantization, checkpoint), _device_note(quantization, checkpoint, device)]
     return " ".join(note for note in notes if note) or None
 
 
@@ -164,13 +164,13 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
     return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
 
 
-def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
-    if place.device.type == "cuda":
-        return _gpu_note(quantization, checkpoint, place)
+def _device_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str | None:
+    if device.device.type == "cuda":
+        return _gpu_note(quantization, checkpoint, device)
     if quantization == Q4:
         formats = " and ".join(formats_in_four_bits(checkpoint)).upper()
         return f"Matrices are rounded to blocks of {formats} as they are loaded."
-    if quantization == "nf4" and not _compiled(checkpoint, quantization, place):
+    if quantization == "nf4" and not _compiled(checkpoint, quantization, device):
         return (
             "There is no NF4 kernel for this model here (it needs a C++ compiler): weights are widened "
             "as they are used. int8 is faster."
@@ -188,9 +188,9 @@ def _place_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str
     return None
 
 
-def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str | None:
+def _gpu_note(quantization: str, checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why a GPU that has the kernels does not use them for this model."""
-    if not place.kernels or checkpoint.architecture not in FAMILIES:
+    if not device.kernels or checkpoint.architecture not in FAMILIES:
         return None
     reason = _why_no_kernels(checkpoint, quantization)
     return (
@@ -198,14 +198,14 @@ def _gpu_note(quantization: str, checkpoint: Checkpoint, place: Device) -> str |
     )
 
 
-def why_not_quantised(checkpoint: Checkpoint, place: Device) -> str | None:
+def why_not_quantised(checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why this model cannot run in int8 or nf4 here, with the remedy, or None."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
-    if place.device.type == "cpu":
+    if device.device.type == "cpu":
         return None
     remedy = "Choose bf16 or fp32, or the device cpu."
-    if not place.kernels:
+    if not device.kernels:
         return f"the kernels for it do not run on this GPU. {remedy}"
     reason = _why_no_kernels(checkpoint, QUANTISED[0])
     return reason and f"the kernels for it cannot run this model. {reason} {remedy}"
@@ -218,25 +218,25 @@ def _why_adapted(checkpoint: Checkpoint) -> str:
     )
 
 
-def why_not_q4(checkpoint: Checkpoint, place: Device) -> str | None:
+def why_not_q4(checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why this model's matrices cannot be rounded to 4-bit blocks here, or None."""
     if checkpoint.architecture not in FAMILIES:
         return _why_adapted(checkpoint)
-    return _why_no_blocks(checkpoint, Q4, place)
+    return _why_no_blocks(checkpoint, Q4, device)
 
 
-def why_not_stored(checkpoint: Checkpoint, place: Device) -> str | None:
+def why_not_stored(checkpoint: Checkpoint, device: Device) -> str | None:
     """Return why the model's matrices cannot be multiplied as a GGUF file has them, or None."""
     if not checkpoint.block_formats:
         return (
             f"that is for GGUF files with quantised weights, and {checkpoint.name} has none: its weights "
             f"are in {checkpoint.dtype}. Choose auto."
         )
-    return _why_no_blocks(checkpoint, AS_STORED, place)
+    return _why_no_blocks(checkpoint, AS_STORED, device)
 
 
-def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
-    if compiled_step(place) is None:
+def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
+    if compiled_step(device) is None:
         return (
             "only the compiled step of a CPU multiplies weights in blocks of codes, and it is not "
             "there. Choose int8."
@@ -244,11 +244,11 @@ def _why_no_blocks(checkpoint: Checkpoint, quantization: str, place: Device) -> 
     architecture = _architecture(checkpoint)
     if architecture is None:
         return "nothing runs a model with its settings. Choose auto, which tells why."
-    reason = _why_not_compiled(checkpoint, architecture, quantization, place)
+    reason = _why_not_compiled(checkpoint, architecture, quantization, device)
     return reason and f"the compiled step cannot run this model. {reason} Choose int8."
 
 
-def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place: Device) -> str:
+def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, device: Device) -> str:
     """Return ``wanted`` if the model in ``quantization`` can have such a KV cache. Raises
     InvalidRequest."""
     if wanted not in KV_CACHE_DTYPES:
@@ -256,18 +256,20 @@ def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, place
             "kv_cache_dtype",
             f"kv_cache_dtype is {wanted!r}; it must be one of {', '.join(KV_CACHE_DTYPES)}.",
         )
-    reason = why_no_fp8_cache(checkpoint, quantization, place) if wanted == FP8 else None
+    reason = why_no_fp8_cache(checkpoint, quantization, device) if wanted == FP8 else None
     if reason is not None:
         raise InvalidRequest("kv_cache_dtype", f"kv_cache_dtype is {wanted!r}, but {reason}")
     return wanted
 
 
-def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -> str | None:
+def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, device: Device) -> str | None:
     """Return why the model in ``quantization`` cannot have a KV cache in fp8 here, or None."""
     remedy = "Choose auto, which keeps it as the model computes."
-    if not place.kernels:
+    if not device.kernels:
         where = (
-            "models run on the CPU" if place.device.type == "cpu" else "they do not run on this GPU"
+            "models run on the CPU"
+            if device.device.type == "cpu"
+            else "they do not run on this GPU"
         )
         return f"only the kernels for CUDA read such a cache, and here {where}. {remedy}"
     if checkpoint.architecture not in FAMILIES:
@@ -275,7 +277,7 @@ def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -
             f"{checkpoint.architecture} runs through transformers, whose cache is not narrowed here. "
             f"{remedy}"
         )
-    if not place.fp8:
+    if not device.fp8:
         return f"this GPU converts no fp8; compute capability 8.9 or newer does. {remedy}"
     if quantization == "fp32":
         return (
@@ -285,67 +287,67 @@ def why_no_fp8_cache(checkpoint: Checkpoint, quantization: str, place: Device) -
     return reason and f"the kernels that read such a cache cannot run this model. {reason} {remedy}"
 
 
-def packs(checkpoint: Checkpoint, place: Device) -> bool:
+def packs(checkpoint: Checkpoint, device: Device) -> bool:
     """Return whether weights are packed for the products, as this engine's decoders do on a CPU."""
-    return place.device.type == "cpu" and checkpoint.architecture in FAMILIES
+    return device.device.type == "cpu" and checkpoint.architecture in FAMILIES
 
 
-def quantizations(checkpoint: Checkpoint, place: Device) -> tuple[str, ...]:
+def quantizations(checkpoint: Checkpoint, device: Device) -> tuple[str, ...]:
     """Return the quantisations that shrink this model on this machine, from wide to narrow.
 
     Blocks of a GGUF file that can stay as they are, are only rounded again if that saves a third. Of the
     4-bit formats the faster one is listed.
     """
-    kinds = QUANTISED if why_not_quantised(checkpoint, place) is None else ()
-    if not checkpoint.quantised and why_not_q4(checkpoint, place) is None:
+    kinds = QUANTISED if why_not_quantised(checkpoint, device) is None else ()
+    if not checkpoint.quantised and why_not_q4(checkpoint, device) is None:
         kinds = ("int8", Q4)
-    if why_not_stored(checkpoint, place) is not None:
+    if why_not_stored(checkpoint, device) is not None:
         return ("bf16", *kinds)
     sizes = {kind: checkpoint.parameters * WIDTHS[kind] for kind in QUANTISED}
     sizes[Q4] = bytes_in_four_bits(checkpoint)
     return ("bf16", AS_STORED, *(kind for kind in kinds if sizes[kind] <= 2 / 3 * checkpoint.bytes))
 
 
-def _unquantised(checkpoint: Checkpoint, place: Device) -> str:
+def _unquantised(checkpoint: Checkpoint, device: Device) -> str:
     """Return the faster of fp32 and bf16 here."""
-    return "bf16" if _compiled_in_bf16(checkpoint, place) else _eager_dtype(checkpoint, place)
+    return "bf16" if _compiled_in_bf16(checkpoint, device) else _eager_dtype(checkpoint, device)
 
 
-def _eager_dtype(checkpoint: Checkpoint, place: Device) -> str:
+def _eager_dtype(checkpoint: Checkpoint, device: Device) -> str:
     """Return the faster of fp32 and bf16 without the compiled step."""
-    if place.device.type == "cuda":
-        return "bf16" if place.bf16 else "fp32"
+    if device.device.type == "cuda":
+        return "bf16" if device.bf16 else "fp32"
     quick = checkpoint.parameters > SMALL and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return "bf16" if quick else "fp32"
 
 
-def _compiled_in_bf16(checkpoint: Checkpoint, place: Device) -> bool:
+def _compiled_in_bf16(checkpoint: Checkpoint, device: Device) -> bool:
     """Return whether the weights are in bf16 and the compiled step, built or not yet, multiplies pairs of
     bf16: a first start must use the same weights as every later one."""
     dtypes = {dtype for _, _, dtype in checkpoint.tensors.values()}
-    if dtypes != {"BF16"} or not could_be_compiled(checkpoint, "bf16", place):
+    if dtypes != {"BF16"} or not could_be_compiled(checkpoint, "bf16", device):
         return False
-    library = compiled_step(place)
+    library = compiled_step(device)
     if library is not None:
         return library.pairs_bf16
     return PAIRS in processor.instructions() and bool(compilers.found())
 
 
-def _compiled(checkpoint: Checkpoint, quantization: str, place: Device) -> bool:
+def _compiled(checkpoint: Checkpoint, quantization: str, device: Device) -> bool:
     """Return whether the compiled step is built and would run the model in ``quantization``."""
-    return compiled_step(place) is not None and could_be_compiled(checkpoint, quantization, place)
+    return compiled_step(device) is not None and could_be_compiled(checkpoint, quantization, device)
 
 
 def _why_not_compiled(
-    checkpoint: Checkpoint, architecture: Architecture, quantization: str, place: Device
+    checkpoint: Checkpoint, architecture: Architecture, quantization: str, device: Device
 ) -> str | None:
     """Return why the compiled step, built or not yet, cannot run the model so, or None."""
-    library = compiled_step(place)
+    library = compiled_step(device)
     return native_step.why_not(architecture, quantization, library, checkpoint.block_formats)
 
 
-def _may_be_compiled(place: Device) -> bool:
-    return place.native and place.device.type == "cpu"
+def _may_be_compiled(device: Device) -> bool:
+    return device.native and device.device.type == "cpu"
 
 
 def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:

@@ -27,12 +27,12 @@ SMALL = 100_000_000
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """``room`` is the memory with ``context`` tokens; ``roles`` name each of its models: target,
+    """``memory_fit`` is the memory with ``context`` tokens; ``roles`` name each of its models: target,
     draft, or the kind of a head. ``longest``: the default limit of the context.
     ``quantization``: the target's.
     """
 
-    room: MemoryFit
+    memory_fit: MemoryFit
     roles: tuple[str, ...]
     context: int
     longest: int
@@ -56,13 +56,15 @@ def forecast(
     if target is None or (draft is None and pairing.draft is not None):
         specs = [pairing.target] if pairing.draft is None else [pairing.target, pairing.draft]
         return estimate(specs, context, quantization=request.quantization)
-    from engine.loading.planning.plan import survey  # brings torch
+    from engine.loading.planning.plan import read_facts  # brings torch
 
-    pair = survey(PairFiles(pairing, target, draft), request)
-    tokens = min(context or pair.wanted, pair.wanted)
-    heads = (head.kind for head in pair.sizes.heads)
+    facts = read_facts(PairFiles(pairing, target, draft), request)
+    tokens = min(context or facts.context_limit, facts.context_limit)
+    heads = (head.kind for head in facts.sizes.heads)
     roles = (TARGET, *(() if draft is None else (DRAFT,)), *heads)
-    return Forecast(pair.room(tokens), roles, tokens, pair.wanted, pair.planned.quantization)
+    return Forecast(
+        facts.memory_fit(tokens), roles, tokens, facts.context_limit, facts.planned.quantization
+    )
 
 
 def estimate(
@@ -99,11 +101,11 @@ def estimate(
     }
     least = min(longest, fit.SHORTEST_CONTEXT)
     free = memory.free_bytes() if free is None else free
-    rooms = {kind: fit.fit(*models, context=longest, free=free) for kind, models in sizes.items()}
-    widest = fit.widest(kinds, lambda kind: rooms[kind].context, least)
-    widest = widest if rooms[widest].context else kinds[-1]
-    room = fit.fit(*sizes[widest], context=tokens, free=free, instead=sizes)
-    return Forecast(room, (TARGET, DRAFT)[: len(specs)], tokens, longest, widest)
+    fits = {kind: fit.fit(*models, context=longest, free=free) for kind, models in sizes.items()}
+    widest = fit.widest(kinds, lambda kind: fits[kind].context, least)
+    widest = widest if fits[widest].context else kinds[-1]
+    memory_fit = fit.fit(*sizes[widest], context=tokens, free=free, instead=sizes)
+    return Forecast(memory_fit, (TARGET, DRAFT)[: len(specs)], tokens, longest, widest)
 
 
 def _computed_in(spec: ModelSpec) -> str:

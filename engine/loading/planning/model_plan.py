@@ -29,7 +29,7 @@ class ModelPlan:
     """
 
     checkpoint: Checkpoint
-    place: Device
+    device: Device
     backend: Backend
     quantization: str
     compute: str
@@ -46,23 +46,23 @@ class ModelPlan:
 
 def plan_model(
     checkpoint: Checkpoint,
-    place: Device,
+    device: Device,
     quantization: str = AUTO,
     *,
     context: int | None = None,
     kv_cache_dtype: str = AUTO,
 ) -> ModelPlan:
-    """Return the plan for a model in ``place``. ``quantization``: one of ``QUANTIZATIONS``;
-    ``context`` bounds the model's own. Raises InvalidRequest for what this model or place lacks."""
-    quantization = choose_quantization(checkpoint, quantization, place)
-    backend = choose_backend(checkpoint, quantization, place)
+    """Return the plan for a model on ``device``. ``quantization``: one of ``QUANTIZATIONS``;
+    ``context`` bounds the model's own. Raises InvalidRequest for what this model or device lacks."""
+    quantization = choose_quantization(checkpoint, quantization, device)
+    backend = choose_backend(checkpoint, quantization, device)
     return ModelPlan(
         checkpoint=checkpoint,
-        place=place,
+        device=device,
         backend=backend,
         quantization=quantization,
-        compute=compute_dtype(checkpoint, quantization, place),
-        kv_cache_dtype=check_kv_cache(checkpoint, quantization, kv_cache_dtype, place),
+        compute=compute_dtype(checkpoint, quantization, device),
+        kv_cache_dtype=check_kv_cache(checkpoint, quantization, kv_cache_dtype, device),
         context=min(checkpoint.context, context or checkpoint.context),
-        library=compiled_step(place) if backend is Backend.NATIVE else None,
+        library=compiled_step(device) if backend is Backend.NATIVE else None,
     )

@@ -41,21 +41,22 @@ class LoadPlan:
 
     Loading decides nothing again. Only the target has the requested ``kv_cache_dtype``: a narrower cache
     would cost drafts and heads acceptance. ``vocabularies`` is None if the draft has the target's.
-    ``products`` are for the heads. ``room``: the memory for ``wanted`` tokens of context. ``notes`` are
-    sentences for people. ``waits_for_native``: the target would run in the compiled step once that is
-    built. ``parallel``: how many requests run at once, each with its own caches.
+    ``linear_factory`` is for the heads. ``memory_fit``: the memory for ``context_limit`` tokens of
+    context. ``notes`` are sentences for people. ``waits_for_native``: the target would run in the
+    compiled step once that is built. ``parallel``: how many requests run at once, each with its own
+    caches.
     """
 
     files: PairFiles
-    place: Device
+    device: Device
     target: ModelPlan
     draft: ModelPlan | None
     vocabularies: VocabularyMap | None
     heads: tuple[HeadPlan, ...]
-    products: LinearFactory
+    linear_factory: LinearFactory
     sizes: PairSizes
-    wanted: int
-    room: fit.MemoryFit
+    context_limit: int
+    memory_fit: fit.MemoryFit
     notes: tuple[str, ...]
     waits_for_native: bool
     parallel: int = 1
@@ -72,15 +73,15 @@ class LoadPlan:
         ``loaded``: the pair is in memory already, so its own bytes count as free.
         """
         target = self.target
-        gpu = device_memory.gpu_free_bytes(self.place.device)
+        gpu = device_memory.gpu_free_bytes(self.device.device)
         free = memory.free_bytes() if gpu is None else gpu
-        own = self.room.weights + self._kv() if loaded else 0
-        room = self.sizes.fit(
+        own = self.memory_fit.weights + self._kv() if loaded else 0
+        memory_fit = self.sizes.fit(
             target.quantization, target.kv_cache_dtype, target.context, free + own
         )
         where = "Memory" if gpu is None else "The GPU's memory"
-        message = f"{where} ran out while {doing}. {room.sentence}"
-        if not room.fits:
+        message = f"{where} ran out while {doing}. {memory_fit.sentence}"
+        if not memory_fit.fits:
             return message
         return (
             f"{message} By that it fits: another program may have taken memory meanwhile, or the work "
@@ -91,45 +92,49 @@ class LoadPlan:
     def _smaller(self) -> str:
         """Return what follows "Load the pair again": how the target would take less, or ""."""
         quantization = self.target.quantization
-        narrowest = quantizations(self.target.checkpoint, self.target.place)[-1]
+        narrowest = quantizations(self.target.checkpoint, self.target.device)[-1]
         if quantization != narrowest:
             return f", in {narrowest} if it comes back"
         return ", from a file in fewer bits if it comes back" if quantization == AS_STORED else ""
 
     def _kv(self) -> int:
         """Return the bytes of the caches as they were allocated."""
-        return self.room.kv * self.target.context // self.wanted if self.wanted else 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """The facts of a pair from headers, before it is decided whether it fits.
-
-    The target as ``suited`` by request and catalog, and as ``planned`` if that would not fit. ``asked``
-    and ``wanted`` are tokens of context: of the model or the request, and of the default limit. ``free``:
-    a GPU's free bytes; None for the machine's.
-    """
-
-    place: Device
-    compatible: Compatibility
-    suited: ModelPlan
-    planned: ModelPlan
-    sizes: PairSizes
-    asked: int
-    wanted: int
-    free: int | None
-
-    def room(self, context: int | None = None) -> fit.MemoryFit:
-        """Return the memory that ``planned`` needs with ``context`` tokens, by default ``wanted``."""
-        planned = self.planned
-        return self.sizes.fit(
-            planned.quantization, planned.kv_cache_dtype, context or self.wanted, self.free
+        return (
+            self.memory_fit.kv * self.target.context // self.context_limit
+            if self.context_limit
+            else 0
         )
 
 
-def survey(files: PairFiles, request: LoadRequest) -> Survey:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairFacts:
+    """The facts of a pair from headers, before it is decided whether it fits.
+
+    ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
+    not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: at most the
+    default limit. ``free``: a GPU's free bytes; None for the machine's.
+    """
+
+    device: Device
+    compatible: Compatibility
+    requested_plan: ModelPlan
+    planned: ModelPlan
+    sizes: PairSizes
+    requested_context: int
+    context_limit: int
+    free: int | None
+
+    def memory_fit(self, context: int | None = None) -> fit.MemoryFit:
+        """Return the memory of ``planned`` with ``context`` tokens, by default ``context_limit``."""
+        planned = self.planned
+        return self.sizes.fit(
+            planned.quantization, planned.kv_cache_dtype, context or self.context_limit, self.free
+        )
+
+
+def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
     """Read headers. Raises ModelError, IncompatiblePair and InvalidRequest."""
-    place = devices.choose(
+    device = devices.choose(
         request.device,
         native=request.native,
         cuda_graphs=request.cuda_graphs,
@@ -140,27 +145,29 @@ def survey(files: PairFiles, request: LoadRequest) -> Survey:
     compatible = Compatibility() if draft is None else compare(target, draft)
     if compatible.reason:
         raise IncompatiblePair(compatible.reason)
-    suited = _plan_target(target, place, files.pairing.target, request)
+    requested_plan = _plan_target(target, device, files.pairing.target, request)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
     _check_kinds(heads)
 
-    products = LinearFactory.choose(suited.compute, place)
-    sizes = PairSizes(target, draft, heads, products, place)
-    asked = min(target.context, request.context or target.context)
-    wanted = min(asked, fit.LONGEST_CONTEXT)
-    planned = suited
-    if _auto(request, files.pairing.target) and place.device.type == "cpu":
-        planned = _that_fits(suited, sizes, wanted, min(wanted, fit.SHORTEST_CONTEXT))
-        sizes = replace(sizes, products=LinearFactory.choose(planned.compute, place))
-    return Survey(
-        place=place,
+    linear_factory = LinearFactory.choose(requested_plan.compute, device)
+    sizes = PairSizes(target, draft, heads, linear_factory, device)
+    requested_context = min(target.context, request.context or target.context)
+    context_limit = min(requested_context, fit.LONGEST_CONTEXT)
+    planned = requested_plan
+    if _auto(request, files.pairing.target) and device.device.type == "cpu":
+        planned = _that_fits(
+            requested_plan, sizes, context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
+        )
+        sizes = replace(sizes, linear_factory=LinearFactory.choose(planned.compute, device))
+    return PairFacts(
+        device=device,
         compatible=compatible,
-        suited=suited,
+        requested_plan=requested_plan,
         planned=planned,
         sizes=sizes,
-        asked=asked,
-        wanted=wanted,
-        free=device_memory.gpu_free_bytes(place.device),
+        requested_context=requested_context,
+        context_limit=context_limit,
+        free=device_memory.gpu_free_bytes(device.device),
     )
 
 
@@ -177,54 +184,69 @@ def plan_loading(
     if earlier is not None:
         # Not "auto" again: it may choose another one once a step is compiled, and with it other words.
         request = replace(request, quantization=earlier.target.quantization)
-    pair = survey(files, request)
-    place, sizes, planned, suited = pair.place, pair.sizes, pair.planned, pair.suited
+    pair = read_facts(files, request)
+    device, sizes, planned, requested_plan = (
+        pair.device,
+        pair.sizes,
+        pair.planned,
+        pair.requested_plan,
+    )
     target, draft, heads = sizes.target, sizes.draft, tuple(sizes.heads)
-    asked, wanted, free = pair.asked, pair.wanted, pair.free
-    most, least = wanted, min(wanted, fit.SHORTEST_CONTEXT)
+    requested_context, context_limit, free = pair.requested_context, pair.context_limit, pair.free
+    most, least = context_limit, min(context_limit, fit.SHORTEST_CONTEXT)
     quantization, cached = planned.quantization, planned.kv_cache_dtype
-    room = pair.room()
+    memory_fit = pair.memory_fit()
     if earlier is not None:
         most = least = earlier.target.context
-    context = min(most, room.context)
+    context = min(most, memory_fit.context)
     if context < least:
-        raise OutOfMemory(room.sentence)
+        raise OutOfMemory(memory_fit.sentence)
 
-    notes = [*place.notes, quantization_note(quantization, target, planned.place)]
-    if quantization != suited.quantization:
+    notes = [*device.notes, quantization_note(quantization, target, planned.device)]
+    if quantization != requested_plan.quantization:
         notes.append(
-            f"In {suited.quantization} it would not fit in memory, so it is in {quantization}."
+            f"In {requested_plan.quantization} it would not fit in memory, so it is in {quantization}."
         )
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
     notes.append(way and f"The draft works {way}.")
     notes += [head.note for head in heads]
     waits = planned.backend is Backend.TORCH and could_be_compiled(
-        target, quantization, planned.place
+        target, quantization, planned.device
     )
     if waits and not compilers.found():
         notes.append(str(compilers.NoCompiler()))
-    if context < asked:
-        cause = "more does not fit in memory" if context < wanted else "caches are allocated whole"
+    if context < requested_context:
+        cause = (
+            "more does not fit in memory"
+            if context < context_limit
+            else "caches are allocated whole"
+        )
         notes.append(
             f"The context is {context:,} of the model's {target.context:,} tokens: {cause}."
         )
-    if context < wanted and cached != FP8 and why_no_fp8_cache(target, quantization, place) is None:
-        longer = min(wanted, sizes.fit(quantization, FP8, wanted, free).context)
+    if (
+        context < context_limit
+        and cached != FP8
+        and why_no_fp8_cache(target, quantization, device) is None
+    ):
+        longer = min(context_limit, sizes.fit(quantization, FP8, context_limit, free).context)
         notes.append(f"With the KV cache in fp8 it would be {longer:,}.")
-    parallel, why_fewer = _parallel(planned, request.parallel, pair.room(context), waits=waits)
+    parallel, why_fewer = _parallel(
+        planned, request.parallel, pair.memory_fit(context), waits=waits
+    )
     notes.append(why_fewer)
     return LoadPlan(
         files=files,
-        place=place,
+        device=device,
         target=replace(planned, context=context),
-        draft=None if draft is None else _plan_draft(draft, place, quantization, context),
+        draft=None if draft is None else _plan_draft(draft, device, quantization, context),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
-        products=sizes.products,
+        linear_factory=sizes.linear_factory,
         sizes=sizes,
-        wanted=wanted,
-        room=room,
+        context_limit=context_limit,
+        memory_fit=memory_fit,
         notes=tuple(note for note in notes if note),
         waits_for_native=waits,
         parallel=parallel,
@@ -232,65 +254,65 @@ def plan_loading(
 
 
 def _parallel(
-    target: ModelPlan, wanted: int | None, room: fit.MemoryFit, *, waits: bool = False
+    target: ModelPlan, requested: int | None, memory_fit: fit.MemoryFit, *, waits: bool = False
 ) -> tuple[int, str | None]:
-    """Return how many requests may run at once, and why fewer than ``wanted``, as a sentence or None.
+    """Return how many requests may run at once, and why fewer than ``requested``, as a sentence or None.
 
-    ``room`` is the memory with the caches of one. ``waits``: the compiled step is not built yet.
+    ``memory_fit`` is the memory with the caches of one. ``waits``: the compiled step is not built yet.
     """
     if target.backend is not Backend.NATIVE:
-        if wanted in {None, 1} or waits:
+        if requested in {None, 1} or waits:
             return 1, None
         return 1, (
-            f"Requests run one after the other, not {wanted} at once: only the step compiled for a "
+            f"Requests run one after the other, not {requested} at once: only the step compiled for a "
             "processor runs several together."
         )
-    left = max(room.free - room.needed, 0)
-    if wanted is None:
+    left = max(memory_fit.free - memory_fit.needed, 0)
+    if requested is None:
         left //= 2  # nobody asked for it, so much stays free
-    most = 1 + left // room.kv if room.kv else DEFAULT_PARALLEL
-    count = min(wanted or DEFAULT_PARALLEL, most)
-    if wanted is None or count == wanted:
+    most = 1 + left // memory_fit.kv if memory_fit.kv else DEFAULT_PARALLEL
+    count = min(requested or DEFAULT_PARALLEL, most)
+    if requested is None or count == requested:
         return count, None
     return count, (
-        f"{wanted} requests at once were asked for, and the caches of {count} fit in memory: the others "
-        "wait. A shorter context leaves room for more."
+        f"{requested} requests at once were asked for, and the caches of {count} fit in memory: the "
+        "others wait. A shorter context leaves room for more."
     )
 
 
-def _plan_draft(draft: Checkpoint, place: Device, quantization: str, context: int) -> ModelPlan:
+def _plan_draft(draft: Checkpoint, device: Device, quantization: str, context: int) -> ModelPlan:
     """Return the plan of a draft beside a target in ``quantization``."""
-    own = draft_quantization(draft, quantization, place)
-    planned = plan_model(draft, place, own, context=context)
-    return replace(planned, rounded=draft_rounding(draft, own, place))
+    own = draft_quantization(draft, quantization, device)
+    planned = plan_model(draft, device, own, context=context)
+    return replace(planned, rounded=draft_rounding(draft, own, device))
 
 
 def _plan_target(
-    target: Checkpoint, place: Device, preferred: ModelSpec, request: LoadRequest
+    target: Checkpoint, device: Device, preferred: ModelSpec, request: LoadRequest
 ) -> ModelPlan:
     """Return the target's plan as requested, else as the catalog prefers; its fp8 cache only if
     possible."""
     quantization = request.quantization if request.quantization != AUTO else preferred.quantization
-    plan = plan_model(target, place, quantization, kv_cache_dtype=request.kv_cache_dtype)
+    plan = plan_model(target, device, quantization, kv_cache_dtype=request.kv_cache_dtype)
     narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8
-    if narrower and why_no_fp8_cache(target, plan.quantization, place) is None:
+    if narrower and why_no_fp8_cache(target, plan.quantization, device) is None:
         return replace(plan, kv_cache_dtype=FP8)
     return plan
 
 
-def _that_fits(suited: ModelPlan, sizes: PairSizes, wanted: int, least: int) -> ModelPlan:
-    """Return ``suited`` if it leaves memory for ``least`` of the ``wanted`` tokens of context, else
-    the target in the most bits that does, else ``suited``. Never bf16: int8 is smaller and as fast."""
+def _that_fits(plan: ModelPlan, sizes: PairSizes, context_limit: int, least: int) -> ModelPlan:
+    """Return ``plan`` if it leaves memory for ``least`` of the ``context_limit`` tokens of context, else
+    the target in the most bits that does, else ``plan``. Never bf16: int8 is smaller and as fast."""
 
     def context(kind: str) -> int:
-        return sizes.fit(kind, suited.kv_cache_dtype, wanted, None).context
+        return sizes.fit(kind, plan.kv_cache_dtype, context_limit, None).context
 
-    target, place = suited.checkpoint, suited.place
-    others = (kind for kind in quantizations(target, place) if kind not in UNQUANTISED)
-    kind = fit.widest((suited.quantization, *others), context, least)
-    if kind == suited.quantization:
-        return suited
-    return plan_model(target, place, kind, kv_cache_dtype=suited.kv_cache_dtype)
+    target, device = plan.checkpoint, plan.device
+    others = (kind for kind in quantizations(target, device) if kind not in UNQUANTISED)
+    kind = fit.widest((plan.quantization, *others), context, least)
+    if kind == plan.quantization:
+        return plan
+    return plan_model(target, device, kind, kv_cache_dtype=plan.kv_cache_dtype)
 
 
 def _auto(request: LoadRequest, preferred: ModelSpec) -> bool:

@@ -26,7 +26,7 @@ from engine.models.hidden_states import distinct
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
-    """A target, what drafts for it and the device; ``products`` are for the heads.
+    """A target, what drafts for it and the device; ``linear_factory`` are for the heads.
 
     In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
@@ -35,8 +35,8 @@ class PairSizes:
     target: Checkpoint
     draft: Checkpoint | None
     heads: Sequence[HeadPlan]
-    products: LinearFactory
-    place: Device
+    linear_factory: LinearFactory
+    device: Device
 
     def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
         """Return what fits into ``free`` bytes; None means the machine's free memory."""
@@ -46,9 +46,9 @@ class PairSizes:
             free=free,
             instead={
                 other: self.models(other, cached)
-                for other in quantizations(self.target, self.place)
+                for other in quantizations(self.target, self.device)
             },
-            gpu=self.place.device.type == "cuda",
+            gpu=self.device.device.type == "cuda",
         )
 
     def footprint(self, quantization: str, cached: str, context: int) -> dict[str, int]:
@@ -65,9 +65,9 @@ class PairSizes:
         draft = self.draft
         drafting = []
         if draft is not None:
-            drafting_in = draft_quantization(draft, quantization, self.place)
+            drafting_in = draft_quantization(draft, quantization, self.device)
             size = self._size(draft, drafting_in)
-            rounded = draft_rounding(draft, drafting_in, self.place)
+            rounded = draft_rounding(draft, drafting_in, self.device)
             drafting.append(size if rounded is None else _rounded(size, draft, rounded))
         aux_layers = distinct(aux_layer for head in self.heads for aux_layer in head.aux_layers)
         target = replace(
@@ -86,19 +86,19 @@ class PairSizes:
             head.parameters,
             *cache,
             self.target.context,
-            weights=self.products.kind,
+            weights=self.linear_factory.kind,
             cache="fp32",
         )
 
     def _size(self, checkpoint: Checkpoint, quantization: str) -> ModelSize:
-        cache = compute_dtype(checkpoint, quantization, self.place)
+        cache = compute_dtype(checkpoint, quantization, self.device)
         weights = quantization if quantization in QUANTISED else cache
         size = ModelSize.of(checkpoint, weights, cache)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
             return replace(size, block_bytes=checkpoint.bytes, repeated=0)
         if quantization == Q4:
             return replace(size, block_bytes=bytes_in_four_bits(checkpoint), repeated=0)
-        return size if packs(checkpoint, self.place) else replace(size, repeated=0)
+        return size if packs(checkpoint, self.device) else replace(size, repeated=0)
 
 
 def _rounded(size: ModelSize, checkpoint: Checkpoint, format: str) -> ModelSize:

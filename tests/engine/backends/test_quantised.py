@@ -204,8 +204,8 @@ def test_a_machine_or_model_that_lacks_it_is_told(
     with pytest.raises(InvalidRequest, match="GPTNeoForCausalLM runs through transformers"):
         load_model(gptneo, quantization="int8")
     write_random(tmp_path)
-    place = Device(torch.device("cuda"), kernels=False)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
+    device = Device(torch.device("cuda"), kernels=False)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
     with pytest.raises(InvalidRequest, match="do not run on this GPU"):
         load_model(tmp_path, quantization="nf4")
 

@@ -160,8 +160,8 @@ def plan(pair: tuple[Path, Path | None], dtype: str, cached: str = "auto") -> Lo
 def gpu_of(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """A GPU with so many free bytes, as far as planning asks."""
 
-    place = Device(torch.device("cuda"), kernels=False)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
+    device = Device(torch.device("cuda"), kernels=False)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
 
     def make(free: int) -> None:
         monkeypatch.setattr("engine.machine.device_memory.gpu_free_bytes", lambda _: free)
@@ -176,11 +176,11 @@ def test_the_context_is_what_the_gpu_has_room_for(
     gpu_of(10**10)
     whole = plan((tmp_path, None), "fp32")
     assert (whole.target.context, whole.notes) == (8192, ())
-    gpu_of(whole.room.needed - whole.room.kv // 2)
+    gpu_of(whole.memory_fit.needed - whole.memory_fit.kv // 2)
     some = plan((tmp_path, None), "fp32")
     assert 3500 < some.target.context < 8192
     assert "more does not fit in memory" in some.notes[-1]
-    gpu_of(whole.room.weights)
+    gpu_of(whole.memory_fit.weights)
     with pytest.raises(OutOfMemory, match=r"a context of 8,192 tokens; .* free on the GPU"):
         plan((tmp_path, None), "fp32")
 
@@ -189,15 +189,15 @@ def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
     tmp_path: Path, gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who has too little for the model's context is told of it; whoever chose it has it."""
-    place = Device(torch.device("cuda"), kernels=True)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
+    device = Device(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
     write_random(tmp_path, max_position_embeddings=8192, head_dim=64)
     gpu_of(10**10)
     whole = plan((tmp_path, None), "bf16")
     narrow = plan((tmp_path, None), "bf16", "fp8")
-    assert narrow.room.kv == pytest.approx(whole.room.kv * 68 / 128, rel=0.01)
-    assert narrow.room.weights == whole.room.weights
-    gpu_of(whole.room.needed - whole.room.kv // 2)
+    assert narrow.memory_fit.kv == pytest.approx(whole.memory_fit.kv * 68 / 128, rel=0.01)
+    assert narrow.memory_fit.weights == whole.memory_fit.weights
+    gpu_of(whole.memory_fit.needed - whole.memory_fit.kv // 2)
     some = plan((tmp_path, None), "bf16")
     longer = plan((tmp_path, None), "bf16", "fp8")
     assert longer.target.context > 1.6 * some.target.context
@@ -208,8 +208,8 @@ def test_a_cache_in_fp8_leaves_room_for_a_longer_context(
 def test_a_draft_keeps_its_cache_wide(
     pair: tuple[Path, Path], gpu_of: Callable[[int], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Device(torch.device("cuda"), kernels=True)
-    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
+    device = Device(torch.device("cuda"), kernels=True)
+    monkeypatch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
     gpu_of(10**10)
     bytes_of = [plan(pair, "bf16", cached).footprint for cached in ("auto", "fp8")]
     assert bytes_of[0]["draft"] == bytes_of[1]["draft"]

@@ -13,7 +13,7 @@ from engine.loading.planning import choices
 from engine.loading.planning import forecast as forecasts
 from engine.loading.planning.fit import LONGEST_CONTEXT
 from engine.loading.planning.forecast import estimate, forecast
-from engine.loading.planning.plan import plan_loading, survey
+from engine.loading.planning.plan import plan_loading, read_facts
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
 from tests.support.checkpoints import write_random
@@ -29,18 +29,21 @@ def test_a_pair_that_is_here_is_reckoned_as_loading_reckons_it() -> None:
     plan = plan_loading(fetch_pair(request, catalog, None), request)
     found = forecast(catalog.pair("pip"), request, nowhere)
     assert found.roles == ("target", "draft", "medusa", "eagle3", "mlp", "lstm", "block")
-    assert (found.quantization, found.context) == (plan.target.quantization, plan.wanted)
-    assert (found.room.weights, found.room.kv) == (plan.room.weights, plan.room.kv)
-    parts = sum(model.weights + model.kv for model in found.room.models)
-    assert parts + found.room.work == found.room.needed
+    assert (found.quantization, found.context) == (plan.target.quantization, plan.context_limit)
+    assert (found.memory_fit.weights, found.memory_fit.kv) == (
+        plan.memory_fit.weights,
+        plan.memory_fit.kv,
+    )
+    parts = sum(model.weights + model.kv for model in found.memory_fit.models)
+    assert parts + found.memory_fit.work == found.memory_fit.needed
 
 
 def test_less_context_takes_less_and_only_of_the_caches() -> None:
     catalog, request = load_catalog(ROOT / "model_catalog.yaml"), LoadRequest(target="pip")
     whole, half = (forecast(catalog.pair("pip"), request, nowhere, n) for n in (10**9, 512))
     assert (whole.context, half.context) == (whole.longest, 512)
-    assert half.room.weights == whole.room.weights
-    assert half.room.kv * whole.context == whole.room.kv * 512
+    assert half.memory_fit.weights == whole.memory_fit.weights
+    assert half.memory_fit.kv * whole.context == whole.memory_fit.kv * 512
 
 
 def test_what_is_not_here_is_reckoned_by_the_catalog_or_not_at_all() -> None:
@@ -52,7 +55,7 @@ def test_what_is_not_here_is_reckoned_by_the_catalog_or_not_at_all() -> None:
         "bf16",
         LONGEST_CONTEXT,
     )
-    assert found.room.models[0].weights == 2 * catalog.model("qwen3-8b").parameters
+    assert found.memory_fit.models[0].weights == 2 * catalog.model("qwen3-8b").parameters
     ghost = Pairing(name="Ghost", target=ModelSpec(id="g", name="Ghost", repository="a/b"))
     with pytest.raises(ModelError, match="Download it first"):
         forecast(ghost, LoadRequest(target="g"), nowhere)
@@ -72,15 +75,15 @@ def test_a_model_fits_in_what_auto_would_hold_it_in(
     monkeypatch.setattr(forecasts.processor, "instructions", lambda: ("avx512bw",))
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     found = estimate([catalog.model("qwen3-8b")], free=int(free * GB))
-    assert (found.quantization, found.room.context > 0) == (held, fits)
-    assert ("Not even the weights fit" in found.room.sentence) is not fits
+    assert (found.quantization, found.memory_fit.context > 0) == (held, fits)
+    assert ("Not even the weights fit" in found.memory_fit.sentence) is not fits
 
 
 def test_no_advice_to_leave_the_draft_out_where_the_target_alone_does_not_fit() -> None:
     catalog = load_catalog(ROOT / "model_catalog.yaml")
     pair = [catalog.model("qwen3-8b"), catalog.model("qwen3-0.6b")]
-    assert "without a draft" not in estimate(pair, free=4 * GB).room.sentence
-    assert "without a draft" in estimate(pair, free=8 * GB).room.sentence
+    assert "without a draft" not in estimate(pair, free=4 * GB).memory_fit.sentence
+    assert "without a draft" in estimate(pair, free=8 * GB).memory_fit.sentence
 
 
 def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
@@ -95,11 +98,11 @@ def test_the_verdict_by_sizes_is_what_loading_does_with_the_files(
     held = set()
     for free in range(300_500_000, 330_000_000, 1_500_000):
         monkeypatch.setattr("engine.machine.memory.free_bytes", lambda free=free: free)
-        told, done = estimate([spec]), survey(files, request)
-        room = done.room()
-        if not told.room.context or not room.context:
+        told, done = estimate([spec]), read_facts(files, request)
+        room = done.memory_fit()
+        if not told.memory_fit.context or not room.context:
             continue  # nothing is loaded, whatever it would be held in
         assert told.quantization == done.planned.quantization.replace("nf4", "q4")
-        assert told.room.weights == pytest.approx(room.weights, rel=0.05, abs=300_000)
+        assert told.memory_fit.weights == pytest.approx(room.weights, rel=0.05, abs=300_000)
         held.add(told.quantization)
     assert len(held) >= 2

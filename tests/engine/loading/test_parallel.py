@@ -28,7 +28,7 @@ def test_a_few_where_nobody_says_and_as_many_as_somebody_says(library: Library) 
 def test_caches_count_for_each_and_what_does_not_fit_is_said(
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    room = planned().room
+    room = planned().memory_fit
     monkeypatch.setattr(memory, "free_bytes", lambda: room.needed + 2 * room.kv + room.kv // 2)
     plan = planned(parallel=8)
     assert plan.parallel == 3

@@ -77,10 +77,10 @@ def test_what_may_be_used_goes_with_the_plan(
     plan = planned(
         request_for(*pair, pair_heads, device="cpu", native=False, cuda_graphs=False, threads=1)
     )
-    for place in (plan.place, plan.target.place, plan.draft and plan.draft.place):
-        assert place and place.device.type == "cpu"
-        assert not place.native and not place.cuda_graphs and place.threads == 1
-    assert plan.products.library is None
+    for device in (plan.device, plan.target.device, plan.draft and plan.draft.device):
+        assert device and device.device.type == "cpu"
+        assert not device.native and not device.cuda_graphs and device.threads == 1
+    assert plan.linear_factory.library is None
     assert plan.footprint.keys() == {"target", "draft", *(head.kind for head in plan.heads)}
 
 
@@ -118,8 +118,8 @@ def test_each_model_is_planned_for_the_quickest_backend_that_runs_it(
     monkeypatch.setattr(build, "ready", lambda *_: library)
     cpu, gpu = Device(torch.device("cpu")), Device(torch.device("cuda"), kernels=True)
 
-    def backend(place: Device, dtype: str, folder: Path = PIP / "draft") -> Backend:
-        return plan_model(inspect(folder), place, dtype).backend
+    def backend(device: Device, dtype: str, folder: Path = PIP / "draft") -> Backend:
+        return plan_model(inspect(folder), device, dtype).backend
 
     assert backend(cpu, "fp32") is Backend.NATIVE
     assert backend(replace(cpu, native=False), "fp32") is Backend.TORCH

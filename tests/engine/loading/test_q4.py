@@ -111,7 +111,7 @@ def narrow(path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("place", "make", "said"),
+    ("device", "make", "said"),
     [
         (INTERPRETED, None, "only the compiled step of a CPU.*Choose int8"),
         (GPU, None, "only the compiled step of a CPU.*Choose int8"),
@@ -120,12 +120,12 @@ def narrow(path: Path) -> Path:
     ids=["interpreted", "gpu", "narrow"],
 )
 def test_it_is_refused_with_the_reason(
-    place: Device, make: Callable[[Path], Path] | None, said: str, folder: Path, tmp_path: Path
+    device: Device, make: Callable[[Path], Path] | None, said: str, folder: Path, tmp_path: Path
 ) -> None:
     found = inspect(make(tmp_path / "narrow") if make else folder)
     with pytest.raises(InvalidRequest, match=f"quantization is 'q4', but .*{said}"):
-        choose_quantization(found, "q4", place)
-    assert draft_quantization(found, "q4", place) != "q4"
+        choose_quantization(found, "q4", device)
+    assert draft_quantization(found, "q4", device) != "q4"
 
 
 def test_a_model_of_transformers_is_refused(gptneo: Path) -> None:

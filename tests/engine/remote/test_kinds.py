@@ -17,7 +17,7 @@ from engine.events import Emitted, Finished, FinishReason, Prefilled, Started
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
 from engine.request import Control, Request, Speculation
-from engine.tool_calls.reading import Arguments, CallStart, CallReader
+from engine.tool_calls.reading import Arguments, CallReader, CallStart
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.messages import Message
 from engine.values.sampling import Sampling

@@ -165,19 +165,19 @@ class ModelsBackend:
             found = self.runtime.inventory.forecast(request, _context(data))
         except ForetokenError as error:
             return {"error": str(error)}
-        room = found.room
+        memory_fit = found.memory_fit
         return {
             "error": None,
             "parts": show_parts(found),
-            "needed": format_bytes(room.needed),
-            "free": format_bytes(room.free),
-            "share": room.needed / max(room.needed, room.free, 1),
+            "needed": format_bytes(memory_fit.needed),
+            "free": format_bytes(memory_fit.free),
+            "share": memory_fit.needed / max(memory_fit.needed, memory_fit.free, 1),
             "context": found.context,
             "longest": found.longest,
-            "largest": room.context,
+            "largest": memory_fit.context,
             "held": found.quantization,
-            "fits": "yes" if room.fits else "part" if room.context else "no",
-            "sentence": room.sentence,
+            "fits": "yes" if memory_fit.fits else "part" if memory_fit.context else "no",
+            "sentence": memory_fit.sentence,
         }
 
     # ---- opening
@@ -273,14 +273,14 @@ def _context(data: View) -> int | None:
 def show_parts(found: Forecast) -> list[View]:
     """Return the memory bar's parts from left to right; the last is what stays free, or what is
     missing."""
-    room = found.room
-    parts = [("work", "", "", room.work)]
-    for role, model in zip(found.roles, room.models, strict=True):
+    memory_fit = found.memory_fit
+    parts = [("work", "", "", memory_fit.work)]
+    for role, model in zip(found.roles, memory_fit.models, strict=True):
         parts.append(("weights", role, model.name, model.weights))
         if model.kv:
             parts.append(("kv", role, model.name, model.kv))
-    whole = max(room.needed, room.free, 1)
-    left = room.free - room.needed
+    whole = max(memory_fit.needed, memory_fit.free, 1)
+    left = memory_fit.free - memory_fit.needed
     parts.append(("free" if left >= 0 else "lacking", "", "", abs(left)))
     return [
         {

@@ -61,7 +61,7 @@ class Rows:
         members = [spec] if pair is None or pair.draft is None else [spec, pair.draft]
         away = [one for one in members if self.runtime.locate(one) is None]
         known = all(one.parameters for one in members)
-        room = estimate(members, free=free) if known else None
+        forecast = estimate(members, free=free) if known else None
         swept = [default for (target, _), default in best.items() if target == spec.id]
         default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
@@ -89,10 +89,10 @@ class Rows:
             "missing": format_bytes(sum(one.bytes for one in away)) if away else None,
             "broken": any(one.repository is None for one in away),
             "downloads": [key_of(spec)] if spec.repository else [],
-            "fits": _fits(room),
-            "largest": room.room.context if room else 0,
-            "held": Words.held(room) if room else "",
-            "fit": room.room.sentence if room else Words.FILES_MISSING,
+            "fits": _fits(forecast),
+            "largest": forecast.memory_fit.context if forecast else 0,
+            "held": Words.held(forecast) if forecast else "",
+            "fit": forecast.memory_fit.sentence if forecast else Words.FILES_MISSING,
             "draft": self._draft(spec, pair, here is not None, others),
             "speed": default.winner.speedup if default else None,
             "speed_text": str(default) if default else "",
@@ -144,4 +144,4 @@ def _beside(target: ModelSpec, draft: ModelSpec | None) -> str:
 def _fits(found: Forecast | None) -> str | None:
     if found is None:
         return None
-    return "yes" if found.room.fits else "part" if found.room.context else "no"
+    return "yes" if found.memory_fit.fits else "part" if found.memory_fit.context else "no"

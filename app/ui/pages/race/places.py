@@ -93,10 +93,10 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
 def _memory(runtime: Runtime, request: LoadRequest) -> str:
     """Return why the place does not fit into memory beside the loaded pair; "" if it does."""
     try:
-        room = runtime.inventory.forecast(request).room
+        memory_fit = runtime.inventory.forecast(request).memory_fit
     except ModelError as error:  # its files are not here
         return str(error)
-    return "" if room.fits else room.sentence
+    return "" if memory_fit.fits else memory_fit.sentence
 
 
 def _drafts(runtime: Runtime, pairing: Pairing) -> View:

@@ -194,7 +194,7 @@ class SettingsBackend:
             return rows
         try:
             found = self.runtime.inventory.forecast(loaded.request)
-            rows.append(("memory, as planned", found.room.sentence))
+            rows.append(("memory, as planned", found.memory_fit.sentence))
         except ForetokenError as error:
             rows.append(("memory, as planned", str(error)))
         return rows

@@ -28,8 +28,8 @@ def device() -> Iterator[torch.device]:
         return
     interpreter.repair()
     with pytest.MonkeyPatch.context() as patch:
-        place = Device(DEVICE, kernels=True)
-        patch.setattr("engine.machine.devices.choose", lambda *_, **__: place)
+        device = Device(DEVICE, kernels=True)
+        patch.setattr("engine.machine.devices.choose", lambda *_, **__: device)
         yield DEVICE
 
 

@@ -350,7 +350,7 @@ def test_no_draft_is_taken_for_which_there_is_no_room(
     write_random(tmp_path / "large", num_hidden_layers=40)
     write_random(tmp_path / "small", seed=2, num_hidden_layers=4)
     alone = LoadRequest(target=str(tmp_path / "large"))
-    needs = estimate([local_spec(tmp_path / "large")]).room.needed
+    needs = estimate([local_spec(tmp_path / "large")]).memory_fit.needed
     for free, draft in ((2 * needs, str(tmp_path / "small")), (needs + 1000, "")):
         monkeypatch.setattr(memory, "free_bytes", lambda free=free: free)
         assert settled(alone, tmp_path / "home").draft == draft

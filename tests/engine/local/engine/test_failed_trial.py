@@ -70,7 +70,7 @@ def test_auto_takes_what_can_be_trusted_and_plans_with_it(
     assert (before.target.quantization, loaded.quantization) == ("stored", "int8")
     assert plan.target.quantization == "int8" and loaded.compiled
     alone = planned(replace(request, quantization="int8"))
-    assert plan.footprint == alone.footprint and plan.room.needed == alone.room.needed
+    assert plan.footprint == alone.footprint and plan.memory_fit.needed == alone.memory_fit.needed
     assert plan.footprint["target"] > before.footprint["target"]
     told = " ".join(loaded.notes)
     assert "as the file has them" not in told and "rounded again to int8" in told

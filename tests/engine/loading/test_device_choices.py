@@ -44,10 +44,10 @@ def folder(tmp_path: Path) -> Path:
 def test_where_the_kernels_run_all_formats_but_fp32_go_through_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tensors lie on the CPU, as the place says here: loading launches nothing."""
+    """The tensors lie on the CPU, as the device says here: loading launches nothing."""
     pytest.importorskip("triton")
-    place = Device(CPU, kernels=True)
-    monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
+    device = Device(CPU, kernels=True)
+    monkeypatch.setattr(devices, "choose", lambda *_, **__: device)
     for dtype in ("bf16", "int8", "nf4"):
         model = load_model(folder, quantization=dtype)
         assert isinstance(model, CudaDecoder) and model.info.quantization == dtype
@@ -68,15 +68,15 @@ def test_on_a_gpu_weights_are_narrow_and_a_draft_narrower(folder: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("place", "dtype"), [(NO_TRITON, "bf16"), (OLD, "fp32")])
+@pytest.mark.parametrize(("device", "dtype"), [(NO_TRITON, "bf16"), (OLD, "fp32")])
 def test_without_the_kernels_torch_runs_what_the_gpu_multiplies(
-    folder: Path, place: Device, dtype: str
+    folder: Path, device: Device, dtype: str
 ) -> None:
     found = inspect(folder)
-    assert choose_quantization(found, "auto", place) == dtype
-    assert quantizations(found, place) == ("bf16",)
+    assert choose_quantization(found, "auto", device) == dtype
+    assert quantizations(found, device) == ("bf16",)
     with pytest.raises(InvalidRequest, match=r"do not run on this GPU.*or the device cpu"):
-        choose_quantization(found, "int8", place)
+        choose_quantization(found, "int8", device)
 
 
 def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "kind", "words"),
+    ("device", "kind", "words"),
     [
         (Device(CPU), "bf16", "models run on the CPU"),
         (NO_TRITON, "bf16", "do not run on this GPU"),
@@ -99,13 +99,13 @@ def test_a_model_that_the_kernels_cannot_run_says_why(folder: Path) -> None:
     ids=str,
 )
 def test_a_cache_in_fp8_is_refused_with_the_reason_where_nothing_reads_it(
-    folder: Path, place: Device, kind: str, words: str
+    folder: Path, device: Device, kind: str, words: str
 ) -> None:
     found = inspect(folder)
     with pytest.raises(InvalidRequest, match=r"kv_cache_dtype is 'fp8', but .*Choose auto") as told:
-        check_kv_cache(found, kind, "fp8", place)
+        check_kv_cache(found, kind, "fp8", device)
     assert words in str(told.value) and told.value.field == "kv_cache_dtype"
-    assert check_kv_cache(found, kind, "auto", place) == "auto"
+    assert check_kv_cache(found, kind, "auto", device) == "auto"
 
 
 def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None:
@@ -124,8 +124,8 @@ def test_a_cache_in_fp8_needs_the_kernels_to_run_the_model(folder: Path) -> None
 def test_what_a_place_has_to_say_is_in_the_report_of_loading(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Device(CPU, notes=("2 GPUs are here; one is used.",))
-    monkeypatch.setattr(devices, "choose", lambda *_, **__: place)
+    device = Device(CPU, notes=("2 GPUs are here; one is used.",))
+    monkeypatch.setattr(devices, "choose", lambda *_, **__: device)
     with closing(LocalEngine()) as engine:
         loaded = engine.load(request_for(folder, quantization="fp32"))
-        assert place.notes[0] in loaded.notes
+        assert device.notes[0] in loaded.notes
