@@ -14,8 +14,10 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
 from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
+from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws
@@ -23,6 +25,9 @@ from engine.noise import Draws
 R = TypeVar("R")
 
 _FIRST_ROOM = 256
+
+SUPPORT = Support("A head", HEAD_ATTENTION, GATED_MLP, ACTIVATIONS, ("fp32",), options=frozenset())
+"""What layers of heads may have. Both executors compute it, for layers that are all alike."""
 
 
 class Arithmetic(Protocol):

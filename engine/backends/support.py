@@ -16,6 +16,12 @@ ATTENTION: Mapping[type, frozenset[str]] = {
 """Attention, with the options that every executor computes."""
 GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias"})}
 """The feed-forward of every executor, with its options."""
+HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
+    Attention: frozenset(
+        {"rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "causal", "inputs"}
+    )
+}
+"""The attention operation of heads (``Operations.attend``), with its options."""
 DECODER = frozenset(
     {"tied", "joined", "centred_norms", "sandwich_norms", "embedding_scale", "logit_cap"}
 )

@@ -46,6 +46,8 @@ class Attention:
     """Queries and keys are normalised per head before RoPE."""
     output_gate: bool = False
     """What a head attends to is multiplied by sigmoid(gate(x)), gates as wide as the queries."""
+    shared_with: int | None = None
+    """The earlier layer whose keys and values it reads, of the same size; it makes none itself."""
     score_cap: float | None = None
     """Scores s become cap * tanh(s / cap)."""
     causal: bool = True
@@ -137,6 +139,22 @@ class Architecture:
     embedding_scale: float = 1.0
     logit_cap: float | None = None
     """Logits l become cap * tanh(l / cap)."""
+
+    @property
+    def kv_slots(self) -> dict[int, int]:
+        """The slot in a cache of each layer that attends, by its index."""
+        slots: dict[int, int] = {}
+        for index, spec in enumerate(self.layers):
+            if isinstance(spec.mixer, Attention):
+                shared = spec.mixer.shared_with
+                slots[index] = len(set(slots.values())) if shared is None else slots[shared]
+        return slots
+
+    @property
+    def kv_sizes(self) -> list[tuple[int, int]]:
+        """kv_heads and head_dim of each slot."""
+        makers = (each for each in self.attentions if each.shared_with is None)
+        return [(each.kv_heads, each.head_dim) for each in makers]
 
     @property
     def attentions(self) -> tuple[Attention, ...]:

@@ -4,8 +4,9 @@ An executor computes rows after the state. Rows of a prompt are final: they are 
 computed. Rows of a verification or a draft are pending until ``commit`` keeps some of them. Subclasses
 hold the state itself (keys and values, a recurrence).
 
-The state after n tokens depends on these tokens alone, bit for bit: not on how the prompt was split, on
-rejected rows, or on what was rewound.
+The state after n tokens depends on these tokens alone, bit for bit: not on rejected rows, on what was
+rewound, or on the sequences beside it. In the torch executor and the compiled step it does not depend on
+how the prompt was split either; CUDA and transformers compute prompts by other kernels than decoding.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Checkpoints(Generic[T]):
 class KVCache(SequenceState):
     """Keys and values of one sequence, ``(pages, kv_heads, PAGE_SIZE, head_dim)`` in each slot.
 
-    Attention layers have a slot each, of their own size, or share one. Allocated once, in blocks of 256
+    Attention layers have a slot each, of their own size, or share one. Allocated once, in pages of 256
     positions (the unit ``attend`` reads). Positions from ``end`` on are stale but finite, and masked.
     """
 

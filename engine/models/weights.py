@@ -7,7 +7,7 @@ the scale beside them, and are otherwise joined and reordered like rows of numbe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -153,6 +153,8 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
 def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
     queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     outputs = {"qkv": queries + 2 * keys} if joined else {"q": queries, "k": keys, "v": keys}
+    if spec.shared_with is not None:
+        outputs = {"q": queries}
     if spec.output_gate:
         outputs["q"] *= 2
     shapes: dict[str, tuple[int, ...]] = {}
@@ -162,7 +164,8 @@ def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, t
         )
     shapes |= _linear_shapes("self_attn.o_proj", hidden, queries, spec.output_bias)
     if spec.qk_norm:
-        shapes |= {f"self_attn.{name}_norm.weight": (spec.head_dim,) for name in "qk"}
+        names = "qk" if spec.shared_with is None else "q"
+        shapes |= {f"self_attn.{name}_norm.weight": (spec.head_dim,) for name in names}
     return shapes
 
 
@@ -286,19 +289,22 @@ def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stack
     """Return queries, keys and values stacked, the rotary pairs of the first two interleaved."""
     sizes = [heads * spec.head_dim for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]
     if a.joined:
-        query, key, value = at(f"self_attn.qkv_proj.{kind}").split(sizes)
+        parts: Sequence[Weight] = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
-        query, key, value = (at(f"self_attn.{name}_proj.{kind}") for name in "qkv")
+        made = "qkv" if spec.shared_with is None else "q"
+        parts = [at(f"self_attn.{name}_proj.{kind}") for name in made]
+    query, *keys_values = parts
     gates: list[Weight] = []
     if spec.output_gate:
         query, gate = _halves_of_heads(query, spec.heads)
         gates = [gate]
     query = _interleaved(query, spec.heads, spec.rope)
-    key = _interleaved(key, spec.kv_heads, spec.rope)
+    if keys_values:
+        keys_values[0] = _interleaved(keys_values[0], spec.kv_heads, spec.rope)
     if not spec.qk_norm:  # a norm would undo the scale, so its weight carries it
         scale = spec.query_scale
         query = query.times(scale) if isinstance(query, Blocks) else query * scale
-    return stack(query, key, value, *gates)
+    return stack(query, *keys_values, *gates)
 
 
 def _halves_of_heads(weight: Weight, heads: int) -> tuple[Weight, Weight]:
@@ -319,14 +325,15 @@ def _interleaved(weight: Weight, heads: int, rope: Rope | None) -> Weight:
 
 def _qk_norm(a: Architecture, spec: Attention, at: WeightSource) -> Tensor:
     """Return the weights of the heads' norms: (heads + kv_heads, head_dim), float32."""
-    query, key = (
-        interleave(_vector(at(f"self_attn.{name}_norm.weight")).float(), 1, spec.rope)
-        for name in "qk"
-    )
-    if a.centred_norms:
-        query, key = 1 + query, 1 + key
-    query = query * spec.query_scale
-    return torch.cat([query.expand(spec.heads, -1), key.expand(spec.kv_heads, -1)])
+
+    def norm(name: str) -> Tensor:
+        weight = _vector(at(f"self_attn.{name}_norm.weight")).float()
+        return interleave(weight + 1 if a.centred_norms else weight, 1, spec.rope)
+
+    query = (norm("q") * spec.query_scale).expand(spec.heads, -1)
+    if spec.shared_with is not None:
+        return query.contiguous()
+    return torch.cat([query, norm("k").expand(spec.kv_heads, -1)])
 
 
 def _gate_up(a: Architecture, at: WeightSource, kind: str) -> Stacked:

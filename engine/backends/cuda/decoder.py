@@ -111,9 +111,11 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         with device_errors(self.device):
             capacity = min(context, self._info.context)
             attentions = self.architecture.attentions
-            slots = [(each.kv_heads, each.head_dim) for each in attentions]
             static = StaticKVCache(
-                slots, capacity=capacity, device=self.device, dtype=self._kv_dtype
+                self.architecture.kv_sizes,
+                capacity=capacity,
+                device=self.device,
+                dtype=self._kv_dtype,
             )
             for each in set(attentions):
                 self._workspace(each, capacity)

@@ -6,9 +6,9 @@ Every row, of a prompt or a draft, goes through the same code, so its bits depen
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import weakref
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -134,12 +134,11 @@ class NativeDecoder:
             for each in set(architecture.attentions)
             if each.rope is not None
         }
-        slots: Counter[type] = Counter()
-        parts = []
-        for layer, spec in zip(layers, architecture.layers, strict=True):
-            mixer = type(spec.mixer)
-            parts.append(_layer(layer, spec, rotations, slots[mixer]))
-            slots[mixer] += 1
+        slots, recurrent = architecture.kv_slots, itertools.count()
+        parts = [
+            _layer(layer, spec, rotations, slots[index] if index in slots else next(recurrent))
+            for index, (layer, spec) in enumerate(zip(layers, architecture.layers, strict=True))
+        ]
         shape = structures.Shape(
             embedding=embedding.pointer,
             head=head.pointer,
@@ -396,6 +395,7 @@ def _attention(
         window=spec.window or 0,
         slot=slot,
         output_gate=spec.output_gate,
+        shared=spec.shared_with is not None,
         score_cap=spec.score_cap or 0.0,
     )
 

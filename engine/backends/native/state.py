@@ -35,7 +35,7 @@ class NativeState(SequenceState):
     ) -> None:
         super().__init__(context, aux)
         groups = -(-context // native.LANES) + 1
-        sizes = [(each.kv_heads, each.head_dim) for each in architecture.attentions]
+        sizes = architecture.kv_sizes
         layers = Counter(sizes)
         # By size, so that a row of all layers is copied at once.
         self.keys = {

@@ -21,7 +21,10 @@ def support(library: Library | None) -> Support:
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
-        {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: {"tiled"}},
+        {
+            Attention: {*ATTENTION[Attention], "output_gate", "shared_with"},
+            GatedDeltaNet: {"tiled"},
+        },
         GATED_MLP,
         native.GATES,
         formats,

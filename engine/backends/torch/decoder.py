@@ -33,7 +33,7 @@ from engine.models.weights import (
 
 SUPPORT = Support(
     "The own decoder",
-    {Attention: {*ATTENTION[Attention], "output_gate"}, GatedDeltaNet: {"tiled"}},
+    {Attention: {*ATTENTION[Attention], "output_gate", "shared_with"}, GatedDeltaNet: {"tiled"}},
     GATED_MLP,
     ACTIVATIONS,
     FORMATS,
@@ -166,7 +166,8 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         if spec.output_gate:
             qkv, gates = qkv.tensor_split([-spec.heads * spec.head_dim], dim=1)
         query, key, value = split_qkv(qkv, spec, weights.qk_norm, inputs.rotation, epsilon)
-        cache.write(slot, cache.end, key, value)
+        if spec.shared_with is None:
+            cache.write(slot, cache.end, key, value)
         keys, values = cache.pages(slot, cache.end + len(x), inputs.first)
         attend = self.shared[spec].attend
         attended = attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap)

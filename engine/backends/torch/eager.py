@@ -243,12 +243,13 @@ def split_qkv(
     norms (heads + kv_heads, head_dim); rotation (rows, 1, head_dim / 2), complex.
     """
     by_head = qkv.view(len(qkv), -1, spec.head_dim)
-    qk, value = by_head.split((spec.heads + spec.kv_heads, spec.kv_heads), dim=1)
+    kv_heads = spec.kv_heads if spec.shared_with is None else 0
+    qk, value = by_head.split((spec.heads + kv_heads, kv_heads), dim=1)
     if norms is not None:
         qk = torch.rms_norm(qk.float(), (spec.head_dim,), None, epsilon) * norms
     if rotation is not None:
         qk = _apply_rope(qk.float(), rotation)
-    query, key = qk.to(qkv.dtype).split((spec.heads, spec.kv_heads), dim=1)
+    query, key = qk.to(qkv.dtype).split((spec.heads, kv_heads), dim=1)
     return query, key, value
 
 

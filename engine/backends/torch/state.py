@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from engine.backends.torch.gated_delta import DeltaState, Memory
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet
+from engine.models.architecture import Architecture, GatedDeltaNet
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import Checkpoints, KVCache
 
@@ -28,10 +28,9 @@ class TorchState(KVCache):
         aux: AuxHiddenStates | None,
     ) -> None:
         mixers = [spec.mixer for spec in architecture.layers]
-        attending = [layer for layer, mixer in enumerate(mixers) if isinstance(mixer, Attention)]
-        slots = [(each.kv_heads, each.head_dim) for each in architecture.attentions]
-        super().__init__(slots, context=context, dtype=dtype, device=device, aux=aux)
-        self.slots = {layer: slot for slot, layer in enumerate(attending)}
+        sizes = architecture.kv_sizes
+        super().__init__(sizes, context=context, dtype=dtype, device=device, aux=aux)
+        self.slots = architecture.kv_slots
         self.memories = {
             layer: DeltaState(mixer, device)
             for layer, mixer in enumerate(mixers)

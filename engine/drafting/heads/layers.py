@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from engine.backends.linear_factory import LinearFactory
-from engine.backends.operations import Operations
+from engine.backends.operations import SUPPORT, Operations
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.operands import Rows
@@ -85,13 +85,17 @@ def read_layers(
             bias=bool(config.get("mlp_bias", False)),
         ),
     )
-    return Architecture(
+    architecture = Architecture(
         layers=(layer,) * count,
         vocabulary=vocabulary,
         hidden=hidden,
         epsilon=float(config.get("rms_norm_eps", _EPSILON)),
         tied=False,
     )
+    reason = SUPPORT.why_not(architecture, "fp32")
+    if reason is not None:
+        raise ModelError(f"{stored.folder} cannot draft here. {reason} Choose another head.")
+    return architecture
 
 
 def load_layers(

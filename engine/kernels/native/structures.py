@@ -23,7 +23,7 @@ class FeedForward(IntEnum):
 class Attention(c.Structure):
     _fields_ = [
         *_fields(c.c_void_p, "qkv output qk_norm rotation"),
-        *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate"),
+        *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate shared"),
         ("score_cap", c.c_float),
     ]
 

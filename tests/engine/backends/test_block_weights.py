@@ -83,12 +83,13 @@ def test_rows_have_the_bits_of_rows_alone(library: Library) -> None:
 
 
 def test_layers_may_have_heads_and_widths_of_their_own(library: Library) -> None:
-    """In caches too, over rows, trees, rollbacks and several sequences."""
+    """In caches too, over rows, trees, rollbacks and several sequences. The last shares a cache."""
     narrow = Rope(tuple(10000 ** (-pair / 16) for pair in range(16)))
     layers = (
         *architecture(joined=False).layers,
         LayerSpec(Attention(8, 1, 32, 32**-0.5, narrow, window=9), GatedMlp(256, "gelu")),
         LayerSpec(Attention(2, 2, 128, 128**-0.5, None, qk_norm=True, score_cap=30.0), MLP),
+        LayerSpec(Attention(16, 1, 32, 32**-0.5, narrow, qk_norm=True, shared_with=2), MLP),
     )
     of = replace(architecture(joined=False), layers=layers)
     stored = weights(of)

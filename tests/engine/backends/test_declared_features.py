@@ -81,6 +81,9 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.mixer.output_bias": mixing(replace(PLAIN, output_bias=True)),
     "layers.mixer.qk_norm": mixing(replace(PLAIN, qk_norm=True)),
     "layers.mixer.output_gate": mixing(replace(PLAIN, output_gate=True)),
+    "layers.mixer.shared_with": replace(
+        BASE, layers=(*BASE.layers[:1], LayerSpec(replace(PLAIN, shared_with=0), RELU))
+    ),
     "layers.mixer.score_cap": mixing(replace(PLAIN, score_cap=0.5)),
     "layers.mixer.causal": mixing(replace(PLAIN, causal=False)),
     "layers.feed_forward=GatedMlp": BASE,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 
+from engine.backends import operations
 from engine.backends.cuda import decoder as cuda
 from engine.backends.native import support as native
 from engine.backends.support import Support
@@ -126,6 +127,17 @@ def test_blocks_of_a_gguf_file_are_refused_until_a_backend_lists_their_format(
     assert native.why_not(PLAIN, "int8", library, {"q9_k"}) is None  # they are widened before
     for why_not in (eager.SUPPORT.why_not, cuda.why_not):
         assert "cannot take weights in stored" in (why_not(PLAIN, "stored") or "")
+
+
+def test_a_heads_layers_have_what_heads_compute() -> None:
+    ahead = replace(ATTENTION, causal=False, inputs=128, qk_norm=True)
+    assert operations.SUPPORT.why_not(with_layer(mixer=ahead), "fp32") is None
+    for change in ({"window": 8}, {"score_cap": 5.0}, {"output_gate": True}, {"shared_with": 0}):
+        reason = operations.SUPPORT.why_not(with_layer(mixer=replace(ahead, **change)), "fp32")
+        assert (
+            reason
+            == f"A head cannot compute layers.mixer.{next(iter(change))}, which the model needs."
+        )
 
 
 def test_what_is_not_listed_is_not_computed() -> None:

@@ -343,7 +343,7 @@ private:
     void attend_all(const Attention& layer, Scratch& scratch, int thread) {
         const bool split = layer.kv_heads % pool_.count() != 0;
         for_each_sequence([&](const Sequence& sequence, int before) {
-            if (!sequence.parents) store_all<T>(layer, sequence, before, scratch, thread);
+            if (!sequence.parents && !layer.shared) store_all<T>(layer, sequence, before, scratch, thread);
         });
         if (split) pool_.barrier();
         for_each_sequence([&](const Sequence& sequence, int before) {
@@ -395,7 +395,7 @@ private:
         const auto [first, end] = part(layer.kv_heads, thread);
         for (int head = first; head < end; ++head) {
             const auto cache = head_cache<T>(sequence, layer, head);
-            for (int r = 0; r < sequence.rows; ++r) store_row(cache, layer, head, before + r, spare + r, scratch);
+            for (int r = 0; r < sequence.rows && !layer.shared; ++r) store_row(cache, layer, head, before + r, spare + r, scratch);
             int row_at[ROWS];  // the row that was copied to each position from `start` on
             std::fill_n(row_at, ROWS, -1);
             for (int r = 0; r < sequence.rows; ++r) {
@@ -437,7 +437,7 @@ private:
         if (!layer.output_gate) return;
         for (int query = from; query < to; ++query) {
             const int head = kv_head * group + query / rows, r = row + query % rows;
-            const float* gates = row_of(layer, r) + size_t(layer.heads + 2 * layer.kv_heads + head) * width;
+            const float* gates = row_of(layer, r) + size_t(layer.gates_head() + head) * width;
             float* output = queries[query - from].acc;
             for (int d = 0; d < width; d += LANES) store(output + d, load(output + d) / (all(1.0f) + exponential(-load(gates + d))));
         }

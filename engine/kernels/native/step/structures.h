@@ -22,11 +22,13 @@ struct Attention {
     int32_t window;  // positions that a row sees; 0: all
     int32_t slot;    // of the layer's keys and values in a cache
     int32_t output_gate;
+    int32_t shared;  // another layer stores the keys and values of the slot; qkv makes none
     float score_cap;
 
     int group() const { return heads / kv_heads; }
     int attended() const { return heads * head_dim; }
-    int qkv_width() const { return ((output_gate ? 2 : 1) * heads + 2 * kv_heads) * head_dim; }
+    int gates_head() const { return heads + (shared ? 0 : 2 * kv_heads); }  // the first head of gates in a row of qkv
+    int qkv_width() const { return (gates_head() + (output_gate ? heads : 0)) * head_dim; }
 };
 
 // See gated_delta.h. `inputs` makes queries and keys [key_heads][key_dim] and values [value_heads][value_dim], which are
