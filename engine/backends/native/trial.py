@@ -100,7 +100,10 @@ def _read(results: Path) -> dict[str, object]:
 
 
 def is_row_independent(library: Library, weights: str, cached: torch.dtype) -> bool:
-    """Try a small random decoder whose weights are in a format, and its KV cache in ``cached``."""
+    """Try a small random decoder whose weights are in a format, and its KV cache in ``cached``.
+
+    Rows alone, beside three and beside eleven, and in a tree of which a path is committed.
+    """
     info = ModelInfo("trial", "", 64, _TEXT, 0, weights, "cpu", frozenset())
     kind = "fp32" if weights in BLOCKS else weights
     source = partial(_tensor, weights, tensor_shapes(_ARCHITECTURE, Names()))
@@ -108,11 +111,16 @@ def is_row_independent(library: Library, weights: str, cached: torch.dtype) -> b
     text = list(range(7, 7 + _TEXT))
     state = model.new_state(_TEXT)
     alone = torch.cat([model.forward([token], state, last=1) for token in text[:4]])
+    equal = bool(alone.isfinite().all())
     for rows in (4, _TEXT):
         state.rewind(0)
-        if not torch.equal(model.forward(text[:rows], state, last=rows)[:4], alone):
-            return False
-    return bool(alone.isfinite().all())
+        equal &= torch.equal(model.forward(text[:rows], state, last=rows)[:4], alone)
+    state.rewind(0)
+    model.forward(text[:1], state, last=0)
+    tree = model.forward_tree([text[1], 60, text[2], 61], [-1, 0, 0, 2], state)
+    equal &= torch.equal(tree[[0, 2]], alone[1:3])
+    state.commit((0, 2))
+    return equal and torch.equal(model.forward([text[3]], state, last=1), alone[3:])
 
 
 def _tensor(weights: str, shapes: dict[str, tuple[int, ...]], name: str) -> Weight:
