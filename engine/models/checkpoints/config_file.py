@@ -42,8 +42,8 @@ def check_computable(file: Path, config: Mapping[str, Any]) -> None:
 def recurrent(name: str) -> str:
     """Return the message for a model with recurrent layers."""
     return (
-        f"{name} keeps a recurrent state that cannot be rolled back to drop rejected tokens. Choose a "
-        "model whose memory is a KV cache."
+        f"{name} has recurrent layers of a kind that is not computed here; only Qwen3.5's are. Choose "
+        "Qwen3.5, or a model with attention alone."
     )
 
 
