@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Publish = Callable[[Event], None]
-Answer = Callable[[Generation, Publish], "Iterator[WorkItem | None] | None"]
+StartRequest = Callable[[Generation, Publish], "Iterator[WorkItem | None] | None"]
 """Publishes a generation's events, from Started to Finished; an error becomes Failed. It may return
 steps, between which other requests run. A step that yields a work item is followed once that is ready."""
-Serve = Callable[[Sequence[Any]], None]
+RunBatch = Callable[[Sequence[Any]], None]
 """Does at least one of the work items."""
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ class _Request:
     """A request that waits or runs; ``steps`` is set once it runs."""
 
     generation: Generation
-    answer: Answer
+    start: StartRequest
     steps: Iterator[WorkItem | None] | None = None
     work: WorkItem | None = None
 
@@ -67,14 +67,17 @@ class Scheduler:
     """One engine thread, the queue of waiting requests and work, and the running requests."""
 
     def __init__(
-        self, name: str, room: Callable[[], int] = lambda: 1, serve: Serve | None = None
+        self,
+        name: str,
+        max_running: Callable[[], int] = lambda: 1,
+        run_batch: RunBatch | None = None,
     ) -> None:
-        """``name``: the thread's. ``room`` returns how many requests may run at once."""
+        """``name``: the thread's. ``max_running`` returns how many requests may run at once."""
         self._waiting: deque[_Request | _Call] = deque()
         self._changed = threading.Condition()
         self._running: list[_Request] = []
         self._calling = False
-        self._room, self._serve = room, serve
+        self._max_running, self._run_batch = max_running, run_batch
         self._closed = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -101,12 +104,12 @@ class Scheduler:
             self._changed.notify()
         return call.future
 
-    def generate(self, request: Request, answer: Answer) -> Generation:
-        """Queue a request; ``answer`` is called on the thread. Raises NotLoaded if closed."""
+    def generate(self, request: Request, start: StartRequest) -> Generation:
+        """Queue a request; ``start`` is called on the thread. Raises NotLoaded if closed."""
         generation = Generation(request, self._withdraw)
         with self._changed:
             self.check_open()
-            self._waiting.append(_Request(generation, answer))
+            self._waiting.append(_Request(generation, start))
             *_, (job, ahead) = self._ahead()
             if ahead:
                 job.generation.publish(Queued(ahead))
@@ -170,7 +173,7 @@ class Scheduler:
         if not self._occupied:
             return True
         alone = job.exclusive or any(other.exclusive for other in self._running)
-        return not (alone or self._calling) and len(self._running) < self._room()
+        return not (alone or self._calling) and len(self._running) < self._max_running()
 
     def _tell_waiting(self) -> None:
         """Publish to each waiting request how many are ahead of it now."""
@@ -180,7 +183,7 @@ class Scheduler:
 
     def _ahead(self) -> Iterator[tuple[_Request, int]]:
         """Yield each waiting request, and how many must end before it runs."""
-        places = self._room() - len(self._running)
+        places = self._max_running() - len(self._running)
         before, in_turn = 0, self._calling or any(job.exclusive for job in self._running)
         for job in self._waiting:
             if isinstance(job, _Call):
@@ -208,9 +211,9 @@ class Scheduler:
         work = [job.work for job in self._running if job.work is not None and not job.work.ready]
         if not work or len(work) < len(self._running):
             return
-        assert self._serve is not None
+        assert self._run_batch is not None
         try:
-            self._serve(work)
+            self._run_batch(work)
         except Exception as error:  # it may be any request's, and the thread must outlive any bug
             log.exception("a pass failed")
             for job in tuple(self._running):
@@ -226,7 +229,7 @@ class Scheduler:
 
         try:
             if job.steps is None:
-                job.steps = job.answer(generation, publish) or iter(())
+                job.steps = job.start(generation, publish) or iter(())
             job.work = next(job.steps)
         except StopIteration:
             self._leave(job)

@@ -1,18 +1,18 @@
-"""Which drafted tokens stand: pure rules, no model, no clock, no hidden randomness.
+"""Accept or reject drafted tokens: pure rules, no model, no clock, no hidden randomness.
 
-``follow``
+``accept_matching``
     For greedy and coupled decoding. The target has chosen its token after every node; a drafted
     token is accepted iff it is that choice. The output is the target's own, whatever was drafted.
     Coupled: Daliri, Musco, Suresh 2024, "Coupling without communication and drafter-invariant
     speculative decoding" (arXiv 2408.07978).
-``reject``
+``rejection_sample``
     Speculative sampling: accept x with min(1, p(x)/q(x)), else draw from the normalised positive
     part of p - q. The output is distributed as p for any q. Leviathan et al. 2023 (arXiv
     2211.17192), Chen et al. 2023 (arXiv 2302.01318).
 ``verify_block``
-    Speculative sampling that judges the drafted tokens jointly; it never keeps fewer of them on
-    average. Sun et al. 2024, "Block verification accelerates speculative decoding" (arXiv
-    2403.10444), algorithm 2.
+    Speculative sampling that verifies the drafted tokens jointly; on average it accepts no fewer.
+    Sun et al. 2024, "Block verification accelerates speculative decoding" (arXiv 2403.10444),
+    algorithm 2.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class Acceptance:
     origin: Origin
 
 
-def follow(choices: Sequence[int], tree: Tree) -> Acceptance:
-    """Walks down the tree as long as a child is the target's choice.
+def accept_matching(choices: Sequence[int], tree: Tree) -> Acceptance:
+    """Return the longest path of the target's choices, and the token after it.
 
     ``choices[0]`` is the target's token after the pending one, ``choices[i + 1]`` after node i.
     """
@@ -43,24 +43,24 @@ def follow(choices: Sequence[int], tree: Tree) -> Acceptance:
     for node, (parent, token) in enumerate(zip(tree.parents, tree.tokens, strict=True)):
         children.setdefault((parent, token), node)
     path: list[int] = []
-    at = -1
-    while (child := children.get((at, choices[at + 1]))) is not None:
+    last = -1
+    while (child := children.get((last, choices[last + 1]))) is not None:
         path.append(child)
-        at = child
-    return Acceptance(tuple(path), choices[at + 1], _origin(at, tree))
+        last = child
+    return Acceptance(tuple(path), choices[last + 1], _origin(last, tree))
 
 
-def reject(
+def rejection_sample(
     p: Tensor,
     q: Tensor | None,
     tree: Tree,
     uniform: Callable[[int], float],
     draw: Callable[[Tensor, int, bool], int],
 ) -> Acceptance:
-    """Speculative sampling along a chain.
+    """Accept or reject a chain by speculative sampling.
 
     ``p``: (nodes + 1, vocabulary), row 0 after the pending token. ``q``: (nodes, vocabulary), the
-    distribution each node was drawn from; None: drafted without chance, which is q = 1 at the token.
+    distribution each node was drawn from; None: drafted deterministically, which is q = 1 at the token.
     ``uniform(i)`` is a number in (0, 1) for node i; ``draw(weights, i, residual)`` samples row i.
     """
     if not tree.is_chain:
@@ -82,25 +82,25 @@ def verify_block(
     uniform: Callable[[int], float],
     draw: Callable[[Tensor, int, bool], int],
 ) -> Acceptance:
-    """Block verification along a chain; arguments as for ``reject``.
+    """Accept or reject a chain by block verification; arguments as for ``rejection_sample``.
 
-    The longest prefix that its own coin accepts stands, whatever the coins of shorter ones said.
+    Accept the longest prefix whose own test succeeds, even if the test of a shorter one failed.
     """
     if not tree.is_chain:
         raise ValueError("block verification is defined along a chain")
     scales = block_scales(p, q, tree.tokens)
     chances = block_chances(p, q, tree.tokens, scales)
-    kept = max((i + 1 for i, chance in enumerate(chances) if uniform(i) < chance), default=0)
-    path, last = tuple(range(kept)), len(tree)
-    if kept == last:
+    accepted = max((i + 1 for i, chance in enumerate(chances) if uniform(i) < chance), default=0)
+    path, last = tuple(range(accepted)), len(tree)
+    if accepted == last:
         return Acceptance(path, draw(p[last], last, False), Origin.BONUS)
-    q_row = None if q is None else q[kept]
-    rest = residual(p[kept] * scales[kept], q_row, tree.tokens[kept])
-    return Acceptance(path, draw(rest, kept, True), Origin.CORRECTION)
+    q_row = None if q is None else q[accepted]
+    rest = residual(p[accepted] * scales[accepted], q_row, tree.tokens[accepted])
+    return Acceptance(path, draw(rest, accepted, True), Origin.CORRECTION)
 
 
 def block_scales(p: Tensor, q: Tensor | None, tokens: Sequence[int]) -> list[float]:
-    """For each prefix, from the empty one on, how likely p makes it where q made it: at most 1.
+    """Return each prefix's likelihood ratio of p to q, capped at 1; the empty prefix comes first.
 
     It is ``p_i`` of the paper: s_0 = 1, s_i = min(1, s_{i-1} p(x_i) / q(x_i)).
     """
@@ -115,27 +115,27 @@ def block_scales(p: Tensor, q: Tensor | None, tokens: Sequence[int]) -> list[flo
 def block_chances(
     p: Tensor, q: Tensor | None, tokens: Sequence[int], scales: Sequence[float]
 ) -> list[float]:
-    """The probability that each prefix's own coin accepts it: ``h_i`` of the paper, i from 1."""
+    """Return the probability that each prefix's own test accepts it: ``h_i`` of the paper, i from 1."""
     chances = []
     for length in range(1, len(tokens)):
         q_row = None if q is None else q[length]
         rest = _positive_part(p[length] * scales[length], q_row, tokens[length])
         left = float(rest.double().sum())
         lost = left + 1.0 - scales[length]
-        # Nothing lost: p and q agree from here on, and a longer prefix is accepted anyway.
+        # 0: p and q agree from here on, and a longer prefix is accepted anyway.
         chances.append(left / lost if lost > 0 else 1.0)
     return [*chances, scales[-1]] if tokens else []
 
 
 def accept_probability(p: Tensor, q: Tensor | None, token: int) -> float:
-    """min(1, p(token) / q(token)) for rows ``p``, ``q`` (vocabulary,); q None is q(token) = 1."""
+    """Return min(1, p(token) / q(token)) for rows ``p``, ``q`` (vocabulary,); q None is q(token) = 1."""
     target = float(p[token])
     drafted = 1.0 if q is None else float(q[token])
     return 1.0 if target >= drafted else target / drafted
 
 
 def residual(p: Tensor, q: Tensor | None, token: int) -> Tensor:
-    """Weights of the token that replaces a rejected ``token``: max(p - q, 0), not normalised."""
+    """Return the weights of the token that replaces ``token``: max(p - q, 0), not normalised."""
     rest = _positive_part(p, q, token)
     # Rounding can reject where p == q up to the last bit; then nothing is left over and p is right.
     return rest if bool(rest.any()) else p
@@ -149,6 +149,6 @@ def _positive_part(p: Tensor, q: Tensor | None, token: int) -> Tensor:
     return (p - q).clamp_min_(0.0)
 
 
-def _origin(at: int, tree: Tree) -> Origin:
-    """Bonus if nothing was drafted below the last accepted node, correction otherwise."""
-    return Origin.CORRECTION if at in tree.parents else Origin.BONUS
+def _origin(last: int, tree: Tree) -> Origin:
+    """Return BONUS if nothing was drafted below the last accepted node, else CORRECTION."""
+    return Origin.CORRECTION if last in tree.parents else Origin.BONUS

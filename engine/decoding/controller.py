@@ -22,7 +22,7 @@ class Controller(Protocol):
     def observe(self, round: Round) -> None:
         """Learn from a finished round."""
 
-    def sit_out(self) -> None:
+    def skip_round(self) -> None:
         """Note a round that another controller decided; called instead of ``observe``."""
 
 

@@ -13,7 +13,7 @@ from time import perf_counter
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.constraint import Constraint
 from engine.decoding.context import Context
-from engine.decoding.loop import Verified
+from engine.decoding.loop import RoundOutput
 from engine.decoding.proposer import DraftProposal, Proposer, RoundDraft, RoundProposer
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
@@ -28,7 +28,7 @@ from engine.values import RoundResult
 class _Running:
     """A round of ``depth`` drafted tokens that was launched and not read.
 
-    ``proposal``: what the host drafted, which took ``proposed_s``; None: the round drafts itself.
+    ``proposal``: the host's draft, which took ``proposed_s``; None: the round drafts on the device.
     """
 
     budget: Budget
@@ -38,8 +38,8 @@ class _Running:
     proposed_s: float = 0.0
 
     @property
-    def most(self) -> int:
-        """Tokens it may emit."""
+    def max_tokens(self) -> int:
+        """The most tokens that it may emit."""
         return self.depth + 1
 
 
@@ -54,21 +54,23 @@ class DeviceLauncher:
         sampler: Sampler,
         constraint: Constraint | None = None,
     ) -> None:
-        """The target's cache holds the text already, but for the pending token.
+        """The target's state holds the text already, but for the pending token.
 
-        What may follow by a ``constraint`` the host alone knows, so with one it drafts, whoever drafts.
+        Only the host can evaluate a ``constraint``, so with one every proposer drafts on the host.
         """
         self.context, self.target, self.proposer = context, target, proposer
         inside = None
         if constraint is None and isinstance(proposer, RoundProposer):
-            inside = proposer.in_round()
+            inside = proposer.device_drafting()
         draft = None if inside is None else inside.draft
         runner = self.runner = target.round_runner(draft)
-        self.drafter: _Drafter
+        self.drafter: _NoDraft
         if inside is None:
-            self.drafter = _OnHost(runner, proposer, context, target, sampler, constraint)
+            self.drafter = _HostDraft(runner, proposer, context, target, sampler, constraint)
         else:
-            self.drafter = _Drafter(runner) if draft is None else _InRound(runner, draft, context)
+            self.drafter = (
+                _NoDraft(runner) if draft is None else _DeviceDraft(runner, draft, context)
+            )
         self.ahead = self.drafter.ahead
         self.running: deque[_Running] = deque()
         runner.begin(
@@ -76,8 +78,8 @@ class DeviceLauncher:
         )
 
     def launch(self, budget: Budget, started: float) -> bool:
-        unread = sum(round.most for round in self.running)
-        depth = deepest(self.runner, min(budget.depth, self.drafter.room(unread)))
+        unread = sum(round.max_tokens for round in self.running)
+        depth = deepest(self.runner, min(budget.depth, self.drafter.max_depth(unread)))
         if depth and not self.drafter.is_ready(waits=bool(self.running)):
             return False
         budget = replace(budget, depth=depth, nodes=depth)
@@ -88,16 +90,16 @@ class DeviceLauncher:
     def work(self) -> WorkItem | None:
         return None  # nobody can compute it but the device, for one sequence at a time
 
-    def read(self) -> Verified:
+    def read(self) -> RoundOutput:
         running = self.running.popleft()
         result = running.pending.read()
         self._read = running, result
-        return _verified(running, result)
+        return _round_output(running, result)
 
-    def commit(self, verified: Verified) -> Timing:
+    def commit(self, output: RoundOutput) -> Timing:
         running, result = self._read
         self.drafter.commit(result.tokens[:-1], running.depth)
-        self.proposer.observe(verified.output.acceptance)
+        self.proposer.observe(output.verifier_output.acceptance)
         drafting_s = running.proposed_s + result.draft_s
         verifying_s = result.total_s - result.draft_s
         return Timing(drafting_s, verifying_s, running.proposed_s + result.total_s)
@@ -110,11 +112,11 @@ class DeviceLauncher:
 
 
 def deepest(runner: RoundRunner, limit: int) -> int:
-    """How many tokens a round may draft where ``limit`` are wanted at most."""
+    """Return the greatest supported depth, at most ``limit``."""
     return max((depth for depth in runner.depths if depth <= limit), default=0)
 
 
-def _verified(running: _Running, result: RoundResult) -> Verified:
+def _round_output(running: _Running, result: RoundResult) -> RoundOutput:
     accepted, proposal = result.accepted, running.proposal
     proposal = DraftProposal(
         Tree.chain(result.chain),
@@ -125,11 +127,11 @@ def _verified(running: _Running, result: RoundResult) -> Verified:
     origin = Origin.BONUS if accepted == running.depth else Origin.CORRECTION
     acceptance = Acceptance(tuple(range(accepted)), result.tokens[-1], origin)
     p = tuple(p if node <= accepted else None for node, p in enumerate(result.p))
-    return Verified(running.budget, proposal, VerifierOutput(acceptance, p, result.next_p))
+    return RoundOutput(running.budget, proposal, VerifierOutput(acceptance, p, result.next_p))
 
 
-class _Drafter:
-    """Who drafts: the host, the round itself, or nobody, which is this."""
+class _NoDraft:
+    """Rounds without a draft; the base of rounds that draft on the device or the host."""
 
     ahead = 1
     """See ``Launcher``."""
@@ -137,42 +139,44 @@ class _Drafter:
     def __init__(self, runner: RoundRunner) -> None:
         self.runner = runner
 
-    def room(self, unread: int) -> int:
-        """How far it may draft behind so many tokens that the host has not read."""
+    def max_depth(self, unread: int) -> int:
+        """Return how far it may draft after ``unread`` tokens that the host has not read."""
         return 0
 
     def is_ready(self, *, waits: bool) -> bool:
-        """Whether a round may draft now; with ``waits``, others run that could be read first."""
+        """Return whether a round may draft now. ``waits``: whether unread rounds run."""
         return True
 
     def launch(self, budget: Budget, started: float) -> _Running:
-        """Begins a round of one of the runner's depths; ``started`` as in ``Launcher``."""
+        """Launch a round of one of the runner's depths; ``started`` as in ``Launcher``."""
         pending = self.runner.launch(budget.depth, drafts=budget.depth > 0)
         return _Running(budget, budget.depth, pending)
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
-        """A round of ``depth`` drafted tokens was read; the text goes on with the ``accepted`` ones."""
+        """Note that a round of ``depth`` drafted tokens was read, and which were ``accepted``."""
 
     def close(self) -> None:
-        """The request is over."""
+        """End the request."""
 
 
-class _InRound(_Drafter):
-    """A draft model that the round runs."""
+class _DeviceDraft(_NoDraft):
+    """A draft model that runs inside the round."""
 
     def __init__(self, runner: RoundRunner, draft: RoundDraft, context: Context) -> None:
         super().__init__(runner)
         self.draft, self.context = draft, context
-        self.known = len(draft.tokens)  # the text's tokens in its cache, as far as was read
-        # A round feeds it the last two tokens itself; after plain rounds it may miss more.
+        self.known = len(
+            draft.tokens
+        )  # tokens of the text in its state, as far as rounds were read
+        # A round feeds it the last two tokens; after rounds without a draft it may lack more.
         self.is_behind = self.known < len(context.tokens) - 2
 
-    def room(self, unread: int) -> int:
+    def max_depth(self, unread: int) -> int:
         known = len(self.context.tokens)
         return 0 if known < 2 else self.draft.model.info.context - known - unread
 
     def is_ready(self, *, waits: bool) -> bool:
-        """Where it is behind it first reads what it missed, which must be on the host."""
+        """Prefill what it lacks, which must be on the host: unread rounds come first."""
         if self.is_behind and waits:
             return False
         if self.is_behind:
@@ -188,14 +192,14 @@ class _InRound(_Drafter):
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
         if depth:
-            # It was fed the text and all drafted tokens but the last; those on the path stand.
+            # It was fed the text and all drafted tokens but the last; keep the accepted ones.
             self.known = len(self.context.tokens) + min(depth - 1, len(accepted))
 
     def close(self) -> None:
         self.draft.set_tokens(self.context.keys[: min(self.known, len(self.context.tokens) - 1)])
 
 
-class _OnHost(_Drafter):
+class _HostDraft(_NoDraft):
     """A proposer that reads the text; its tokens are copied to the device for each round."""
 
     ahead = 0
@@ -209,7 +213,7 @@ class _OnHost(_Drafter):
         self.proposer, self.context, self.target = proposer, context, target
         self.weighs_q = sampler.rule.weighs_q
 
-    def room(self, unread: int) -> int:
+    def max_depth(self, unread: int) -> int:
         return self.runner.depths[-1]
 
     def launch(self, budget: Budget, started: float) -> _Running:
@@ -230,4 +234,4 @@ class _OnHost(_Drafter):
         return _Running(budget, depth, pending, proposal, proposed_s)
 
     def commit(self, accepted: tuple[int, ...], depth: int) -> None:
-        self.target.advance([self.context.tokens[-1], *accepted])  # heads read as far as it goes
+        self.target.advance([self.context.tokens[-1], *accepted])  # heads read up to there

@@ -5,7 +5,7 @@ from __future__ import annotations
 from time import perf_counter
 
 from engine.decoding.context import Context
-from engine.decoding.loop import Verified
+from engine.decoding.loop import RoundOutput
 from engine.decoding.proposer import Proposer
 from engine.decoding.target import Target
 from engine.decoding.verifier import Verifier, ancestries
@@ -39,32 +39,32 @@ class HostLauncher:
         drafted = perf_counter()
         if (mask := self.verifier.sampler.mask) is not None:
             mask.precompute(ancestries(self._proposal.tree))
-        self._wanted = VerifyWork(self.target, self.context.tokens[-1], self._proposal.tree)
+        self._verify_work = VerifyWork(self.target, self.context.tokens[-1], self._proposal.tree)
         self._times = started, drafted
         return True
 
     @property
     def work(self) -> WorkItem | None:
-        return self._wanted if self._shares else None
+        return self._verify_work if self._shares else None
 
-    def read(self) -> Verified:
-        logits = self._wanted.logits()
-        self._verified = perf_counter()
-        return Verified(
+    def read(self) -> RoundOutput:
+        logits = self._verify_work.logits()
+        self._verified_at = perf_counter()
+        return RoundOutput(
             self._budget, self._proposal, self.verifier(logits, self._proposal, self.context)
         )
 
-    def commit(self, verified: Verified) -> Timing:
-        acceptance = verified.output.acceptance
+    def commit(self, output: RoundOutput) -> Timing:
+        acceptance = output.verifier_output.acceptance
         self.target.commit(acceptance.path)
         self.proposer.observe(acceptance)
-        (started, drafted), passed, now = self._times, self._wanted.began, perf_counter()
+        (started, drafted), passed, now = self._times, self._verify_work.began, perf_counter()
         if passed is None:
             self._ended = None
-            return Timing(drafted - started, self._verified - drafted, now - started)
+            return Timing(drafted - started, self._verified_at - drafted, now - started)
         # What others drafted in between is this round's time too: it was waited for.
         began, self._ended = self._ended or started, now
-        return Timing(drafted - started, self._verified - passed, now - began)
+        return Timing(drafted - started, self._verified_at - passed, now - began)
 
     def close(self) -> None:
         self.target.rewind(len(self.context.tokens) - 1)

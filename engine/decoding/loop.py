@@ -25,12 +25,12 @@ class StoppingCriteria:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class RoundOutput:
     """A round that was read: its budget, what was drafted, and what the verifier made of it."""
 
     budget: Budget
     proposal: DraftProposal
-    output: VerifierOutput
+    verifier_output: VerifierOutput
 
 
 class Launcher(Protocol):
@@ -54,10 +54,10 @@ class Launcher(Protocol):
     def work(self) -> WorkItem | None:
         """The work item of the oldest round, if another may do it before the round is read."""
 
-    def read(self) -> Verified:
+    def read(self) -> RoundOutput:
         """Wait for the oldest round and return it. Raises ModelError for logits that are not finite."""
 
-    def commit(self, verified: Verified) -> Timing:
+    def commit(self, output: RoundOutput) -> Timing:
         """Commit the accepted path, tell the proposer, and return what the round took."""
 
     def close(self) -> None:
@@ -112,10 +112,10 @@ class RoundLoop:
 
     def finish(self) -> Round:
         """Verify, accept and commit the oldest round; append its tokens to the context and return it."""
-        verified = self._launcher.read()
+        result = self._launcher.read()
         self._unread -= 1
-        timing = self._launcher.commit(verified)
-        proposal, output = verified.proposal, verified.output
+        timing = self._launcher.commit(result)
+        proposal, output = result.proposal, result.verifier_output
         acceptance, drafted = output.acceptance, proposal.tree.tokens
         tokens = [*(drafted[node] for node in acceptance.path), acceptance.next_token]
         emitted, self._met_eos = up_to_end(tokens[: self._room], self._stopping.eos)
@@ -123,7 +123,7 @@ class RoundLoop:
         round = Round(
             index=self._index,
             proposer=proposal.by or self._name,
-            budget=replace(verified.budget, needed=()),  # only controller and proposer use it
+            budget=replace(result.budget, needed=()),  # only controller and proposer use it
             tree=proposal.tree,
             accepted_path=acceptance.path,
             next_token=acceptance.next_token,

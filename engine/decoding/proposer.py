@@ -87,7 +87,7 @@ class RoundDraft(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class InRound:
+class DeviceDrafting:
     """Rounds draft without the host, by ``draft``; None: they draft nothing."""
 
     draft: RoundDraft | None = None
@@ -97,7 +97,7 @@ class InRound:
 class RoundProposer(Protocol):
     """A proposer that may run inside a device's rounds; others draft on the host."""
 
-    def in_round(self) -> InRound | None:
+    def device_drafting(self) -> DeviceDrafting | None:
         """Return how it runs there; None if it must draft on the host."""
 
 

@@ -1,8 +1,6 @@
 """Logits to probabilities: biases, a grammar's mask, penalties, temperature, top-k, top-p, min-p.
 
-They act in this order.
-
-Everything works row by row, so a position's distribution does not depend on the rows beside it.
+They act in this order and row by row, so a position's distribution does not depend on other rows.
 """
 
 from __future__ import annotations
@@ -22,14 +20,14 @@ from engine.noise import Draws, Stream, key, ranking, sample
 from engine.values.sampling import AcceptanceRule, Sampling
 
 _FIRST_TRY = 256
-"""Likeliest tokens tried for top-p before the whole vocabulary is sorted."""
+"""Top tokens tried for top-p before the whole vocabulary is sorted."""
 
 
 class Mask(Protocol):
-    """What forbids tokens: see ``engine.decoding.constraint``."""
+    """Forbids tokens; see ``engine.decoding.constraint``."""
 
     def precompute(self, drafted: Sequence[Sequence[int]]) -> None:
-        """Prepare to mask the rows behind ``drafted``."""
+        """Start computing the masks after ``drafted``."""
 
     def masked(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
         """Return the logits with -inf for tokens that may not follow the text and ``drafted[row]``."""
@@ -71,7 +69,7 @@ class Sampler:
 
     @property
     def may_use_history(self) -> bool:
-        """Whether drafts and depths may depend on earlier replies.
+        """True if drafts and depths may depend on earlier replies.
 
         Under ``rejection`` and ``block`` a draft must be independent of this reply's noise, with which an
         earlier reply of the same seed was drawn. Under the other rules the target's choice does not
@@ -81,12 +79,12 @@ class Sampler:
 
     @property
     def takes_argmax(self) -> bool:
-        """Whether every token is the argmax of the raw logits."""
+        """True if every token is the argmax of the raw logits."""
         return self.rule is AcceptanceRule.GREEDY and self._as_it_is
 
     @property
     def uses_context(self) -> bool:
-        """Whether penalties or a mask make logits depend on the tokens before them."""
+        """True if penalties or a mask make logits depend on the tokens before them."""
         return _penalises(self.sampling) or self.mask is not None
 
     def sample_raw(
@@ -96,10 +94,10 @@ class Sampler:
         stream: Stream,
         drafted: Sequence[Sequence[int]] | None = None,
     ) -> SampledTokens | None:
-        """A token for each row of a model's own ``logits``, row i at ``positions[i]``, at once.
+        """Sample a token for each row of raw ``logits``, row i at ``positions[i]``, on the compiled step.
 
-        ``drafted`` as for ``adjusted``, by which they are masked; without it they are not. None where it
-        takes more: biases, penalties, truncation, a rule that weighs q, no compiled step.
+        ``drafted``: as for ``adjusted``, to mask the rows; None: do not mask them. Return None if biases,
+        penalties, truncation, a rule that weighs q, or a missing compiled step prevents it.
         """
         if self._library is None or not self.samples_raw or not compiled.supports(logits):
             return None
@@ -112,13 +110,13 @@ class Sampler:
         return compiled.sample(self._library, logits, draws)
 
     def draws(self, positions: Sequence[int], stream: Stream) -> Draws | None:
-        """How tokens are drawn at ``positions``; None where each is the likeliest."""
+        """Return how tokens are drawn at ``positions``; None if the rule is greedy."""
         if self.rule is AcceptanceRule.GREEDY:
             return None
         return Draws(self.sampling.temperature, self._keys(positions, stream))
 
     def adjusted(self, logits: Tensor, drafted: Sequence[Sequence[int]]) -> Tensor:
-        """Logits after biases, mask and penalties: float32 (rows, vocabulary of the target).
+        """Return the logits after biases, mask and penalties: float32 (rows, target's vocabulary).
 
         ``drafted[row]`` are the tokens between the context and that row's next token.
         """
@@ -140,7 +138,7 @@ class Sampler:
         )
 
     def probabilities(self, adjusted: Tensor) -> Tensor:
-        """The distribution tokens are drawn from; at temperature 0 the plain softmax, for display."""
+        """Return the distribution to draw from; at temperature 0 the plain softmax, for display."""
         if self.rule is AcceptanceRule.GREEDY:
             return torch.softmax(adjusted, dim=-1)
         return truncated(torch.softmax(adjusted / self.sampling.temperature, dim=-1), self.sampling)
@@ -148,23 +146,23 @@ class Sampler:
     def choose(
         self, adjusted: Tensor, p: Tensor, positions: Sequence[int], stream: Stream
     ) -> list[int]:
-        """One token for each row; row i stands at ``positions[i]``."""
+        """Return a token for each row; row i is at ``positions[i]``."""
         if self.rule is AcceptanceRule.GREEDY:
             chosen: list[int] = adjusted.argmax(-1).tolist()
             return chosen
         return self.draw(p, positions, stream)
 
     def draw(self, weights: Tensor, positions: Sequence[int], stream: Stream) -> list[int]:
-        """One token for each row of ``weights``, proportionally; see ``noise.sample``."""
+        """Draw a token for each row in proportion to ``weights``; see ``noise.sample``."""
         if self._library is not None and weights.device.type == "cpu":
             return compiled.draw(self._library, weights, self._keys(positions, stream))
         drawn: list[int] = sample(weights, self.seed, stream, positions).tolist()
         return drawn
 
     def top_tokens(self, p: Tensor, count: int) -> tuple[tuple[int, float], ...]:
-        """The first ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0.
+        """Return the top ``count`` tokens of ``p (vocabulary,)`` with their probabilities, none at 0.
 
-        Nothing on a device, which would have to be waited for once more.
+        Return none on a device, where this would be one more wait.
         """
         if p.device.type != "cpu":
             return ()
@@ -178,7 +176,7 @@ class Sampler:
     def rank(
         self, adjusted: Tensor, p: Tensor, position: int, stream: Stream, count: int
     ) -> list[int]:
-        """The first ``count`` choices of a single row, best first; ``choose`` takes the first."""
+        """Return the first ``count`` choices of a single row, best first; ``choose`` takes the first."""
         if self.rule is AcceptanceRule.GREEDY:
             ranked: list[int] = adjusted[0].topk(min(count, adjusted.shape[1])).indices.tolist()
             return ranked
@@ -186,7 +184,7 @@ class Sampler:
 
     @property
     def _truncates(self) -> bool:
-        """Whether tokens are drawn from a part of the distribution; the likeliest is in every part."""
+        """True if tokens are drawn from a truncated distribution; greedy ones never are."""
         sampling = self.sampling
         truncated = sampling.top_k or sampling.top_p < 1 or sampling.min_p > 0
         return bool(truncated) and self.rule is not AcceptanceRule.GREEDY
@@ -195,7 +193,7 @@ class Sampler:
         return tuple(key(self.seed, stream, position) for position in positions)
 
     def _penalised(self, logits: Tensor, drafted: Sequence[int]) -> Tensor:
-        """One row; drafted tokens count as if the text held them already."""
+        """Penalise one row; drafted tokens count as if the text held them already."""
         result = logits.clone()
         parts = [self._seen.in_text()]
         if drafted:
@@ -206,7 +204,7 @@ class Sampler:
         return result
 
     def _penalty(self, logits: Tensor, times: Tensor) -> Tensor:
-        """``logits`` of tokens seen before, ``times`` of them in the output."""
+        """Penalise the ``logits`` of tokens seen before; ``times``: their occurrences in the output."""
         sampling = self.sampling
         factor = sampling.repetition_penalty
         if factor != 1:
@@ -216,7 +214,7 @@ class Sampler:
 
 
 class _Seen:
-    """Which tokens the text holds, and how often the output does; read on as the text grows."""
+    """The tokens of a growing text, and how often each occurs in the output."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -225,7 +223,7 @@ class _Seen:
         self._tensors = torch.empty(0, dtype=torch.long), torch.empty(0, dtype=torch.long)
 
     def in_text(self) -> tuple[Tensor, Tensor]:
-        """Tokens of the text, and how often each is in the output."""
+        """Return the tokens of the text, and how often each occurs in the output."""
         tokens = self._context.tokens
         if self._read < len(tokens):
             for position in range(self._read, len(tokens)):
@@ -236,7 +234,7 @@ class _Seen:
         return self._tensors
 
     def with_drafted(self, drafted: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """The drafted tokens, and how often each is in the output and the draft together."""
+        """Return the drafted tokens, and how often each occurs in the output and the draft together."""
         return _pair({t: self._times.get(t, 0) + n for t, n in Counter(drafted).items()})
 
 
@@ -245,7 +243,7 @@ def _pair(times: dict[int, int]) -> tuple[Tensor, Tensor]:
 
 
 def truncated(p: Tensor, sampling: Sampling) -> Tensor:
-    """Cuts ``p (rows, vocabulary)`` by top-k, top-p, min-p and renormalises.
+    """Truncate ``p (rows, vocabulary)`` by top-k, top-p and min-p, and renormalise.
 
     Cuts are by value, never by rank: tokens of equal probability stay or go together, so the order
     in which a sort leaves ties cannot matter.
@@ -266,14 +264,14 @@ def _keep_from(p: Tensor, threshold: Tensor) -> Tensor:
 
 
 def _top_p_threshold(p: Tensor, top_p: float) -> Tensor:
-    """The probability of the last token of the smallest likeliest set that holds ``top_p``."""
+    """Return the lowest probability in the smallest set of top tokens that holds ``top_p``."""
     count = min(_FIRST_TRY, p.shape[1])
     ranked = p.topk(count).values
     mass = ranked.double().cumsum(-1)
     if count < p.shape[1] and bool((mass[:, -1] < top_p).any()):
         ranked = p.sort(dim=-1, descending=True).values
         mass = ranked.double().cumsum(-1)
-    inside = mass - ranked < top_p  # the likelier ones alone do not hold it yet
+    inside = mass - ranked < top_p  # the more likely ones alone do not reach it
     return ranked.gather(1, inside.sum(-1, keepdim=True) - 1)
 
 

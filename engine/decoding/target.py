@@ -34,7 +34,7 @@ class Target:
         ``captures``: as in ``RoundModel.round_runner``.
         """
         self.model, self._captures = model, captures
-        # Asked once: isinstance looks up all of a protocol's members each time.
+        # Once: isinstance looks up all of a protocol's members each time.
         self._trees = model if isinstance(model, TreeModel) else None
         self._rounds = model if isinstance(model, RoundModel) else None
         self._embedding_and_head = (
@@ -60,13 +60,13 @@ class Target:
         return len(self.keys)
 
     def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
-        """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
+        """See ``Backbone``. Raises KeyError for a layer not in ``aux_layers``."""
         if not 0 <= start <= end <= self.length:
             raise ValueError(f"tokens {start} to {end} of {self.length} have no hidden states")
         return self.aux_buffer(aux_layer)[start:end].float()
 
     def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
-        """See ``Backbone``. Raises KeyError for a layer that was not asked for."""
+        """See ``Backbone``. Raises KeyError for a layer not in ``aux_layers``."""
         if self.state.aux is None:
             raise KeyError(aux_layer)
         return self.state.aux.at(aux_layer)
@@ -85,11 +85,11 @@ class Target:
         return _with_hidden_states(self.model).logits(normed)
 
     def reuse(self, keys: list[int]) -> int:
-        """Forget what differs from ``keys``; return how many of these tokens the state holds then."""
+        """Keep the common prefix with ``keys``, forget the rest; return how many tokens are left."""
         return self.rewind(common_prefix(self.keys, keys))
 
     def extend(self, tokens: Sequence[int], keys: Sequence[int] | None = None) -> None:
-        """Prefill ``tokens`` behind the state; compute no logits. Without ``keys`` they are plain."""
+        """Prefill ``tokens`` and compute no logits. ``keys``: theirs; None: the tokens themselves."""
         if tokens:
             self.model.forward(tokens, self.state, last=0)
             self.keys.extend(tokens if keys is None else keys)
@@ -101,7 +101,7 @@ class Target:
         return min(MAX_DEPTH, room) if self._trees is not None else 0
 
     def verify(self, pending: int, tree: Tree) -> Tensor:
-        """Logits after the pending token and after each node: float32 (nodes + 1, vocabulary).
+        """Return logits after the pending token and each node: float32 (nodes + 1, vocabulary).
 
         Raises ValueError for a tree with branches of more than ``tree_nodes``.
         """
@@ -113,7 +113,7 @@ class Target:
         return self._trees.forward_tree(part.tokens, part.parents, self.state)
 
     def verify_entry(self, pending: int, tree: Tree) -> Entry:
-        """What ``verify`` computes, for a pass that others share. Raises as it does."""
+        """Return the rows that ``verify`` computes as an entry of a batch. Raises as ``verify``."""
         self.state.commit(())  # an abandoned verification may have left rows
         self._unverified = [pending, *tree.tokens]
         if tree.is_chain:
@@ -131,13 +131,13 @@ class Target:
 
     @property
     def runs_rounds(self) -> bool:
-        """Whether whole rounds run on the model's device: drafting, verifying and judging."""
+        """True if whole rounds run on the model's device: drafting, verification and acceptance."""
         return self._rounds is not None
 
     def round_runner(self, draft: RoundDraft | None) -> RoundRunner:
-        """What runs rounds over this state, with ``draft`` or none; kept, since its graphs took time.
+        """Return the runner of rounds on this state; it is cached, since capturing graphs takes time.
 
-        Only where the target ``runs_rounds``.
+        Only for a target that ``runs_rounds``.
         """
         assert self._rounds is not None
         if self._runner is None or (draft is not None and self._runner[1] is not draft.state):
@@ -152,16 +152,16 @@ class Target:
         self.state.settle(self.length)
 
     def copy_prefix(self, other: Target, length: int) -> None:
-        """Take the first ``length`` tokens over from ``other``, as far as its state lets them be copied.
+        """Copy the first ``length`` tokens from ``other``, as far as its state allows.
 
-        ``other`` shares with this one all that this one holds.
+        The tokens here must be a prefix of those of ``other``.
         """
         assert self.keys == other.keys[: self.length] and length <= other.length
         length = self.state.copy_prefix(other.state, length)
         self.keys.extend(other.keys[self.length : length])
 
     def save_checkpoint(self) -> None:
-        """Make the tokens that are here reachable for other texts that begin with them."""
+        """Make the current length reachable for later texts that begin with these tokens."""
         self.state.save_checkpoint()
 
     def clear(self) -> None:
@@ -169,8 +169,8 @@ class Target:
         self.rewind(0)
 
     def rewind(self, length: int) -> int:
-        """Forget pending rows, and all but the first ``length`` tokens; fewer stay where the state cannot
-        go back to so many. Return how many are left."""
+        """Keep the first ``length`` tokens, or fewer if the state cannot rewind to that length; forget
+        the others and unverified rows. Return how many tokens are left."""
         length = self.state.reachable(length)
         self.state.rewind(length)
         del self.keys[length:]

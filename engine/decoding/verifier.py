@@ -9,7 +9,7 @@ from functools import partial
 
 from torch import Tensor
 
-from engine.decoding.acceptance import Acceptance, follow, reject, verify_block
+from engine.decoding.acceptance import Acceptance, accept_matching, rejection_sample, verify_block
 from engine.decoding.context import Context
 from engine.decoding.proposer import DraftProposal
 from engine.decoding.sampling import Sampler
@@ -40,10 +40,10 @@ class VerifierOutput:
 
 
 _WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
-    AcceptanceRule.REJECTION: reject,
+    AcceptanceRule.REJECTION: rejection_sample,
     AcceptanceRule.BLOCK: verify_block,
 }
-"""Every rule that weighs q; their arguments are those of ``reject``."""
+"""Every rule that weighs q; their arguments are those of ``rejection_sample``."""
 _FOLLOWING = frozenset({AcceptanceRule.GREEDY, AcceptanceRule.COUPLED})
 """Every rule that accepts what the sampler itself chooses."""
 
@@ -69,13 +69,13 @@ class Verifier:
         paths = ancestries(tree) if self.sampler.uses_context else [()] * len(positions)
         found = self.sampler.sample_raw(logits, positions, Stream.CHOICE, paths)
         if found is not None:
-            acceptance = follow(found.tokens, tree)
+            acceptance = accept_matching(found.tokens, tree)
             return self._output(acceptance, found.probabilities, tree, found.top_tokens, paths)
         adjusted = self.sampler.adjusted(logits, paths)
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
             choices = self.sampler.choose(adjusted, p, positions, Stream.CHOICE)
-            acceptance = follow(choices, tree)
+            acceptance = accept_matching(choices, tree)
         else:
             acceptance = self._weigh(p, proposal, position)
 

@@ -26,7 +26,7 @@ class Batcher:
         self._model, self._controller = model, controller
         self._oldest_first = False
 
-    def serve(self, items: Sequence[WorkItem]) -> None:
+    def run(self, items: Sequence[WorkItem]) -> None:
         """Make at least one of ``items`` ready, oldest first. An item that fails has its ``error``."""
         items = sorted(items, key=lambda item: item.number)
         yielded = [item for item in items if isinstance(item, YieldWork)]

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from engine.decoding.work import WorkItem
     from engine.loading.planning.plan import LoadPlan
     from engine.local.pair import LoadedPair
-    from engine.local.session import Prepared
+    from engine.local.session import PreparedRequest
     from engine.models.base import Model
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class LocalEngine:
         self._grammars = grammars
         self._pair: LoadedPair | None = None
         self._cache_listener: CacheListener | None = None
-        self._scheduler = Scheduler("engine", self._room, self._serve)
+        self._scheduler = Scheduler("engine", self._max_running, self._run_batch)
 
     @property
     def loaded(self) -> Loaded | None:
@@ -111,9 +111,9 @@ class LocalEngine:
             self._scheduler.check_open()
             raise NotLoaded("No model is loaded. Choose a pair on the Models page, or use --pair.")
         check_supported(request, pair.loaded.capabilities)
-        prepared = _PreparedRequest(pair, pair.session.prepared(request))
+        prepared = _QueuedRequest(pair, pair.session.prepare(request))
         return self._scheduler.generate(
-            request, lambda generation, publish: self._answer(prepared, generation, publish)
+            request, lambda generation, publish: self._start_request(prepared, generation, publish)
         )
 
     def top_tokens(
@@ -130,7 +130,7 @@ class LocalEngine:
 
     def tokens(self, request: Request) -> list[int]:
         """Return the prompt's tokens. Raises NotLoaded, InvalidRequest or ContextExceeded."""
-        return self._need_pair().session.prepare(request)
+        return self._need_pair().session.encode(request)
 
     def measure(self, work: Callable[[Model], T]) -> T:
         """Run ``work`` with the target model on the engine's thread, for benchmarks. Raises NotLoaded."""
@@ -149,16 +149,16 @@ class LocalEngine:
             raise NotLoaded("No model is loaded, so there is nothing to measure.")
         return self._pair
 
-    def _room(self) -> int:
+    def _max_running(self) -> int:
         """Return how many requests may run at once."""
         pair = self._pair
         return 1 if pair is None else pair.session.parallel
 
-    def _serve(self, items: Sequence[WorkItem]) -> None:
-        self._need_pair().session.serve(items)
+    def _run_batch(self, items: Sequence[WorkItem]) -> None:
+        self._need_pair().session.run_batch(items)
 
-    def _answer(
-        self, prepared: _PreparedRequest, generation: Generation, publish: Publish
+    def _start_request(
+        self, prepared: _QueuedRequest, generation: Generation, publish: Publish
     ) -> Iterator[WorkItem | None]:
         pair = self._pair
         if pair is None:
@@ -270,14 +270,14 @@ def _compile_first(files: PairFiles, request: LoadRequest, watch: LoadWatch) -> 
             log.info("%s", why)
 
 
-class _PreparedRequest:
+class _QueuedRequest:
     """A request, prepared for the pair that was loaded when it arrived."""
 
-    def __init__(self, pair: LoadedPair, prepared: Prepared) -> None:
+    def __init__(self, pair: LoadedPair, prepared: PreparedRequest) -> None:
         self._pair: LoadedPair | None = pair
-        self._prepared: Prepared | None = prepared
+        self._prepared: PreparedRequest | None = prepared
 
-    def take(self, pair: LoadedPair) -> Prepared | None:
+    def take(self, pair: LoadedPair) -> PreparedRequest | None:
         """Return it, or None if another pair, with other tokens, was loaded since. Release both."""
         same, self._pair = self._pair is pair, None
         prepared, self._prepared = self._prepared, None

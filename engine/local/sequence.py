@@ -38,7 +38,7 @@ Steps = Generator[WorkItem | None, None, None]
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class SessionResources:
     """State that all sequences of a session share. ``native``: whether the compiled library
     samples."""
 
@@ -56,7 +56,7 @@ class Sequence:
     whether the reply begins inside a thought.
     """
 
-    shared: Shared
+    resources: SessionResources
     slot: Slot
     run: Run
     processor: OutputProcessor
@@ -67,7 +67,7 @@ class Sequence:
 
     def steps(self) -> Steps:
         """Run the request; publish Started, Prefilled, Emitted..., Finished. Raises as ``Session``."""
-        run, target, controllers = self.run, self.slot.target, self.shared.controllers
+        run, target, controllers = self.run, self.slot.target, self.resources.controllers
         wanted, name = run.speculation, target.model.info.name
         self.publish(
             Started(name, wanted.proposer, run.rule, run.prompt.tokens, run.seed, self.thinking)
@@ -77,7 +77,7 @@ class Sequence:
         context.tokens.extend(run.reply_prefix)
         constraint = constraint_of(run, context)
         vocabulary = target.model.info.vocabulary
-        sampler = sampler_of(run, context, constraint, vocabulary, native=self.shared.native)
+        sampler = sampler_of(run, context, constraint, vocabulary, native=self.resources.native)
         proposer = self._begin(context, sampler)
         member = controllers.batch_member(wanted, proposer, sampler) if self.batched else None
         yield from self._prefill(context, proposer, member)
@@ -93,7 +93,7 @@ class Sequence:
         """Return the slot's proposer, or one that drafts from the prediction first; begin its text."""
         run, proposer = self.run, self.slot.proposer(self.run.speculation)
         if run.predicted:
-            expected = self.shared.codec.encode_part(run.predicted, self.slot.target.context)
+            expected = self.resources.codec.encode_part(run.predicted, self.slot.target.context)
             proposer = PredictedProposer(expected, proposer, run.speculation.proposer)
         if not run.reuse_cache:
             proposer.begin(Context(()), sampler)  # shares no prefix: clears the proposer's state
@@ -101,7 +101,7 @@ class Sequence:
         return proposer
 
     def _prefill(self, context: Context, proposer: Proposer, member: BatchMember | None) -> Steps:
-        copy_into = partial(self.shared.slots.copy_into, self.slot) if self.batched else None
+        copy_into = partial(self.resources.slots.copy_into, self.slot) if self.batched else None
         prepares = member is None or member.prefills_at_once
         prefilled = yield from self.slot.prefill(
             context, proposer, self.run.reuse_cache, self.cancelled, copy_into, prepares=prepares

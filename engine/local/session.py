@@ -33,7 +33,7 @@ from engine.grammar.compiler import CompiledGrammar, GrammarCompiler
 from engine.local.batcher import Batcher
 from engine.local.run import Run
 from engine.local.sequence import Sequence as RunningSequence
-from engine.local.sequence import Shared, Steps, constraint_of, sampler_of
+from engine.local.sequence import SessionResources, Steps, constraint_of, sampler_of
 from engine.local.slot import Slot
 from engine.local.slots import Slots
 from engine.machine.devices import Device, device_errors
@@ -50,7 +50,7 @@ _OPENING_TOKENS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedRequest:
     """A request's prompt, and its grammar compiled."""
 
     prompt: Prompt
@@ -83,7 +83,9 @@ class Session:
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt and its tokens
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
         self.controllers = ControllerFactory(stops_early=not self.target.runs_rounds)
-        self._shared = Shared(codec, self.controllers, self._slots, self.native)
+        self._sequence_resources = SessionResources(
+            codec, self.controllers, self._slots, self.native
+        )
         self._batcher = None
         if isinstance(model, BatchModel):
             self._batcher = Batcher(model, self.controllers.batch)
@@ -103,7 +105,7 @@ class Session:
         """The resources of the first slot."""
         return self._slots.first.resources
 
-    def prepare(self, request: Request) -> list[int]:
+    def encode(self, request: Request) -> list[int]:
         """Return the prompt's tokens. Raises InvalidRequest or ContextExceeded. Thread-safe."""
         tokens = self._encode(request)
         if not tokens:
@@ -123,9 +125,9 @@ class Session:
         proposers.check(speculation.proposer, speculation.options, self.resources)
         return tokens
 
-    def prepared(self, request: Request) -> Prepared:
-        """Return the prompt and the compiled grammar of a request. Raises as ``prepare``. Thread-safe."""
-        return Prepared(Prompt.of(self.prepare(request)), self._grammar_of(request))
+    def prepare(self, request: Request) -> PreparedRequest:
+        """Return the prompt and the compiled grammar of a request. Raises as ``encode``. Thread-safe."""
+        return PreparedRequest(Prompt.of(self.encode(request)), self._grammar_of(request))
 
     def _encode(self, request: Request) -> list[int]:
         """Return the prompt's tokens. The last prompt is cached: an API request may want n replies."""
@@ -165,7 +167,10 @@ class Session:
         }
 
     def run(
-        self, request: Request, cancelled: Callable[[], bool], prepared: Prepared | None = None
+        self,
+        request: Request,
+        cancelled: Callable[[], bool],
+        prepared: PreparedRequest | None = None,
     ) -> Iterator[Event]:
         """Yield Started, Prefilled, Emitted..., Finished, while no other request runs.
 
@@ -183,7 +188,7 @@ class Session:
         request: Request,
         publish: Callable[[Event], None],
         cancelled: Callable[[], bool],
-        prepared: Prepared | None = None,
+        prepared: PreparedRequest | None = None,
         *,
         batched: bool = True,
         on_finished: Callable[[Target], None] = lambda _: None,
@@ -194,7 +199,7 @@ class Session:
         next begins once that is ready. ``on_finished`` gets the target with the state of the whole text.
         """
         if prepared is None:
-            prepared = self.prepared(request)
+            prepared = self.prepare(request)
         info = self.target.model.info
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
         batched = batched and self.parallel > 1
@@ -203,7 +208,7 @@ class Session:
             if run.speculation.control is Control.AUTO:
                 self._warm_up()
             sequence = RunningSequence(
-                self._shared,
+                self._sequence_resources,
                 slot,
                 run,
                 self._processor(request, run),
@@ -236,17 +241,17 @@ class Session:
             return False
         return opens_thought("".join(map(self.codec.token_text, prompt[-_OPENING_TOKENS:])))
 
-    def serve(self, items: Sequence[WorkItem]) -> None:
+    def run_batch(self, items: Sequence[WorkItem]) -> None:
         """Do at least one of the work items that ``steps`` have yielded."""
         assert self._batcher is not None
-        self._batcher.serve(items)
+        self._batcher.run(items)
 
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
         """See ``Engine.top_tokens``. Reuses no state: the caller may be looking for an error in it."""
         info = self.target.model.info
-        prepared = self.prepared(request)
+        prepared = self.prepare(request)
         run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
         context = Context(run.prompt)
         context.tokens.extend(reply)

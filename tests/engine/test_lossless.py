@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.decoding import verifier
-from engine.decoding.acceptance import Acceptance, reject, verify_block
+from engine.decoding.acceptance import Acceptance, rejection_sample, verify_block
 from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
@@ -160,7 +160,7 @@ def test_rules_that_weigh_q_accept_more_than_coupled_and_not_the_same(
     differ: Counter[bool] = Counter()
 
     def weigh(*round: Any) -> Acceptance:
-        one, other = reject(*round), verify_block(*round)
+        one, other = rejection_sample(*round), verify_block(*round)
         differ[one.path != other.path] += 1
         return other
 

@@ -136,7 +136,7 @@ def test_rules_that_weigh_q_leave_the_masked_targets_distribution(
         max_tokens=3,
         grammar=FIRST_TWO,
     )
-    prompt = session.prepare(base)
+    prompt = session.encode(base)
     replies = [
         answer(session, replace(base, sampling=replace(sampling, seed=seed))).tokens
         for seed in range(200)

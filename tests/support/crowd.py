@@ -82,7 +82,7 @@ def run(
         if waits:
             looks(waits)
             crowd.waited.append(len(waits))
-            session.serve(waits)
+            session.run_batch(waits)
             assert any(wait.ready for wait in waits)
             served += 1
     return crowd

@@ -107,7 +107,7 @@ class Answer:
 
 def answer(session: Session, request: Request) -> Answer:
     """What ``session`` says to ``request``. Raises AssertionError where it does not come to its end."""
-    prompt = len(session.prepare(request))
+    prompt = len(session.encode(request))
     events = list(session.run(request, lambda: False))
     last = events[-1]
     assert isinstance(last, Finished), last
@@ -187,7 +187,7 @@ SEEDS = range(200)
 def assert_distribution(session: Session, speculation: Speculation) -> None:
     """First tokens against p, and second tokens after the commonest first one, by chi-square."""
     sampling = Sampling(temperature=1.2, top_k=12)
-    prompt = session.prepare(asked(AGAIN, sampling, PLAIN, 3))
+    prompt = session.encode(asked(AGAIN, sampling, PLAIN, 3))
     replies = []
     for seed in SEEDS:
         request = asked(prompt, replace(sampling, seed=seed), speculation, 3)

@@ -1,1 +1,1 @@
-"""Text to tokens and back: chat templates, the tokenizer, the output processor."""
+"""Convert text to tokens and back: chat templates, the tokenizer, the output processor."""

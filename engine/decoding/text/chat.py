@@ -1,4 +1,4 @@
-"""A chat, with the tools it offers and the calls it holds, as the text that a model was trained on."""
+"""Render a chat, with its tools and tool calls, as the text that a model was trained on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.values.tools import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """``definitions`` are those of the tools that may be called."""
+    """A chat. ``definitions``: those of the tools that may be called."""
 
     messages: tuple[Message, ...]
     definitions: tuple[Any, ...] = ()
@@ -27,7 +27,7 @@ class Chat:
         return cls(request.messages, tuple(tool.definition for tool in request.tools))
 
     def texts(self) -> Iterator[str]:
-        """All that people and programs wrote, and no template."""
+        """Yield all text that people and programs wrote, and none of the template's."""
         for message in self.messages:
             yield message.content
             others = (message.reasoning, message.name, message.tool_call_id)
@@ -38,7 +38,7 @@ class Chat:
             yield from _strings(definition)
 
     def mapped(self, change: Callable[[str], str]) -> Chat:
-        """The same with other ``texts``."""
+        """Return the chat with ``change`` applied to all its ``texts``."""
         messages = (
             replace(
                 each,
@@ -57,21 +57,21 @@ class Chat:
 
 
 class ChatTemplate:
-    """How one model's chats are rendered."""
+    """The chat template of one model."""
 
     def __init__(self, render: Render | None, source: str | None) -> None:
-        """``render``: by the template ``source``; None: there is none, and the model continues text."""
+        """``render`` applies the template ``source``. None: there is none; the model continues text."""
         self._render = render
         self.calls, self._knows_tools = style_of(source)
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         return self._render is not None
 
     def render(self, chat: Chat) -> str:
-        """The text, open for the assistant's reply. Raises InvalidRequest where the template refuses.
+        """Return the text up to the assistant's reply. Raises InvalidRequest if the template refuses.
 
-        A model whose template knows no tools is told of them in words.
+        If the template has no tools, a system message describes them in words.
         """
         has_calls = any(each.tool_calls or each.role == "tool" for each in chat.messages)
         worded = (bool(chat.definitions) or has_calls) and not self._knows_tools
@@ -101,25 +101,25 @@ class ChatTemplate:
 
 
 _RAISED = ("TemplateError", "RuntimeError")
-"""What ``raise_exception`` of a template raises, by the class's name in the worker; and tests' own."""
+"""Names of the errors that a template's ``raise_exception`` raises, in the worker and in tests."""
 
 
 def _why_not(error: Exception) -> str:
-    """Return why a template gave no text: it refused the messages, or it is broken itself."""
-    said = str(error).rstrip(".")
+    """Return why a template failed: it refused the messages, or it is broken itself."""
+    reason = str(error).rstrip(".")
     if getattr(error, "kind", type(error).__name__) in _RAISED:
         return (
-            f"This model's chat template refuses these messages: {said}. "
+            f"This model's chat template refuses these messages: {reason}. "
             "Some models know no system prompt, or want user and assistant to take turns."
         )
     return (
-        f"This model's chat template failed: {said}. Load another file of this model, or let it continue "
-        "a text, which needs no template."
+        f"This model's chat template failed: {reason}. Load another file of this model, or let it "
+        "continue a text, which needs no template."
     )
 
 
 def _turn(message: Message) -> dict[str, Any]:
-    """As templates take it: arguments as an object, or, of a call that was cut, as text."""
+    """Return a message as templates take it: arguments as an object, or as text if they are cut off."""
     turn: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.reasoning:
         turn["reasoning_content"] = message.reasoning
@@ -140,8 +140,8 @@ def _turn(message: Message) -> dict[str, Any]:
 
 
 def _arguments(call: ToolCall) -> dict[str, Any] | str:
-    found = call.object
-    return call.arguments if found is None else found
+    arguments = call.object
+    return call.arguments if arguments is None else arguments
 
 
 def _strings(value: Any) -> Iterator[str]:

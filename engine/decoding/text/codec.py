@@ -1,4 +1,4 @@
-"""Text to tokens and back: chat template, incremental detokenisation, stop strings."""
+"""Convert text to tokens and back: chat template, incremental detokenisation, stop strings."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from engine.values.messages import Message
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
 _TAIL = 6
-"""Tokens a piece is decoded behind: some decoders drop a leading space otherwise."""
+"""Tokens of context before a decoded piece: without them some decoders drop a leading space."""
 _WINDOW = 16
-"""Tokens that are decoded anew for each one, at most: to find out where a shorter window may begin
-takes a decoding of its own."""
+"""Most tokens that are decoded again for each new one: finding where a shorter window may begin costs
+a decoding of its own."""
 _LONGEST = 4
 """Bytes, so at most tokens, of one UTF-8 character."""
 _PART = 32_768
 """Characters that are encoded at once while a long text is measured."""
 _MAY_FIT = 8
-"""Characters for each token of the context up to which a text is encoded unmeasured: about twice what
-prose and code have."""
+"""Characters per token of the context up to which a text is encoded unmeasured: about twice those of
+prose and code."""
 
 
 class TextCodec:
@@ -36,38 +36,39 @@ class TextCodec:
     """
 
     def __init__(self, path: Path) -> None:
-        """The tokenizer of the model in ``path``, a folder or a GGUF file. Raises ModelError."""
-        found = load_tokenizer(path)
-        self._backend, self._template = found.backend, ChatTemplate(found.render, found.template)
+        """Load the tokenizer of the model in ``path``, a folder or a GGUF file. Raises ModelError."""
+        loaded = load_tokenizer(path)
+        self._backend = loaded.backend
+        self._template = ChatTemplate(loaded.render, loaded.template)
         self.token_text = lru_cache(maxsize=65_536)(self._token_text)
         self._anchor = self._backend.encode("a", add_special_tokens=False).ids
         self._control = ControlTokens(self._backend)
 
     def tokenizer_json(self) -> str:
-        """The tokenizer as its tokenizer.json says it, with what its config adds."""
-        found: str = self._backend.to_str()
-        return found
+        """Return the tokenizer as a tokenizer.json, with what its config adds."""
+        content: str = self._backend.to_str()
+        return content
 
     @property
     def has_template(self) -> bool:
-        return self._template.there
+        return self._template.exists
 
     @property
     def calls(self) -> CallStyle:
-        """How the model writes calls of tools."""
+        """The style in which the model writes tool calls."""
         return self._template.calls
 
     def token_named(self, name: str) -> int | None:
-        """The added token of that name, if there is one."""
-        found: int | None = self._backend.token_to_id(name)
-        return found
+        """Return the id of the token with that name, or None."""
+        token: int | None = self._backend.token_to_id(name)
+        return token
 
     def encode_request(self, request: Request, context: int | None = None) -> list[int]:
-        """The prompt as tokens. Raises InvalidRequest where the template refuses the messages.
+        """Return the prompt's tokens. Raises InvalidRequest if the template refuses the messages.
 
-        Names of control tokens are text in messages, and control tokens in a ``prompt``, whose author
-        is the template's. With a ``context``, a text that is many times too long is not encoded whole:
-        raises ContextExceeded.
+        Names of control tokens are text in messages, and control tokens in a ``prompt``, which takes the
+        place of a rendered chat. With a ``context``, raises ContextExceeded for a text many times too
+        long, without encoding all of it.
         """
         if request.token_ids is not None:
             return list(request.token_ids)
@@ -77,9 +78,9 @@ class TextCodec:
         chat = Chat.of(request)
         plain = self._template.render(chat)
         self._check_length(plain, context)
-        if not any(map(self._control.forged, chat.texts())):
+        if not any(map(self._control.contains_control_token, chat.texts())):
             return self.encode(plain, special=special)
-        text = self._template.render(chat.mapped(self._control.hide))
+        text = self._template.render(chat.mapped(self._control.escape))
         self._check_length(text, context)
         try:
             return self._control.encode(text, special=special)
@@ -91,10 +92,9 @@ class TextCodec:
         return self.encode(text, special=special)
 
     def _check_length(self, text: str, context: int | None) -> None:
-        """Raises ContextExceeded for a text that cannot fit, before time and memory are spent on it.
+        """Raise ContextExceeded for a text that cannot fit, before it takes time and memory.
 
-        Counted part by part: where a text is cut, a token or two may be counted twice, which is far from
-        doubling the number.
+        Counts part by part. Each cut may add a token or two, which is far from doubling the number.
         """
         if context is None or len(text) <= max(_PART, _MAY_FIT * context):
             return
@@ -105,16 +105,13 @@ class TextCodec:
                 raise ContextExceeded.by_far(context)
 
     def render(self, messages: Sequence[Message]) -> str:
-        """The chat as the text the model was trained on, open for the assistant's reply.
-
-        A model without a template (a base model) just continues what was written so far.
-        """
+        """Return the chat's text up to the assistant's reply; without a template, the messages joined."""
         return self._template.render(Chat(tuple(messages)))
 
     def encode(self, text: str, *, special: bool) -> list[int]:
-        """``special`` adds what the tokenizer puts around a text, such as a first <s>.
+        """Return the tokens of ``text``. Raises InvalidRequest for text that is not Unicode.
 
-        Raises InvalidRequest for text that is not Unicode.
+        ``special``: add the tokens that the tokenizer puts around a text, such as a first <s>.
         """
         try:
             ids: list[int] = self._backend.encode(text, add_special_tokens=special).ids
@@ -123,19 +120,16 @@ class TextCodec:
         return ids
 
     def encode_part(self, text: str, context: int) -> list[int]:
-        """Text from the middle of a chat, as far as it may fit into ``context`` tokens.
-
-        Raises as ``encode``.
-        """
+        """Encode part of a chat, as far as it may fit ``context``. Raises as ``encode``."""
         return self.encode(text[: max(_PART, _MAY_FIT * context)], special=False)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Special tokens decode to nothing."""
+        """Return the text of ``tokens``; special tokens decode to nothing."""
         text: str = self._backend.decode(list(tokens), skip_special_tokens=True)
         return text
 
     def _token_text(self, token: int) -> str:
-        """One token as views show it: leading space kept, special tokens by name."""
+        """Return the text of one token with its leading space; a special token's is its name."""
         before = self._backend.decode(self._anchor, skip_special_tokens=False)
         both: str = self._backend.decode([*self._anchor, token], skip_special_tokens=False)
         return both[len(before) :] or str(self._backend.id_to_token(token) or "")
@@ -148,7 +142,7 @@ def _broken() -> InvalidRequest:
 
 
 class Detokenizer:
-    """Tokens in one by one, text out; a character comes out whole or not yet.
+    """Decodes tokens one by one into text, in whole characters.
 
     Decoding is not concatenation (spaces, split UTF-8), so each piece is the difference between two
     decodings that begin at the same earlier token.
@@ -162,14 +156,14 @@ class Detokenizer:
         self._keep(list(prompt))
 
     def push(self, token: int) -> str:
-        """The text that ``token`` completes; empty while a character is unfinished."""
+        """Return the text that ``token`` completes; empty while a character is unfinished."""
         self._window.append(token)
         text = self._codec.decode(self._window)
         if text.endswith(_UNFINISHED):
             self._unfinished += 1
             if self._unfinished < _LONGEST:
                 return ""
-            # No character is that long: bytes that make none. Only the last may still become one.
+            # No character is that long, so these bytes are invalid. Only the last may begin one.
             piece = text[self._shown : -1]
             self._keep(self._window, open_end=1)
             return piece
@@ -182,19 +176,19 @@ class Detokenizer:
         return piece
 
     def flush(self) -> str:
-        """What is left when no more tokens come: an unfinished character as U+FFFD."""
+        """Return the rest of the text: an unfinished character as U+FFFD."""
         return self._codec.decode(self._window)[self._shown :]
 
     def _keep(self, tokens: list[int], open_end: int = 0) -> None:
-        """Goes on behind the end of ``tokens``; all but its last ``open_end`` characters are shown."""
+        """Continue after ``tokens``; all of their text but the last ``open_end`` characters is shown."""
         self._window, text = self._end(tokens)
         self._shown = len(text) - open_end
 
     def _end(self, tokens: list[int]) -> tuple[list[int], str]:
-        """The end of ``tokens`` that decodes as it would in full, and its text.
+        """Return the last tokens that decode as they would in the whole text, and their text.
 
-        It shows some text, so that no space is taken for a leading one. It does not begin inside a
-        character: sentencepiece decodes a whole run of byte tokens to U+FFFD then.
+        They have some text, so that no space counts as leading. They do not begin inside a character:
+        sentencepiece would decode a whole run of byte tokens to U+FFFD.
         """
         size = _TAIL
         text = self._codec.decode(tokens[-size:])
@@ -210,31 +204,31 @@ class Detokenizer:
 
 
 class StopStrings:
-    """Finds stop strings in streamed text and holds back what might be the beginning of one."""
+    """Finds stop strings in streamed text and holds back a possible beginning of one."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = tuple(stops)
-        self._held = ""
+        self._withheld = ""
         self.stopped = False
 
     def push(self, text: str) -> str:
-        """Returns text that is safe to show; sets ``stopped`` once a stop string is complete."""
-        pending = self._held + text
-        found = [at for stop in self._stops if (at := pending.find(stop)) >= 0]
-        if found:
-            self.stopped, self._held = True, ""
-            return pending[: min(found)]
+        """Return text that is safe to show; set ``stopped`` once a stop string is complete."""
+        pending = self._withheld + text
+        positions = [at for stop in self._stops if (at := pending.find(stop)) >= 0]
+        if positions:
+            self.stopped, self._withheld = True, ""
+            return pending[: min(positions)]
         keep = self._overlap(pending)
-        self._held = pending[len(pending) - keep :]
+        self._withheld = pending[len(pending) - keep :]
         return pending[: len(pending) - keep]
 
     def flush(self) -> str:
-        """What was held back and turned out not to be a stop string."""
-        held, self._held = self._held, ""
-        return held
+        """Return the text that was held back and is no stop string."""
+        text, self._withheld = self._withheld, ""
+        return text
 
     def _overlap(self, text: str) -> int:
-        """The length of the longest end of ``text`` that begins a stop string."""
+        """Return the length of the longest suffix of ``text`` that begins a stop string."""
         longest = max(map(len, self._stops), default=1) - 1
         return next(
             (

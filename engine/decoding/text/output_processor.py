@@ -1,4 +1,4 @@
-"""Turn rounds into events with text; end at stop strings and at a repeated tool call."""
+"""Turn rounds into events with text; stop at stop strings and at a repeated tool call."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class OutputProcessor:
         return text
 
     def _repeats(self, text: str) -> bool:
-        """Return whether a call that was made before ends in the reply's next ``text``."""
+        """Return whether the reply's next ``text`` completes a call that was made before."""
         if self.calls is None:
             return False
         for _ in self.calls.read(text):

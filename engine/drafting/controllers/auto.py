@@ -185,13 +185,13 @@ class Auto:
         self.statistics.proposer.discount()
         self.refresh_times()
 
-    def sit_out(self) -> None:
+    def skip_round(self) -> None:
         self._warm = False
         self._ended = self._clock()
 
     def take_over(self) -> None:
         """Draft from the next round on instead of another controller, and announce the decision."""
-        self.sit_out()
+        self.skip_round()
         self._announced, self._depth = None, None
 
     @property

@@ -270,11 +270,11 @@ class BatchMember:
             self.inner.observe(round)
         else:
             self._learn(round)
-            self.inner.sit_out()
+            self.inner.skip_round()
 
-    def sit_out(self) -> None:
+    def skip_round(self) -> None:
         self._warm = False
-        self.inner.sit_out()
+        self.inner.skip_round()
 
     @contextmanager
     def decoding(self, prompt: int = 0) -> Iterator[None]:
@@ -306,7 +306,7 @@ class BatchMember:
             return Budget(0, 0)
         if not self._alone:
             self._alone, self._announced = True, None
-            self.inner.sit_out()  # the others' time does not count as its own
+            self.inner.skip_round()  # the others' time does not count as its own
             budget = self.inner.budget()
             return budget if budget.decision else replace(budget, decision=self._inner_decision)
         budget = self.inner.budget()

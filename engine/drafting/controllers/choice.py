@@ -55,10 +55,10 @@ class Choice:
             # As if it had been allowed exactly the depth that it drafted.
             budget = replace(round.budget, depth=round.tree.depth)
             self._recall.observe(replace(round, budget=budget))
-            active.sit_out()
+            active.skip_round()
         else:
             active.observe(round)
-            self._recall.sit_out()
+            self._recall.skip_round()
             self._stayed += 1
         self._rounds += 1
         if round.tree.tokens:
@@ -69,9 +69,9 @@ class Choice:
                 if name != self._active:
                     auto.discount()
 
-    def sit_out(self) -> None:
-        self._members[self._active].sit_out()
-        self._recall.sit_out()
+    def skip_round(self) -> None:
+        self._members[self._active].skip_round()
+        self._recall.skip_round()
 
     def _choose(self) -> None:
         best = max(self._members, key=self._speed_of)

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from engine.decoding.acceptance import Acceptance
 from engine.decoding.context import Context
-from engine.decoding.proposer import NOTHING, DraftProposal, InRound
+from engine.decoding.proposer import NOTHING, DeviceDrafting, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.draft_reader import OtherVocabulary, SameVocabulary
 from engine.drafting.proposers.drawing import (
@@ -61,10 +61,10 @@ class DraftModelProposer(BaseProposer):
             token = chain.draw(reader.extend(token))
         return chain.proposal()
 
-    def in_round(self) -> InRound | None:
+    def device_drafting(self) -> DeviceDrafting | None:
         reader = self.reader
         if isinstance(reader, SameVocabulary) and isinstance(reader.model, RoundModel):
-            return InRound(reader)
+            return DeviceDrafting(reader)
         return None
 
     def observe(self, acceptance: Acceptance) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.decoding.context import Context
-from engine.decoding.proposer import NOTHING, DraftProposal, InRound
+from engine.decoding.proposer import NOTHING, DeviceDrafting, DraftProposal
 from engine.drafting.proposers.drawing import BaseProposer
 from engine.drafting.resources import Resources
 from engine.events import Budget
@@ -17,5 +17,5 @@ class NoneProposer(BaseProposer):
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         return NOTHING
 
-    def in_round(self) -> InRound:
-        return InRound()
+    def device_drafting(self) -> DeviceDrafting:
+        return DeviceDrafting()

@@ -151,7 +151,7 @@ def _requests(
 
 def _fits(session: Session, request: Request) -> bool:
     try:
-        session.prepare(request)
+        session.encode(request)
     except ContextExceeded:
         return False
     return True
@@ -180,7 +180,7 @@ def _replies(
             one.go_on()
         work = [one.work for one in running if one.work is not None]
         if work:
-            session.serve(work)
+            session.run_batch(work)
         while started and started[0].done:
             yield from started.popleft().answers
 

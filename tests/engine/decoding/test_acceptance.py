@@ -16,11 +16,11 @@ from torch import Tensor
 
 from engine.decoding.acceptance import (
     Acceptance,
+    accept_matching,
     accept_probability,
     block_chances,
     block_scales,
-    follow,
-    reject,
+    rejection_sample,
     residual,
     verify_block,
 )
@@ -51,18 +51,18 @@ class Branch(Exception):
 
 
 Rule = Callable[..., Acceptance]
-RULES: tuple[Rule, ...] = (reject, verify_block)
+RULES: tuple[Rule, ...] = (rejection_sample, verify_block)
 
 
 def chance_of(rule: Rule, p: Tensor, q: Tensor | None, tree: Tree, node: int) -> float:
     """Where the coin of a node is cut. A wrong cut would show in what comes out."""
-    if rule is reject:
+    if rule is rejection_sample:
         return accept_probability(p[node], None if q is None else q[node], tree.tokens[node])
     return block_chances(p, q, tree.tokens, block_scales(p, q, tree.tokens))[node]
 
 
 def outcomes(
-    p: Tensor, q: Tensor | None, tree: Tree, rule: Rule = reject
+    p: Tensor, q: Tensor | None, tree: Tree, rule: Rule = rejection_sample
 ) -> dict[tuple[int, ...], float]:
     """Every sequence the real rule can return, with its exact probability.
 
@@ -186,7 +186,7 @@ def test_block_verification_keeps_no_fewer_drafts_on_average(tables: list[list[i
         for rule in RULES:
             for sequence, probability in outcomes(p, q, Tree.chain(drafted), rule).items():
                 kept[rule] += share * probability * (len(sequence) - 1)
-    assert kept[verify_block] >= kept[reject] - 1e-9
+    assert kept[verify_block] >= kept[rejection_sample] - 1e-9
 
 
 def test_block_verification_may_keep_what_rejection_would_not() -> None:
@@ -199,7 +199,7 @@ def test_block_verification_may_keep_what_rejection_would_not() -> None:
         for rule in RULES:
             for sequence, probability in outcomes(*rows, Tree.chain(drafted), rule).items():
                 kept[rule] += share * probability * (len(sequence) - 1)
-    assert kept[reject] == pytest.approx(10 / 9, abs=1e-6)
+    assert kept[rejection_sample] == pytest.approx(10 / 9, abs=1e-6)
     assert kept[verify_block] == pytest.approx(11 / 9, abs=1e-6)
 
 
@@ -217,7 +217,7 @@ def test_rules_of_chance_refuse_a_tree_with_branches(rule: Rule) -> None:
 def test_following_a_chain_gives_the_longest_agreeing_prefix(
     choices: list[int], drafted: list[int]
 ) -> None:
-    verdict = follow(choices[: len(drafted) + 1], Tree.chain(drafted))
+    verdict = accept_matching(choices[: len(drafted) + 1], Tree.chain(drafted))
     agreed = 0
     while agreed < len(drafted) and drafted[agreed] == choices[agreed]:
         agreed += 1
@@ -230,7 +230,7 @@ def test_following_a_tree_takes_the_branch_the_target_chose() -> None:
     #   pending -> 5 -> 7
     #           -> 6 -> 8
     tree = Tree((5, 6, 7, 8), (-1, -1, 0, 1))
-    verdict = follow((6, 0, 8, 0, 9), tree)
+    verdict = accept_matching((6, 0, 8, 0, 9), tree)
     assert (verdict.path, verdict.next_token, verdict.origin) == ((1, 3), 9, Origin.BONUS)
 
 

@@ -160,13 +160,15 @@ def test_without_such_names_the_tokens_are_those_of_the_rendered_text(
     said = data.draw(st.tuples(words, words, words))
     roles = ("user", "assistant", "user")
     turns = tuple(Message(role, f"a{text}") for role, text in zip(roles, said, strict=True))
-    if any(control(codec).forged(turn.content) for turn in turns):
+    if any(control(codec).contains_control_token(turn.content) for turn in turns):
         return
     special = not codec.has_template
     plain = codec.encode(codec.render(turns), special=special)
     assert codec.encode_request(Request(messages=turns)) == plain
     # And the other way gives the same, so that a name in one message changes no other.
-    hidden = codec.render([Message(turn.role, control(codec).hide(turn.content)) for turn in turns])
+    hidden = codec.render(
+        [Message(turn.role, control(codec).escape(turn.content)) for turn in turns]
+    )
     assert control(codec).encode(hidden, special=special) == plain
 
 

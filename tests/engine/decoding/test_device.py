@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from engine.decoding.context import Context
 from engine.decoding.device import DeviceLauncher, deepest
 from engine.decoding.loop import StoppingCriteria, decode
-from engine.decoding.proposer import InRound
+from engine.decoding.proposer import DeviceDrafting
 from engine.decoding.sampling import Sampler
 from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
@@ -117,8 +117,8 @@ class OnDevice(DraftModelProposer):
     def __init__(self, device: Device, context: int) -> None:
         self.reader: Counted = Counted(device, context)
 
-    def in_round(self) -> InRound:
-        return InRound(self.reader)
+    def device_drafting(self) -> DeviceDrafting:
+        return DeviceDrafting(self.reader)
 
     @property
     def tokens(self) -> list[int]:

@@ -132,7 +132,7 @@ class Pair:
         if target.runs_rounds:
             runner = target.round_runner(None)
             assert isinstance(runner, TableRounds)
-            ahead = isinstance(proposer, RoundProposer) and proposer.in_round() is not None
+            ahead = isinstance(proposer, RoundProposer) and proposer.device_drafting() is not None
             assert 0 <= runner.launched - len(rounds) <= ahead
         return context, rounds
 

@@ -143,6 +143,7 @@ def test_the_engine_has_one_loop() -> None:
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == "verify"
+        and "backends" not in path.parts  # a device's round verifies by a kernel
     }
     assert callers == {"work.py", "top_tokens.py"}  # the latter verifies no drafts: an empty tree
 

@@ -31,7 +31,7 @@ class Own:
     def observe(self, round: Round) -> None:
         self.observed += 1
 
-    def sit_out(self) -> None:
+    def skip_round(self) -> None:
         self.sat_out += 1
 
 

@@ -112,7 +112,7 @@ def answer(
 ) -> list[Round]:
     sampling, rule = how
     request = Request(messages=(Message("user", text),), sampling=sampling)
-    context, target = Context(session.prepare(request)), session.target
+    context, target = Context(session.encode(request)), session.target
     target.clear()
     target.extend(context.tokens[:-1])
     vocabulary = target.model.info.vocabulary

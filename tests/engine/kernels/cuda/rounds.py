@@ -8,7 +8,7 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.decoding.acceptance import follow, reject, verify_block
+from engine.decoding.acceptance import accept_matching, rejection_sample, verify_block
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.events import Tree
@@ -110,9 +110,9 @@ class Bench:
             return draw_reference(weights, self.seed, stream, position + row)
 
         if rule is Rule.COUPLED:
-            verdict = follow([draw(row, i, False) for i, row in enumerate(p)], tree)
+            verdict = accept_matching([draw(row, i, False) for i, row in enumerate(p)], tree)
         else:
-            judge_chain = verify_block if rule is Rule.BLOCK else reject
+            judge_chain = verify_block if rule is Rule.BLOCK else rejection_sample
             verdict = judge_chain(
                 p, q, tree, lambda node: uniform(self.seed, Stream.ACCEPT, position + node), draw
             )

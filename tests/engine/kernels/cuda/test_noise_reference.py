@@ -10,7 +10,7 @@ from scipy.stats import chisquare, kstest
 
 pytest.importorskip("triton")
 
-from engine.decoding.acceptance import reject, verify_block
+from engine.decoding.acceptance import rejection_sample, verify_block
 from engine.events import Tree
 from engine.noise import Stream, exponential, uniform
 from tests.support.sampling_references import draw_reference, exponential_reference
@@ -24,7 +24,7 @@ def test_float32_clocks_are_exponential_and_those_of_the_engine_to_seven_digits(
     assert kstest(clocks.flatten().numpy(), "expon").pvalue > 1e-4
 
 
-@pytest.mark.parametrize("rule", [reject, verify_block])
+@pytest.mark.parametrize("rule", [rejection_sample, verify_block])
 def test_the_rules_with_the_kernels_noise_leave_p(rule: Any) -> None:
     """Chi-square of the first token over 2,000 seeds; the kernel gives the same tokens."""
     vocabulary, seeds = 12, 2000

@@ -53,4 +53,4 @@ def test_what_stands_counts_for_the_context_and_not_for_max_tokens(session: Sess
     _, finished = answered(session, replace(asked(max_tokens=None), reply_prefix=reply_prefix))
     assert isinstance(finished, Finished) and len(finished.token_ids or ()) == room
     with pytest.raises(ContextExceeded):
-        session.prepare(replace(asked(), reply_prefix=(*reply_prefix, 40, 40, 40)))
+        session.encode(replace(asked(), reply_prefix=(*reply_prefix, 40, 40, 40)))

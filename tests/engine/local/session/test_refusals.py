@@ -19,7 +19,7 @@ def test_a_prompt_longer_than_the_context_is_refused_with_the_excess(
 ) -> None:
     context = session.target.context
     with pytest.raises(ContextExceeded, match=rf"Shorten it by {over} token") as caught:
-        session.prepare(asked((9,) * (context - 1 + over)))
+        session.encode(asked((9,) * (context - 1 + over)))
     assert caught.value.over == over
     assert caught.value.field == "messages"
     assert str(context) in str(caught.value)
@@ -45,7 +45,7 @@ def test_what_cannot_be_run_is_refused_before_it_starts(
     session: Session, request_: Request, field: str
 ) -> None:
     with pytest.raises(InvalidRequest) as caught:
-        session.prepare(request_)
+        session.encode(request_)
     assert caught.value.field == field
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.drafting import proposers
 from engine.events import FinishReason
-from engine.local.session import Prepared, Session
+from engine.local.session import PreparedRequest, Session
 from engine.models.sequence_state import KVCache
 from engine.request import Request, Speculation
 from engine.values.prompt import OpaquePart, Prompt, TokenPart
@@ -154,7 +154,7 @@ def test_equal_placeholders_share_a_state_only_if_their_contents_are_equal(
     request = asked(proposer=proposer)
     answers = []
     for image, reused in ((b"cat", 0), (b"cat", len(PROMPT) - 1), (b"dog", start), (b"cat", start)):
-        events = list(session.run(request, never, Prepared(prompt(image), None)))
+        events = list(session.run(request, never, PreparedRequest(prompt(image), None)))
         assert prefilled(events).reused == min(reused, len(PROMPT) - 1), image
         answers.append(events[-1].token_ids)  # type: ignore[union-attr]
         if proposer in ("draft", "best"):
