@@ -59,7 +59,6 @@ OPEN_TO_THE_APP = (
     "engine.machine.secrets",
     "engine.reply",
     "engine.request",
-    "engine.machine.secrets",
     "engine.stats",
     "engine.thoughts",
     "engine.tool_calls",

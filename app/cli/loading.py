@@ -94,7 +94,7 @@ def fetched(request: LoadRequest, data_dir: Path, status: Status) -> PairFiles:
 
 
 @cache
-def settled(request: LoadRequest, data_dir: Path, *proposers: str | None) -> LoadRequest:
+def with_default_draft(request: LoadRequest, data_dir: Path, *proposers: str | None) -> LoadRequest:
     """Return ``request`` with the draft that suits its target best, where none is named and one of
     ``proposers`` may use it (None: the pair's default may). Raises CatalogError or ModelError."""
     from app.inventory import open_inventory
@@ -124,7 +124,7 @@ def check_loads(data_dir: Path, *loads: tuple[LoadRequest, str | None], here: bo
     for request, proposer in loads:
         if here:
             _check_here(request, inventory)
-        check_needs((proposer,), inventory.named(settled(request, data_dir, proposer)))
+        check_needs((proposer,), inventory.named(with_default_draft(request, data_dir, proposer)))
 
 
 def _check_here(request: LoadRequest, inventory: Inventory) -> None:
@@ -179,7 +179,7 @@ def _opened(
 ) -> Iterator[E]:
     from app import paths
 
-    request = settled(request, data_dir, *proposers)
+    request = with_default_draft(request, data_dir, *proposers)
     check_needs(proposers, inventory.named(request))
     engine = kind(
         lambda: inventory.catalog,

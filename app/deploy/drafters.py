@@ -67,7 +67,7 @@ def _head(
         weights=BF16,
         layers=layers,
         hidden=target.hidden,
-        held=own * SIXTEEN_BITS,
+        total_weights=own * SIXTEEN_BITS,
         embeddings=0.0,
         read=(own + borrowed) * SIXTEEN_BITS,
         products=2.0 * (own + borrowed),
@@ -123,8 +123,8 @@ def _speculator(target: ModelFacts, products: int) -> Network:
     """Return a network without attention or cache; its input table is stored but hardly read."""
     inner = products * target.hidden**2 + _table(target)
     network = _head(target, inner, 1)
-    held = network.held + _table(target) * SIXTEEN_BITS
-    return replace(network, held=held, cache_products=0.0, shards=1)
+    total_weights = network.total_weights + _table(target) * SIXTEEN_BITS
+    return replace(network, total_weights=total_weights, cache_products=0.0, shards=1)
 
 
 def _dflash(target: ModelFacts, depth: int) -> Network:
@@ -137,13 +137,13 @@ def _mtp(target: ModelFacts, depth: int) -> Network:
     """Return one layer of the target's kind and format; embedding and head are the target's."""
     counts, width = target.counts, FORMATS[target.format].width
     join = 2 * target.hidden**2
-    fixed = counts.attention + counts.beside + join
+    fixed = counts.attention + counts.router_and_shared + join
     used = fixed + counts.active_experts * counts.expert
     return Network(
         weights=target.format,
         layers=1,
         hidden=target.hidden,
-        held=target.next_token_weights * width,
+        total_weights=target.next_token_weights * width,
         embeddings=0.0,
         read=fixed * width + _table(target) * SIXTEEN_BITS,
         products=2.0 * (used + _table(target)),

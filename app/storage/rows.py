@@ -49,8 +49,8 @@ STATUSES: tuple[str, ...] = get_args(Status)
 class StoredMessage:
     """One message. ``marks``: where each token of a reply came from, see ``app.ui.rounds.view``.
 
-    ``beside``: ids of all messages with the same parent, itself included, oldest first. ``left_out``: it
-    is shown but not given to a model. ``model`` and ``method``: what wrote a reply."""
+    ``siblings``: ids of all messages with the same parent, itself included, oldest first.
+    ``left_out``: it is shown but not given to a model. ``model`` and ``method``: what wrote a reply."""
 
     id: int
     chat: int
@@ -61,7 +61,7 @@ class StoredMessage:
     error: str | None = None
     statistics: dict[str, Any] | None = None
     parent: int | None = None
-    beside: tuple[int, ...] = ()
+    siblings: tuple[int, ...] = ()
     shown: bool = True
     left_out: bool = False
     files: tuple[TextFile, ...] = ()
@@ -89,13 +89,13 @@ COLUMNS = (
 )
 
 
-def read_message(row: dict[str, Any], beside: Iterable[int]) -> StoredMessage:
+def read_message(row: dict[str, Any], siblings: Iterable[int]) -> StoredMessage:
     statistics, files = row.pop("statistics"), row.pop("files")
     return StoredMessage(
         **{**row, "shown": bool(row["shown"]), "left_out": bool(row["left_out"])},
         statistics=parse_json(statistics) if statistics else None,
         files=tuple(TextFile(**each) for each in parse_json(files)) if files else (),
-        beside=tuple(beside),
+        siblings=tuple(siblings),
     )
 
 

@@ -180,8 +180,8 @@ class Store(StoreFile):
                     f"{store_tree.PATH} {COLUMNS} join path using (id) order by id", [chat]
                 )
             )
-            beside = store_tree.beside(self._db.conn, chat)
-        return tuple(read_message(row, beside[row["parent"]]) for row in rows)
+            siblings = store_tree.siblings(self._db.conn, chat)
+        return tuple(read_message(row, siblings[row["parent"]]) for row in rows)
 
     def all_messages(self, chat: int) -> tuple[StoredMessage, ...]:
         """Return the messages of all branches, each after its parent."""

@@ -44,7 +44,7 @@ def end_of(db: Any, chat: int) -> int | None:
     return None if last is None else int(last)
 
 
-def beside(db: Any, chat: int) -> dict[int | None, list[int]]:
+def siblings(db: Any, chat: int) -> dict[int | None, list[int]]:
     """Return the children of each message, oldest first; those of None are first messages."""
     children: dict[int | None, list[int]] = {}
     rows = db.execute(

@@ -21,7 +21,7 @@ import yaml
 from app.inventory import open_inventory
 from app.training import process as training_process
 from app.training.drafters import SHIPPED, from_chats, prompts_of
-from app.training.order import Order, derived
+from app.training.options import TrainingOptions, recipe_for
 from app.training.process import Process
 from engine.api import LoadRequest, slug
 from engine.errors import DiskError, ForetokenError, InvalidRequest, ModelError
@@ -48,11 +48,11 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """An order being carried out; ``process``: id and birth of what works on it, or worked last."""
+    """A training of these options; ``process``: id and birth of what works on it, or worked last."""
 
     name: str
     target_name: str
-    order: Order
+    options: TrainingOptions
     process: tuple[int, float] | None = None
 
 
@@ -100,17 +100,17 @@ class Trainings:
 
     # ---- actions
 
-    def start(self, order: Order) -> None:
+    def start(self, options: TrainingOptions) -> None:
         """Start a run. Raises ForetokenError for errors known at once; later ones are in ``status``."""
         with self._lock:
             self._need_no_run()
-            if not 0 < order.minutes <= MOST_MINUTES:
+            if not 0 < options.minutes <= MOST_MINUTES:
                 raise InvalidRequest(
                     "minutes",
                     f"Choose how long it learns: more than 0 and up to {MOST_MINUTES} minutes.",
                 )
             inventory = open_inventory(self._data_dir)
-            target = inventory.resolve(LoadRequest.parse(order.pair)).target
+            target = inventory.resolve(LoadRequest.parse(options.pair)).target
             if target.address:
                 raise ModelError(
                     f"{target.name} runs on a server, and a drafter is trained from weights that are "
@@ -120,12 +120,12 @@ class Trainings:
                 raise ModelError(f"{target.name} is not on disk. Load it once, then train for it.")
             number, model = 1, slug(target.name)
             taken = {pair.id for pair in inventory.catalog.pairs}
-            while (name := f"{model}-{order.kind}-{number}") in taken or (
+            while (name := f"{model}-{options.kind}-{number}") in taken or (
                 self._folder / name
             ).exists():
                 number += 1
-            run = Run(name, target.name, order)
-            self._prepare(run, derived(order, f"{order.kind} {number}"))
+            run = Run(name, target.name, options)
+            self._prepare(run, recipe_for(options, f"{options.kind} {number}"))
             self._launch(run)
 
     def resume(self) -> None:
@@ -203,7 +203,7 @@ class Trainings:
             run = self._run()
             if run is None:
                 return None
-            folder, kind = self._folder_of(run), run.order.kind
+            folder, kind = self._folder_of(run), run.options.kind
             # In this order: what a process wrote at its end is not missed.
             running = self._process(run) is not None
             progress = ProgressFile(RunDirectory(folder).progress).read()
@@ -268,7 +268,8 @@ class Trainings:
         try:
             found = read_json(self._current)
             process = tuple(found.pop("process") or ()) or None
-            run = Run(**{**found, "order": Order(**found["order"]), "process": process})
+            options = TrainingOptions(**found.pop("order"))
+            run = Run(**found, options=options, process=process)
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             return None  # none, or a file that no version of this app wrote
         return run if self._folder_of(run).is_dir() else None
@@ -310,7 +311,7 @@ class Trainings:
             folder.mkdir(mode=0o700, parents=True)  # it holds the chats it learns from
             text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
             (folder / RECIPE).write_text(text, encoding="utf-8")
-            if run.order.prompts not in SHIPPED:  # which never are too few
+            if run.options.prompts not in SHIPPED:  # which never are too few
                 stage = read(RepliesStage, content["replies"], "replies")
                 prompts_of(stage, content["seed"], self._data_dir)
         except OSError as error:
@@ -321,8 +322,8 @@ class Trainings:
             raise
 
     def _launch(self, run: Run) -> None:
-        folder, order = self._folder_of(run), run.order
-        words = ["train", folder / RECIPE, "--target", order.pair, "--prompts", order.prompts]
+        folder, options = self._folder_of(run), run.options
+        words = ["train", folder / RECIPE, "--target", options.pair, "--prompts", options.prompts]
         words += ["--out", folder, "--data-dir", self._data_dir]
         self._stopping, self._own = False, None
         try:
@@ -340,7 +341,9 @@ class Trainings:
             raise DiskError.at(folder, error) from error
 
     def _save(self, run: Run) -> None:
-        write_private(self._current, json.dumps(asdict(run)))
+        values = asdict(run)
+        values["order"] = values.pop("options")
+        write_private(self._current, json.dumps(values))
 
     def _process(self, run: Run) -> Process | None:
         """Return the process of the run, also one that an earlier app started."""

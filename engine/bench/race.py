@@ -34,15 +34,16 @@ class Side(StrEnum):
 class Contest:
     """A race's definition: both sides on the same prompts, one prompt a pair, over and over.
 
-    ``places``: what each side runs on, for people, where they run on different engines. ``keeps_words``:
-    whether an engine writes a request's words again, which one elsewhere need not: its sums may depend on
-    what it computes beside them. ``one_target``: whether both sides are known to run no two targets.
+    ``target_names``: what each side runs on, for people, where they run on different engines.
+    ``keeps_words``: whether an engine writes a request's words again, which one elsewhere need not: its
+    sums may depend on what it computes beside them. ``one_target``: whether both sides are known to run
+    the same target.
     """
 
     base: Configuration
     rival: Configuration
     prompts: tuple[Prompt, ...]
-    places: tuple[str, str] | None = None
+    target_names: tuple[str, str] | None = None
     keeps_words: bool = True
     one_target: bool = True
 
@@ -52,7 +53,7 @@ class Contest:
     @property
     def alike(self) -> bool:
         """True if both sides have the same settings, so that only chance can separate them."""
-        return self.places is None and self.base == self.rival
+        return self.target_names is None and self.base == self.rival
 
     @property
     def promises_words(self) -> bool:
@@ -60,7 +61,7 @@ class Contest:
         words."""
         base, rival = self.base, self.rival
         same = base.sampling == rival.sampling and base.rule == rival.rule
-        one = self.keeps_words and self.places is None
+        one = self.keeps_words and self.target_names is None
         return one and same and not base.rule.weighs_q and base.repeats_words
 
     @property

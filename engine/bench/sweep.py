@@ -106,6 +106,11 @@ class Row:
     def setting(self) -> Setting:
         return Setting(self.proposer, self.depth, Control(self.controller))
 
+    @property
+    def identical(self) -> bool | None:
+        """True if every reply has the tokens of plain decoding; None where ``divergences`` is."""
+        return None if self.divergences is None else self.divergences == 0
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -276,6 +281,17 @@ def as_json(result: Result) -> dict[str, Any]:
         "left_out": result.left_out,
         "divergences": result.divergences,
     }
+
+
+def comparison_as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> dict[str, Any]:
+    """Return the stable keys of ``foretoken bench compare`` that scripts rely on."""
+    keys = (
+        "proposer depth controller prompt_kind tokens_per_s speedup acceptance_rate "
+        "mean_acceptance_length identical"
+    ).split()
+    results = [{key: getattr(row, key) for key in keys} for row in rows]
+    cost = {str(count): ratio for count, ratio in verify_cost.items()}
+    return {"results": results, "verify_cost": cost}
 
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:

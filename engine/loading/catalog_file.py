@@ -1,4 +1,7 @@
-"""Read one catalog file into checked entries. A mistake is a CatalogError with file, line and key."""
+"""Read one catalog file into checked entries. A mistake is a CatalogError with file, line and key.
+
+Entries are checked by hand, not by pydantic, as its errors do not know the lines of the YAML nodes.
+"""
 
 from __future__ import annotations
 

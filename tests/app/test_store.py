@@ -53,11 +53,11 @@ def test_what_is_written_anew_stands_beside_the_old_and_either_can_be_shown(stor
     turn(store, chat, "More", "Of the first")
     _, second = store.begin_turn(chat, None, keep=user)
     assert told(store, chat) == ["Hi", ""]
-    assert store.messages(chat)[-1].beside == (first, second)
+    assert store.messages(chat)[-1].siblings == (first, second)
     turn(store, chat, "Else", "Of the second")
     edited, _ = store.begin_turn(chat, "Hello", keep=0)
     assert told(store, chat) == ["Hello", ""]
-    assert store.messages(chat)[0].beside == (user, edited)
+    assert store.messages(chat)[0].siblings == (user, edited)
     store.show_branch(user)
     assert told(store, chat) == ["Hi", "", "Else", "Of the second"]
     store.show_branch(first)  # what followed it comes with it
@@ -73,7 +73,7 @@ def test_what_is_deleted_comes_back_as_it_was_even_when_others_took_its_place(st
     store.show_branch(first)
     deleted = store.delete_message(first)
     assert told(store, chat) == ["Hi", ""]  # the one beside it
-    assert store.messages(chat)[-1].beside == (second,)
+    assert store.messages(chat)[-1].siblings == (second,)
     assert store.restore(deleted) == chat
     assert told(store, chat) == ["Hi", "Hello", "More", "And more"]
     cleared = store.clear(chat)
@@ -81,7 +81,7 @@ def test_what_is_deleted_comes_back_as_it_was_even_when_others_took_its_place(st
     turn(store, chat, "New", "In its place")
     assert store.restore(cleared) == chat
     assert told(store, chat) == ["Hi", "Hello", "More", "And more"]
-    assert len(store.messages(chat)[0].beside) == 2
+    assert len(store.messages(chat)[0].siblings) == 2
     gone = store.delete(chat)
     assert (store.chats(), store.search("more")) == ((), ())
     assert store.restore(gone) == chat

@@ -44,7 +44,7 @@ def test_everything_is_there(written: Path) -> None:
         told = json.loads(json.dumps(found))
         for message, was in zip(told, before["messages"], strict=True):
             status = "interrupted" if was["status"] == "running" else was["status"]
-            assert message == {**was, "status": status, "beside": []}
+            assert message == {**was, "status": status, "siblings": []}
     with closing(Store(written)) as store:
         (edited,) = (m for m in store.all_messages(1) if m.files)
         store.show_branch(edited.id)

@@ -16,10 +16,10 @@ import yaml
 
 from app.inventory import open_inventory
 from app.paths import project_root
-from app.training import order as training_order
+from app.training import options as training_options
 from app.training import process as training_process
 from app.training import runs as training
-from app.training.order import Order
+from app.training.options import TrainingOptions
 from app.training.runs import State, Status, Trainings
 from engine.errors import ForetokenError, InvalidRequest
 from engine.models.base import HiddenStateModel
@@ -49,13 +49,13 @@ def trainings(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Train
 
 
 @pytest.fixture
-def order(tmp_path: Path) -> Order:
+def options(tmp_path: Path) -> TrainingOptions:
     """Seconds of work: a model of two layers and eight questions."""
     write_random(tmp_path / "tiny")
     file = tmp_path / "prompts.jsonl"
     lines = [{"prompt": f"Tell me about door {number}."} for number in range(8)]
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Order(str(tmp_path / "tiny"), "medusa", str(file), 0.05)
+    return TrainingOptions(str(tmp_path / "tiny"), "medusa", str(file), 0.05)
 
 
 def awaited(trainings: Trainings, fact: Callable[[Status], bool]) -> Status:
@@ -85,18 +85,18 @@ def test_the_app_does_not_wait_for_what_only_training_needs() -> None:
 
 def test_every_kind_has_a_shipped_recipe() -> None:
     """The Train page offers those that have one."""
-    assert training_order.offered() == kinds.names()
+    assert training_options.trainable_kinds() == kinds.names()
 
 
 @pytest.mark.parametrize("kind", kinds.names())
 def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
     kind: str, tmp_path: Path
 ) -> None:
-    shipped = training_order.shipped_recipe(kind, "smollm2-135m")
+    shipped = training_options.shipped_recipe(kind, "smollm2-135m")
     assert shipped is not None
     own = load_recipe(shipped)
     file = tmp_path / "recipe.yaml"
-    content = training_order.derived(Order("smollm2-135m", kind, "chats", 3), "mine")
+    content = training_options.recipe_for(TrainingOptions("smollm2-135m", kind, "chats", 3), "mine")
     file.write_text(yaml.safe_dump(content))
     made = load_recipe(file)
     assert (made.name, made.target, made.replies.prompts) == ("mine", "smollm2-135m", "chats")
@@ -104,11 +104,11 @@ def test_a_derived_recipe_is_the_kinds_own_but_for_what_was_asked(
     assert (made.optimizer, made.replies.count) == (own.optimizer, own.replies.count)
     assert made.shape.items() <= own.shape.items()
     assert (made.device, made.native, made.threads) == ("auto", True, own.threads)
-    order = Order("smollm2-135m", kind, "chats", 3, "cpu", native=False, threads=1)
-    file.write_text(yaml.safe_dump(training_order.derived(order, "mine")))
+    options = TrainingOptions("smollm2-135m", kind, "chats", 3, "cpu", native=False, threads=1)
+    file.write_text(yaml.safe_dump(training_options.recipe_for(options, "mine")))
     elsewhere = load_recipe(file)
     assert (elsewhere.device, elsewhere.native, elsewhere.threads) == ("cpu", False, 1)
-    same = training_order.derived(Order(own.target, kind, "chats", 3), "mine")
+    same = training_options.recipe_for(TrainingOptions(own.target, kind, "chats", 3), "mine")
     assert same["shape"] == own.shape
 
 
@@ -120,7 +120,9 @@ def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
     write_random(tmp_path / "tiny")
     model = load_model(tmp_path / "tiny")
     assert isinstance(model, HiddenStateModel)
-    content = training_order.derived(Order(str(tmp_path / "tiny"), kind, "chats", 3), "mine")
+    content = training_options.recipe_for(
+        TrainingOptions(str(tmp_path / "tiny"), kind, "chats", 3), "mine"
+    )
     made = kinds.trainer(kind)
     trainer = made(
         read(made.Shape, content["shape"]),
@@ -130,9 +132,9 @@ def test_a_derived_recipe_suits_a_target_of_another_depth_and_vocabulary(
 
 
 def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
-    trainings: Trainings, order: Order, data_dir: Path
+    trainings: Trainings, options: TrainingOptions, data_dir: Path
 ) -> None:
-    long = Order(order.target, order.kind, order.prompts, 30)
+    long = TrainingOptions(options.target, options.kind, options.prompts, 30)
     trainings.start(long)
     with pytest.raises(InvalidRequest, match="running"):
         trainings.start(long)
@@ -162,7 +164,7 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert pair.id == "tiny-medusa-1"
     assert pair.heads == (done.drafter,)
     with pytest.raises(InvalidRequest, match="earlier training"):
-        later.start(order)
+        later.start(options)
     for act in (later.resume, later.discard):
         with pytest.raises(InvalidRequest, match="is done"):
             act()
@@ -172,8 +174,10 @@ def test_a_run_is_stopped_found_by_the_next_app_gone_on_with_and_loadable(
     assert not (done.folder / "recording").exists()
 
 
-def test_a_stop_while_models_are_loaded_is_a_stop(trainings: Trainings, order: Order) -> None:
-    trainings.start(order)
+def test_a_stop_while_models_are_loaded_is_a_stop(
+    trainings: Trainings, options: TrainingOptions
+) -> None:
+    trainings.start(options)
     trainings.stop()
     assert trainings.status().state in (State.STOPPING, State.STOPPED)
     stopped = awaited(trainings, ended)
@@ -184,21 +188,21 @@ def test_a_stop_while_models_are_loaded_is_a_stop(trainings: Trainings, order: O
 
 
 def test_a_training_ends_with_the_app_and_can_be_gone_on_with(
-    trainings: Trainings, order: Order, data_dir: Path
+    trainings: Trainings, options: TrainingOptions, data_dir: Path
 ) -> None:
-    trainings.start(order)
+    trainings.start(options)
     trainings.close()
     assert awaited(Trainings(data_dir), ended).state is State.STOPPED
 
 
 def test_a_failure_is_told_in_words_and_can_be_tried_again(
-    trainings: Trainings, order: Order, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    trainings: Trainings, options: TrainingOptions, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if torch.cuda.is_available():
         pytest.skip("the mistake is to ask for a GPU that is not there")
-    content = training_order.derived(order, "medusa 1")
-    monkeypatch.setattr(training, "derived", lambda *_: {**content, "device": "cuda"})
-    trainings.start(order)
+    content = training_options.recipe_for(options, "medusa 1")
+    monkeypatch.setattr(training, "recipe_for", lambda *_: {**content, "device": "cuda"})
+    trainings.start(options)
     failed = awaited(trainings, ended)
     assert failed.state is State.FAILED
     assert "device: cuda was asked for" in failed.error
@@ -221,23 +225,23 @@ def test_a_failure_is_told_in_words_and_can_be_tried_again(
 )
 def test_mistakes_are_told_before_anything_is_started(
     trainings: Trainings,
-    order: Order,
+    options: TrainingOptions,
     change: dict[str, object],
     told: str,
     tmp_path: Path,
 ) -> None:
-    values = {name: getattr(order, name) for name in ("target", "kind", "prompts", "minutes")}
+    values = {name: getattr(options, name) for name in ("target", "kind", "prompts", "minutes")}
     with pytest.raises(ForetokenError, match=told):
-        trainings.start(Order(**{**values, **change}))
+        trainings.start(TrainingOptions(**{**values, **change}))
     assert trainings.status() is None
     folder = tmp_path / "data" / "training"
     assert not folder.exists() or not list(folder.iterdir())
 
 
 def test_a_process_that_was_killed_is_a_failure_with_its_likely_reason(
-    trainings: Trainings, order: Order, data_dir: Path
+    trainings: Trainings, options: TrainingOptions, data_dir: Path
 ) -> None:
-    trainings.start(order)
+    trainings.start(options)
     pid = json.loads((data_dir / "training" / "current.json").read_text())["process"][0]
     psutil.Process(pid).kill()
     failed = awaited(trainings, ended)

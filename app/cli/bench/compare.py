@@ -51,7 +51,6 @@ def compare(
     data_dir: options.DataDirOption = None,
 ) -> None:
     """Plain decoding against every proposer: speed, acceptance, and whether the words are equal."""
-    from engine.bench import compare as bench
     from engine.bench import prompts, sweep, verify_cost
 
     questions = prompts.read(prompts_file or prompts.SHIPPED)
@@ -84,7 +83,7 @@ def compare(
         cost = engine.measure(verify_cost.measure)
     _print(rows, cost)
     if as_json:
-        print(json.dumps(bench.as_json(rows, cost)))
+        print(json.dumps(sweep.comparison_as_json(rows, cost)))
 
 
 def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
@@ -96,7 +95,6 @@ def _depth(capabilities: Capabilities, proposer: str, control: Control) -> int:
 
 
 def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
-    from engine.bench.compare import identical
     from engine.stats import times
 
     head = ("prompts", "proposer", "depth", "tok/s", "speed-up", "accepted", "length", "words")
@@ -112,7 +110,7 @@ def _print(rows: Sequence[Row], cost: dict[int, float]) -> None:
                     times(row.speedup),
                     "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.1%}",
                     f"{row.mean_acceptance_length or 0:.2f}",
-                    {True: "equal", False: "DIFFER", None: "-"}[identical(row)],
+                    {True: "equal", False: "DIFFER", None: "-"}[row.identical],
                 )
                 for row in rows
             ],

@@ -21,9 +21,9 @@ FAMILIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Weights of the parts. ``attention``, ``dense``, ``expert`` and ``beside`` are of one layer.
+    """Weights of the parts; ``attention``, ``dense``, ``expert``, ``router_and_shared`` of one layer.
 
-    ``attention`` includes the layer's norms; ``beside`` is the router and the shared experts.
+    ``attention`` includes the layer's norms; ``router_and_shared`` is the router and the shared experts.
     ``dense_layers`` have no experts. ``head`` is 0 if it is tied to the embedding.
     """
 
@@ -35,13 +35,13 @@ class Counts:
     expert: int
     experts: int
     active_experts: int
-    beside: int
+    router_and_shared: int
     expert_layers: int
     final_norm: int
 
     @property
     def expert_layer(self) -> int:
-        return self.attention + self.experts * self.expert + self.beside
+        return self.attention + self.experts * self.expert + self.router_and_shared
 
     @property
     def layers(self) -> int:
@@ -73,9 +73,9 @@ def count(config: Config) -> Counts:
     embedding = config["vocab_size"] * hidden
     attention = (_latent if kind == "deepseek_v3" else _grouped)(config) + 2 * hidden
     dense, dense_layers = 3 * hidden * config["intermediate_size"], layers
-    expert = experts = active = beside = 0
+    expert = experts = active = router_and_shared = 0
     if kind in ("qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"):
-        expert, experts, active, beside = _experts(config, kind)
+        expert, experts, active, router_and_shared = _experts(config, kind)
         dense_layers = config.get("first_k_dense_replace", 0) if kind == "deepseek_v3" else 0
     return Counts(
         embedding,
@@ -86,7 +86,7 @@ def count(config: Config) -> Counts:
         expert,
         experts,
         active,
-        beside,
+        router_and_shared,
         layers - dense_layers,
         hidden,
     )
@@ -124,16 +124,16 @@ def _latent(config: Config) -> int:
 
 
 def _experts(config: Config, kind: str) -> tuple[int, int, int, int]:
-    """Return weights of an expert, experts, active experts, and a layer's weights beside them."""
+    """Return an expert's weights, experts, active experts, and ``router_and_shared`` of a layer."""
     hidden = config["hidden_size"]
     count_key = {"qwen3_moe": "num_experts", "deepseek_v3": "n_routed_experts"}
     experts = config[count_key.get(kind, "num_local_experts")]
     width = config.get("moe_intermediate_size", config["intermediate_size"])
     expert = 3 * hidden * width
-    beside = hidden * experts
+    router_and_shared = hidden * experts
     if kind == "deepseek_v3":  # a correction for each expert, and shared experts
-        beside += experts + config.get("n_shared_experts", 0) * expert
+        router_and_shared += experts + config.get("n_shared_experts", 0) * expert
     if kind == "gpt_oss":  # biases everywhere
         expert += 2 * width + hidden
-        beside += experts
-    return expert, experts, config["num_experts_per_tok"], beside
+        router_and_shared += experts
+    return expert, experts, config["num_experts_per_tok"], router_and_shared

@@ -71,12 +71,12 @@ def memory_of(
 ) -> Memory:
     """Return the memory on each GPU if ``users`` share a copy of ``network``, which is ``target``'s."""
     stage = -(-target.layers // layout.pipeline) / target.layers
-    layers = (network.held - network.embeddings) * stage
+    layers = (network.total_weights - network.embeddings) * stage
     sequence = _cache(network, layout.tensor, context, kv_width) * stage
     drafter_bytes = 0.0
     if drafter.network is not None:
         parts = layout.tensor if drafter.split else 1
-        drafter_bytes = drafter.network.held / parts
+        drafter_bytes = drafter.network.total_weights / parts
         sequence += _cache(drafter.network, parts, context, kv_width)
     return Memory(
         weights=int((layers + network.embeddings) / layout.tensor),

@@ -19,7 +19,7 @@ from app.deploy.model import ModelFacts
 class Network:
     """One network in one weight format, in bytes and in FLOP of one row, a computed token.
 
-    ``held``: all weights, with ``embeddings``. ``read``: read in every pass; of the experts, of
+    ``total_weights``: all weights, with ``embeddings``. ``read``: read in every pass; of the experts, of
     ``expert`` bytes each, a pass reads the chosen ones. ``cached``: numbers that a token adds to the KV
     cache, ``windowed`` those of layers with a sliding ``window``. ``cache_products``: FLOP of a row for
     each number in the cache. ``shards``: into how many parts the cache can be split.
@@ -28,7 +28,7 @@ class Network:
     weights: str
     layers: int
     hidden: int
-    held: float
+    total_weights: float
     embeddings: float
     read: float
     products: float
@@ -95,7 +95,7 @@ def of_model(facts: ModelFacts) -> Network:
         weights=facts.format,
         layers=facts.layers,
         hidden=facts.hidden,
-        held=tables + rest + experts * expert,
+        total_weights=tables + rest + experts * expert,
         embeddings=tables,
         read=rest + SIXTEEN_BITS * (counts.head or counts.embedding),
         products=2.0 * counts.active,

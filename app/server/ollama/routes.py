@@ -24,7 +24,7 @@ from app.server.fields.schemas import ChatBody
 from app.server.fields.unsupported import unsupported
 from app.server.models import ModelDescription
 from app.server.monitoring.counter import Ticket
-from app.server.ollama.asking import chat_of, named_as_here, text_of, untagged
+from app.server.ollama.conversion import chat_of, named_as_here, text_of, untagged
 from app.server.ollama.schemas import (
     REFUSED_IN_CHAT,
     REFUSED_IN_TEXT,

@@ -57,7 +57,7 @@ class StoredSettings:
         """Return the settings for the loaded pair, with notices about choices for another pair."""
         return resolve_stored(self.pair(), _settings_in(self._file.read()))
 
-    def asked(self, settings: Settings, pair: str | None) -> Resolved:
+    def resolve_for_page(self, settings: Settings, pair: str | None) -> Resolved:
         """Resolve the settings of a page that believes the pair with this key to be loaded. If another
         one is, its own settings say how to draft."""
         loaded = self.pair()

@@ -42,8 +42,8 @@ def method(speculation: Speculation) -> str:
 def names(contest: Contest) -> tuple[str, str]:
     """Name both sides, distinctly even if their settings are the same."""
     base, rival = name(contest.base), name(contest.rival)
-    if contest.places is not None:
-        return f"{contest.places[0]} ({base})", f"{contest.places[1]} ({rival})"
+    if contest.target_names is not None:
+        return f"{contest.target_names[0]} ({base})", f"{contest.target_names[1]} ({rival})"
     return (f"{base} (A)", f"{rival} (B)") if base == rival else (base, rival)
 
 
@@ -136,7 +136,7 @@ def _why_they_may(contest: Contest) -> str:
         return "these two sample differently"
     if not contest.keeps_words:
         return "a server that does not tell how it judges drafts promises no words"
-    if contest.places is not None:
+    if contest.target_names is not None:
         return "each side ran on an engine of its own, and these may round differently"
     if contest.base.rule != contest.rival.rule:
         return "these two judge drafts by different rules, and draw other words"

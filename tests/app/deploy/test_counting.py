@@ -56,7 +56,7 @@ def test_a_checkpoint_in_mxfp4_is_as_large_as_the_published_one() -> None:
     """60.8 GiB, as the model card of gpt-oss has it."""
     facts = known_models()["gpt-oss-120b"].facts
     assert facts.format == MXFP4
-    assert of_model(facts).held / 2**30 == pytest.approx(60.8, abs=0.2)
+    assert of_model(facts).total_weights / 2**30 == pytest.approx(60.8, abs=0.2)
 
 
 def test_latent_attention_caches_its_rank_and_not_its_heads() -> None:

@@ -52,7 +52,7 @@ def test_a_plan_holds_everybody_or_is_none(request: PlanRequest) -> None:
     assert memory.users * layout.replicas >= request.users
     assert memory.most_users >= memory.users
     # All copies' parts together are no less than the weights themselves.
-    assert memory.weights * layout.copy >= plan.setup.network.held * 0.999
+    assert memory.weights * layout.copy >= plan.setup.network.total_weights * 0.999
     assert plan.target.heads % layout.tensor == 0
 
 

@@ -18,8 +18,8 @@ def write_run(data_dir: Path, *, running: bool = False, **told: object) -> Path:
     folder = data_dir / "training" / NAME
     folder.mkdir(parents=True)
     process = (os.getpid(), psutil.Process().create_time()) if running else None
-    order = {"target": "pip", "kind": "medusa", "prompts": CHATS, "minutes": 8}
-    run = {"name": NAME, "target_name": "Pip", "order": order, "process": process}
+    options = {"target": "pip", "kind": "medusa", "prompts": CHATS, "minutes": 8}
+    run = {"name": NAME, "target_name": "Pip", "order": options, "process": process}
     (data_dir / "training" / "current.json").write_text(json.dumps(run))
     if told:
         (folder / "progress.json").write_text(json.dumps(told))

@@ -72,10 +72,10 @@ def test_only_what_the_pair_offers_can_be_chosen(panel: PanelBackend, engine: Fa
     shown = panel.panel()
     assert (shown["rules"], shown["sampling"]) == (["auto", "greedy"], ["temperature"])
     sent = {"proposer": "suffix", "acceptance": "rejection", "top_p": 0.5, "temperature": 0.4}
-    told = panel.stored.asked(settings_of(sent, ELSEWHERE), shown["pair"])
+    told = panel.stored.resolve_for_page(settings_of(sent, ELSEWHERE), shown["pair"])
     assert told.settings == Settings(proposer="eagle", temperature=0.4, top_p=1.0)
     assert len(told.changes) == 3
-    usual = panel.stored.asked(Settings(proposer="eagle"), shown["pair"])
+    usual = panel.stored.resolve_for_page(Settings(proposer="eagle"), shown["pair"])
     assert usual.changes == (), "what nobody chose is left out without a word"
 
 
@@ -101,7 +101,7 @@ def test_a_preset_says_what_it_sets_and_can_be_served(panel: PanelBackend) -> No
     assert settings_of(presets[0]["values"], CAPABILITIES) == panel.stored.now().settings
     for each in presets:
         settings = settings_of(each["values"], CAPABILITIES)
-        assert panel.stored.asked(settings, None).changes == ()
+        assert panel.stored.resolve_for_page(settings, None).changes == ()
         assert f"emperature {settings.temperature:g}" in each["about"]
         assert settings.proposer == ("none" if each["id"] == "exact" else "draft")
 

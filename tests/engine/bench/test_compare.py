@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.api import Engine
-from engine.bench import compare, sweep, verify_cost
+from engine.bench import sweep, verify_cost
 from engine.bench.answering import answer
 from engine.bench.prompts import ALL, Prompt
 from engine.errors import ForetokenError
@@ -65,11 +65,11 @@ def test_there_is_a_row_for_every_setting_and_kind_and_plain_is_the_measure(
     assert progress[-1][0] == progress[-1][1] == len(progress)
     for row in rows:
         assert (row.speedup == 1.0) is (row.proposer == "none")
-        assert compare.identical(row) is True
+        assert row.identical is True
 
 
 def test_words_stay_equal_at_a_temperature_under_coupling(engine: LocalEngine) -> None:
-    assert all(map(compare.identical, compared(engine, plan(0.9))))
+    assert all(row.identical for row in compared(engine, plan(0.9)))
 
 
 def test_a_prompt_asked_again_is_drafted_as_at_first(engine: LocalEngine) -> None:
@@ -84,7 +84,7 @@ def test_a_prompt_asked_again_is_drafted_as_at_first(engine: LocalEngine) -> Non
 
 def test_rejection_promises_no_equal_words(engine: LocalEngine) -> None:
     rows = compared(engine, plan(0.9, AcceptanceRule.REJECTION))
-    assert set(map(compare.identical, rows)) == {None}
+    assert {row.identical for row in rows} == {None}
 
 
 def test_counts_of_all_prompts_are_the_sum_over_kinds(engine: LocalEngine) -> None:
@@ -100,7 +100,7 @@ def test_counts_of_all_prompts_are_the_sum_over_kinds(engine: LocalEngine) -> No
 
 def test_the_json_has_the_keys_scripts_rely_on(engine: LocalEngine) -> None:
     rows = compared(engine, plan(), PROMPTS[:1])
-    value = compare.as_json(rows, {1: 1.0, 2: 1.1})
+    value = sweep.comparison_as_json(rows, {1: 1.0, 2: 1.1})
     assert value["verify_cost"] == {"1": 1.0, "2": 1.1}
     assert set(value["results"][0]) == {
         "proposer",

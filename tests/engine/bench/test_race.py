@@ -232,9 +232,9 @@ MEASURING = Speculation(proposer="draft", acceptance=AcceptanceRule.REJECTION)
 @pytest.mark.parametrize(
     ("differing", "why"),
     [
-        ({"places": ("A", "B"), "one_target": False}, "these are two models"),
-        ({"places": ("A", "B")}, "an engine of its own"),
-        ({"places": ("A", "B"), "keeps_words": False}, "does not tell how it judges"),
+        ({"target_names": ("A", "B"), "one_target": False}, "these are two models"),
+        ({"target_names": ("A", "B")}, "an engine of its own"),
+        ({"target_names": ("A", "B"), "keeps_words": False}, "does not tell how it judges"),
         ({"rival": replace(BASE, sampling=HOT)}, "sample differently"),
         (
             {"base": replace(BASE, sampling=HOT), "rival": Configuration(BLOCK, HOT)},

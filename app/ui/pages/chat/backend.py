@@ -161,7 +161,7 @@ class ChatBackend:
         chat, message = int(data["chat"]), int(data["message"])
         with self._turns:
             self._refuse_running(chat)
-            if not any(message in each.beside for each in self.store.messages(chat)):
+            if not any(message in each.siblings for each in self.store.messages(chat)):
                 raise InvalidRequest("messages", Words.GONE)
             self.store.show_branch(message)
         return self.chat(chat)
@@ -267,7 +267,7 @@ class ChatBackend:
             served = self.stored.now()
         else:
             settings = settings_of(sent, pair.capabilities if pair else None)
-            served = self.stored.asked(settings, data.get("pair"))
+            served = self.stored.resolve_for_page(settings, data.get("pair"))
         return {"changed": list(served.changes), **self.reply(data, served.settings)}
 
     def reply(self, data: View, settings: Settings) -> View:
@@ -374,7 +374,7 @@ def show_message(message: StoredMessage) -> View:
         "error": message.error,
         "stats": view.stored_totals(message.statistics) if message.statistics else None,
         "thought": view.thought(message.text, message.parts, _thought_s(message)),
-        "beside": message.beside,
+        "beside": message.siblings,
         "left_out": message.left_out,
         "files": [{"name": file.name, "text": file.text} for file in message.files],
         "writer": Words.writer(message.model, message.method),

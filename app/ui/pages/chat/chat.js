@@ -22,7 +22,7 @@ import { Deletions } from "./conversation/deletions.js";
 import { Drawer } from "./drawer/drawer.js";
 import { Advice, Notices } from "./notices.js";
 import { Overflow } from "./composer/overflow.js";
-import { Loaded, PairChip } from "./pair/pair.js";
+import { Loaded, PairChip } from "./pair.js";
 import { RoundsView } from "./drawer/rounds.js";
 import { Sending } from "./composer/sending.js";
 import { Stream } from "./conversation/stream.js";

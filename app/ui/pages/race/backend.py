@@ -11,7 +11,7 @@ from app.runtime import Runtime
 from app.storage.store import Store
 from app.ui.controls.settings import Settings, decimal, whole
 from app.ui.endpoints import endpoint
-from app.ui.pages.race.places import look, methods_of, places, rules_of
+from app.ui.pages.race.opponents import look, methods_of, opponents, rules_of
 from app.ui.pages.race.run import RaceRun
 from app.ui.pages.race.session import RaceSession
 from app.ui.rounds.measurements import Measurements, MeasuringBackend
@@ -63,7 +63,7 @@ class RaceBackend(MeasuringBackend):
             "rules": rules_of(loaded.capabilities) if loaded else [],
             "deepest": MAX_DEPTH,
             "own": side_of(own),
-            "places": places(self.runtime, loaded) if loaded else [],
+            "places": opponents(self.runtime, loaded) if loaded else [],
             "seed": own.seed,
             "max_tokens": min(own.max_tokens or MAX_TOKENS, MAX_TOKENS),
             "chats": len(own_prompts(self.store)),
@@ -74,9 +74,9 @@ class RaceBackend(MeasuringBackend):
 
     @endpoint
     def look(self, data: View) -> View:
-        """Return what the base can do at another ``place``: a pair on this machine, loaded for the race
+        """Return what an opponent can do, named by ``place``: a pair on this machine, loaded for the race
         only, or a server. Raises ForetokenError."""
-        return look(self.runtime, self._place(data, self._loaded()))
+        return look(self.runtime, self._opponent(data, self._loaded()))
 
     @endpoint
     def start(self, data: View) -> View:
@@ -90,7 +90,7 @@ class RaceBackend(MeasuringBackend):
     def raced(self, target: str, draft: str) -> float | None:
         """Return the speedup over plain decoding that the last race measured for this draft, by ids."""
         session, race = self._session, self._session and self._session.race
-        if session is None or not race or race.estimate is None or race.contest.places:
+        if session is None or not race or race.estimate is None or race.contest.target_names:
             return None
         contest, loaded, median = race.contest, session.loaded, race.estimate.median
         sides = [contest.base.speculation.proposer, contest.rival.speculation.proposer]
@@ -121,11 +121,11 @@ class RaceBackend(MeasuringBackend):
             base,
             rival,
             tuple(behind(own.system, one) for one in self._prompts(data)),
-            self._place(data, loaded) if data.get("place") is not None else None,
+            self._opponent(data, loaded) if data.get("place") is not None else None,
         )
 
-    def _place(self, data: View, loaded: Loaded) -> LoadRequest:
-        """Return the load request of the base's place, computed as the loaded pair. Raises
+    def _opponent(self, data: View, loaded: Loaded) -> LoadRequest:
+        """Return the opponent's load request, computed as the loaded pair. Raises
         ForetokenError."""
         text = str(data["place"]).strip()
         if not text:

@@ -35,8 +35,8 @@ USUAL = ""
 
 @dataclass(slots=True)
 class RaceSession:
-    """One race, which may be continued. ``loaded`` is the pair it began with; ``place`` is another pair
-    or server for the base, which is open only while pairs of replies are measured.
+    """One race, which may be continued. ``loaded`` is the pair it began with; ``opponent`` is another
+    pair or server for the base, which is open only while pairs of replies are measured.
 
     ``notes``: sentences on what was changed for the base, and on what is not known of a server. Creating
     one raises InvalidRequest for settings that no engine accepts.
@@ -47,7 +47,7 @@ class RaceSession:
     base: Settings
     rival: Settings
     prompts: tuple[Prompt, ...]
-    place: LoadRequest | None = None
+    opponent: LoadRequest | None = None
     race: Race | None = None
     notes: tuple[str, ...] = ()
 
@@ -58,7 +58,7 @@ class RaceSession:
     @contextmanager
     def opened(self, watcher: LoadWatcher) -> Iterator[Race]:
         """Yield the race with both sides loaded. Raises as ``Engine.load``."""
-        if self.place is None:
+        if self.opponent is None:
             if self.race is None:
                 self.notes = race_report.unknown(self.loaded)
                 contest = self._contest(configuration(self.base), keeps_words(self.loaded))
@@ -66,7 +66,7 @@ class RaceSession:
             yield self.race
             return
         with closing(self.runtime.another_engine()) as engine:
-            elsewhere = engine.load(self.place, watcher)
+            elsewhere = engine.load(self.opponent, watcher)
             if self.race is None:
                 self.race = self._race_with(engine, elsewhere)
             else:
@@ -88,7 +88,7 @@ class RaceSession:
         kept = keeps_words(self.loaded) and keeps_words(elsewhere)
         contest = replace(
             self._contest(configuration(base.settings), kept),
-            places=(names[0], names[1]),
+            target_names=(names[0], names[1]),
             one_target=one_target(elsewhere, self.loaded),
         )
         return Race(self.runtime.engine, contest, engine)
@@ -98,7 +98,7 @@ class RaceSession:
 
 
 class LoadWatcher:
-    """Looks on while the base's place is opened, and may end it; see ``engine.api.Watcher``."""
+    """Looks on while the opponent is loaded, and may end it; see ``engine.api.Watcher``."""
 
     def __init__(self, tell: Callable[[View], None]) -> None:
         self.cancelled = False

@@ -8,10 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from app.runtime import Runtime
-from app.training import order as training_order
 from app.training import runs as training
 from app.training.drafters import CHATS, SHIPPED
-from app.training.order import Order
+from app.training.options import TrainingOptions, trainable_kinds
 from app.training.runs import State, Status, Trainings
 from app.ui.controls.pickers import Pickers
 from app.ui.endpoints import endpoint
@@ -55,7 +54,7 @@ class TrainBackend:
             ],
             "target": self._pickers.shown()[0],
             "speed": self._speed(),
-            "kinds": [_kind(kind) for kind in training_order.offered()],
+            "kinds": [_kind(kind) for kind in trainable_kinds()],
             "questions": training.questions_of(self._runtime.data_dir),
         }
 
@@ -72,31 +71,31 @@ class TrainBackend:
 
     def _race(self, status: Status) -> View:
         """Return the race of a finished run: the trained proposer against what drafted before, the
-        target's draft model or plain decoding. ``place``: see ``race/places.py``."""
-        order, place, was = status.run.order, None, PLAIN
+        target's draft model or plain decoding. ``place``: see ``race/opponents.py``."""
+        options, place, was = status.run.options, None, PLAIN
         try:
-            before = self._runtime.inventory.named(LoadRequest.parse(order.pair))
+            before = self._runtime.inventory.named(LoadRequest.parse(options.pair))
             pair = self._runtime.catalog.pair(status.pair)
         except ForetokenError:  # it is gone; loading it says so
-            return {"rival": order.kind, "base": was, "place": place}
+            return {"rival": options.kind, "base": was, "place": place}
         if pair.heads and pair.draft is not None:
             was = DRAFT_MODEL
         elif before.draft is not None:
-            place, was = order.pair, DRAFT_MODEL
-        return {"rival": order.kind, "base": was, "place": place}
+            place, was = options.pair, DRAFT_MODEL
+        return {"rival": options.kind, "base": was, "place": place}
 
     @endpoint
     def train(self, data: View) -> View:
         """Start the training that the form describes. The answer says what is wrong with the form."""
-        return self._then(lambda: self._trainings.start(self._order(data)))
+        return self._then(lambda: self._trainings.start(self._options(data)))
 
-    def _order(self, data: View) -> Order:
-        """Return the form's order, with the device, step and threads that the app was started with."""
-        how, order = self._runtime.first, _order(data)
+    def _options(self, data: View) -> TrainingOptions:
+        """Return the form's options, with the device, step and threads that the app was started with."""
+        how, options = self._runtime.first, _options(data)
         target, draft = self._pickers.shown()
-        draft = draft if target == order.target else ""
+        draft = draft if target == options.target else ""
         return replace(
-            order, device=how.device, native=how.native, threads=how.threads, draft=draft
+            options, device=how.device, native=how.native, threads=how.threads, draft=draft
         )
 
     @endpoint
@@ -122,7 +121,7 @@ class TrainBackend:
         status = self._trainings.status()
         if status is None:
             return self.training()
-        request, kind = self._runtime.request(status.pair), status.run.order.kind
+        request, kind = self._runtime.request(status.pair), status.run.options.kind
         use = partial(self._draft_with, kind)
         return self._then(lambda: self._runtime.loader.start(request, then=use))
 
@@ -144,14 +143,14 @@ class TrainBackend:
 
 def show(status: Status) -> View:
     """Return a run as the page reads it; times in minutes of learning."""
-    order, last = status.run.order, status.measured[-1] if status.measured else None
-    shipped = order.prompts in (*SHIPPED, CHATS)
+    options, last = status.run.options, status.measured[-1] if status.measured else None
+    shipped = options.prompts in (*SHIPPED, CHATS)
     return {
         "name": status.run.name,
         "target": status.run.target_name,
-        "kind": _kind(order.kind)["name"],
-        "prompts": order.prompts if shipped else Path(order.prompts).name,
-        "minutes": order.minutes,
+        "kind": _kind(options.kind)["name"],
+        "prompts": options.prompts if shipped else Path(options.prompts).name,
+        "minutes": options.minutes,
         "state": status.state,
         "phase": status.phase,
         "done": status.done,
@@ -180,7 +179,7 @@ def _kind(kind: str) -> View:
     return {"id": kind, "name": name, "sentence": sentence}
 
 
-def _order(data: View) -> Order:
+def _options(data: View) -> TrainingOptions:
     try:
         minutes = float(data["minutes"])
     except ValueError as error:
@@ -191,4 +190,4 @@ def _order(data: View) -> Order:
         if not prompts:
             raise InvalidRequest("prompts", Words.TRAIN_FILE)
         prompts = str(Path(prompts).expanduser().absolute())
-    return Order(str(data["target"]), str(data["kind"]), prompts, minutes)
+    return TrainingOptions(str(data["target"]), str(data["kind"]), prompts, minutes)

@@ -11,7 +11,7 @@ from typing import Any
 from engine.bench.prompts import ALL
 from engine.bench.real.contest import Case, Method, NotMeasured, Result
 from engine.bench.real.reports import summary
-from engine.bench.real.reports.summary import Cost, Lead, Quotients, Row, Spread
+from engine.bench.real.reports.summary import Cost, Lead, RelativeCosts, Row, Spread
 from engine.machine import processor
 from engine.stats import times
 from engine.values.units import format_bytes
@@ -41,7 +41,7 @@ class Report:
         self.rows: list[Row] = summary.rows(result, eos)
         self.leads: list[Lead] = summary.leads(result, self.rows, ours)
         self.costs: list[Cost] = summary.costs(result)
-        self.quotients: Quotients | None = summary.quotients(result, ours)
+        self.relative_costs: RelativeCosts | None = summary.relative_costs(result, ours)
 
     @property
     def absent(self) -> tuple[NotMeasured, ...]:
@@ -126,15 +126,13 @@ class Report:
         ]
 
     def steps(self) -> str:
-        """Return the quotients in a sentence; empty if they were not measured."""
-        if self.quotients is None:
+        """Return the relative costs in a sentence; empty if they were not measured."""
+        if self.relative_costs is None:
             return ""
-        quotients = self.quotients
-        verify = ", ".join(f"{rows}: {ratio:.2f}" for rows, ratio in quotients.verify.items())
-        draft = "" if quotients.draft is None else f" T_draft / T_verify(1): {quotients.draft:.2f}."
-        return (
-            f"T_verify(1) {quotients.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
-        )
+        costs = self.relative_costs
+        verify = ", ".join(f"{rows}: {ratio:.2f}" for rows, ratio in costs.verify.items())
+        draft = "" if costs.draft is None else f" T_draft / T_verify(1): {costs.draft:.2f}."
+        return f"T_verify(1) {costs.verify_ms:.1f} ms; T_verify(M) / T_verify(1) {verify}.{draft}"
 
     def markdown(self, title: str, facts: Mapping[str, str]) -> str:
         """Return the whole report as one page."""
@@ -149,7 +147,7 @@ class Report:
             "## Start, memory, prompts",
             _grid(self.loading()),
         ]
-        if self.quotients is not None:
+        if self.relative_costs is not None:
             parts += ["## What a round costs", self.steps()]
         if self.absent:
             parts += ["## Not measured", "\n".join(f"- {a.name}: {a.reason}" for a in self.absent)]
@@ -171,7 +169,7 @@ class Report:
                 for lead in self.leads
             ],
             "costs": [asdict(cost) for cost in self.costs],
-            "steps": None if self.quotients is None else asdict(self.quotients),
+            "steps": None if self.relative_costs is None else asdict(self.relative_costs),
             "absent": [asdict(one) for one in self.absent],
             "kinds": self.result.kinds,
             "records": [

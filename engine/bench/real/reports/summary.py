@@ -68,7 +68,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Quotients:
+class RelativeCosts:
     """The times of steps of M rows and of a drafted token, relative to a step of one row."""
 
     verify: dict[int, float]
@@ -137,8 +137,8 @@ def costs(result: Result) -> list[Cost]:
     ]
 
 
-def quotients(result: Result, ours: str) -> Quotients | None:
-    """Return the quotients of the engine that reports its steps; None if it did not run."""
+def relative_costs(result: Result, ours: str) -> RelativeCosts | None:
+    """Return the relative costs of the engine that reports its steps; None if it did not run."""
     steps = [start.steps for start in result.starts if start.engine == ours and start.steps]
     if not steps:
         return None
@@ -153,7 +153,7 @@ def quotients(result: Result, ours: str) -> Quotients | None:
     ]
     drafted = sum(reply.drafted or 0 for reply in drafts)
     draft_s = sum(reply.draft_s or 0.0 for reply in drafts) / drafted if drafted else None
-    return Quotients(
+    return RelativeCosts(
         verify={count: seconds / typical[1] for count, seconds in typical.items()},
         verify_ms=1e3 * typical[1],
         draft=None if draft_s is None else draft_s / typical[1],

@@ -129,9 +129,9 @@ def test_ratios_are_taken_within_a_repeat() -> None:
     assert (drafting.acceptance, drafting.length) == (0.75, 4.0)
     (lead,) = summary.leads(result, list(rows.values()), "ours")
     assert near(lead.ratio, 6, 6, 6.2)
-    quotients = summary.quotients(result, "ours")
-    assert quotients is not None and quotients.verify[4] == pytest.approx(1.3)
-    assert quotients.draft == pytest.approx(0.2 / 8 / 0.1)
+    relative_costs = summary.relative_costs(result, "ours")
+    assert relative_costs is not None and relative_costs.verify[4] == pytest.approx(1.3)
+    assert relative_costs.draft == pytest.approx(0.2 / 8 / 0.1)
 
 
 def test_words_are_those_of_the_same_engines_plain_decoding() -> None:

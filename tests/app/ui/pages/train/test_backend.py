@@ -10,7 +10,7 @@ import pytest
 from app.paths import catalog_file
 from app.runtime import Runtime
 from app.storage.store import Store
-from app.training.order import Order
+from app.training.options import TrainingOptions
 from app.training.runs import Trainings
 from app.ui.controls.pickers import Pickers
 from app.ui.pages.train.backend import POINTS, TrainBackend, thinned
@@ -107,24 +107,24 @@ def test_a_drafter_is_trained_as_the_app_was_started(
     backend: TrainBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``--device cpu --no-native`` once held for the chat alone."""
-    orders: list[Order] = []
-    monkeypatch.setattr(Trainings, "start", lambda _, order: orders.append(order))
+    started: list[TrainingOptions] = []
+    monkeypatch.setattr(Trainings, "start", lambda _, options: started.append(options))
     how: dict[str, Any] = {"device": "cpu", "native": False, "threads": 1}
     backend._runtime.first = LoadRequest(target="", **how)
     backend.train({"target": "pip", "kind": "medusa", "prompts": "pip", "minutes": "5"})
-    assert orders == [Order("pip", "medusa", "pip", 5.0, **how, draft="pip-draft")]
+    assert started == [TrainingOptions("pip", "medusa", "pip", 5.0, **how, draft="pip-draft")]
 
 
 def test_the_draft_that_is_loaded_helps_to_record_its_target_alone(
     backend: TrainBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    orders: list[Order] = []
-    monkeypatch.setattr(Trainings, "start", lambda _, order: orders.append(order))
+    started: list[TrainingOptions] = []
+    monkeypatch.setattr(Trainings, "start", lambda _, options: started.append(options))
     monkeypatch.setattr(Pickers, "shown", lambda _: ("/m/big.gguf", "/m/small.gguf"))
     asked = {"kind": "eagle3", "prompts": "general", "minutes": "60"}
     for target in ("/m/big.gguf", "pip"):
         backend.train({**asked, "target": target})
-    assert [order.pair for order in orders] == ["/m/big.gguf::/m/small.gguf", "pip"]
+    assert [options.pair for options in started] == ["/m/big.gguf::/m/small.gguf", "pip"]
 
 
 def test_a_long_curve_is_thinned_to_its_ends() -> None:

@@ -1,13 +1,13 @@
 // The chip above the chat: the loaded pair and how it drafts. Behind it: all pairs that can be loaded, and every
 // proposer with its speed if known, or the reason why it is unavailable.
 
-import { pageLink } from "../../../shared/addresses.js";
-import { h, percent } from "../../../shared/dom.js";
-import { field } from "../../../shared/form/fields.js";
-import { Loading } from "../../../shared/frame/loading.js";
-import { pairKey, status } from "../../../shared/frame/status.js";
-import { words } from "../../../shared/words.js";
-import { say } from "../words.js";
+import { pageLink } from "../../shared/addresses.js";
+import { h, percent } from "../../shared/dom.js";
+import { field } from "../../shared/form/fields.js";
+import { Loading } from "../../shared/frame/loading.js";
+import { pairKey, status } from "../../shared/frame/status.js";
+import { words } from "../../shared/words.js";
+import { say } from "./words.js";
 
 export class PairChip {
   // `choose(proposer)` selects another proposer.

@@ -1,4 +1,4 @@
-"""Other places for a race's base than the loaded pair: a pair or model on this machine, or a server."""
+"""Opponents of the loaded pair in a race: a pair or model on this machine, or a server."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.values.sampling import AcceptanceRule
 _USUAL = {"name": USUAL}
 
 
-def places(runtime: Runtime, loaded: Loaded) -> list[View]:
+def opponents(runtime: Runtime, loaded: Loaded) -> list[View]:
     """Return the pairs and models on this machine, and the servers of the catalog."""
     catalog, shown = runtime.catalog, (loaded.target_id, loaded.draft_id)
     pairs = [
@@ -46,7 +46,7 @@ def places(runtime: Runtime, loaded: Loaded) -> list[View]:
 
 
 def look(runtime: Runtime, request: LoadRequest) -> View:
-    """Return what can be raced at a place, without loading it. Raises ForetokenError.
+    """Return what an opponent can do in a race, without loading it. Raises ForetokenError.
 
     ``told``: what the user should know before, or ""; ``drafts``: models here that can draft for a
     single model, ``pending`` while more are compared.
@@ -91,7 +91,7 @@ def _server(runtime: Runtime, request: LoadRequest, pairing: Pairing) -> View:
 
 
 def _memory(runtime: Runtime, request: LoadRequest) -> str:
-    """Return why the place does not fit into memory beside the loaded pair; "" if it does."""
+    """Return why the opponent does not fit into memory beside the loaded pair; "" if it does."""
     try:
         memory_fit = runtime.inventory.forecast(request).memory_fit
     except ModelError as error:  # its files are not here

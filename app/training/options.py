@@ -1,4 +1,4 @@
-"""An order for a training, and its recipe: the shipped one of its kind, adapted."""
+"""The options of a training, and its recipe: the shipped one of its kind, adapted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.train.schema import load
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class TrainingOptions:
     """The options of a training.
 
     ``target``: a model or pair of the catalog, a folder or a GGUF file; ``prompts``: general, pip, chats
@@ -55,24 +55,24 @@ def shipped_recipe(kind: str, target: str = PIP) -> Path | None:
     return found[0] if found else None
 
 
-def offered() -> tuple[str, ...]:
+def trainable_kinds() -> tuple[str, ...]:
     """Return the kinds that can be trained without a custom recipe."""
     return tuple(kind for kind in kinds.names() if shipped_recipe(kind))
 
 
-def derived(order: Order, name: str) -> dict[str, Any]:
-    """Return the kind's own recipe, adapted to this order.
+def recipe_for(options: TrainingOptions, name: str) -> dict[str, Any]:
+    """Return the kind's own recipe, adapted to these options.
 
     Left out are the hidden states that only other kinds would read (``replies.layers``), since nothing
     else learns in this run's folder, and what is ``OF_ITS_TARGET``. Raises InvalidRequest.
     """
-    file = shipped_recipe(order.kind, order.target)
+    file = shipped_recipe(options.kind, options.target)
     if file is None:
-        known = ", ".join(offered())
-        raise InvalidRequest("kind", f"There is no drafter {order.kind!r}; choose from {known}.")
+        known = ", ".join(trainable_kinds())
+        raise InvalidRequest("kind", f"There is no drafter {options.kind!r}; choose from {known}.")
     content: Any = load(file)
     replies = {key: value for key, value in content["replies"].items() if key != "layers"}
-    other = order.target != content["target"]
+    other = options.target != content["target"]
     shape = {
         key: value
         for key, value in content["shape"].items()
@@ -81,11 +81,11 @@ def derived(order: Order, name: str) -> dict[str, Any]:
     return {
         **content,
         "name": name,
-        "target": order.target,
-        "budget": {"minutes": order.minutes},
+        "target": options.target,
+        "budget": {"minutes": options.minutes},
         "shape": shape,
-        "replies": {**replies, "prompts": order.prompts, "minutes": order.minutes},
-        "device": order.device,
-        "native": order.native,
-        "threads": order.threads,
+        "replies": {**replies, "prompts": options.prompts, "minutes": options.minutes},
+        "device": options.device,
+        "native": options.native,
+        "threads": options.threads,
     }
