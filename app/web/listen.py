@@ -108,7 +108,8 @@ def _family(host: str) -> socket.AddressFamily:
 
 def _try(family: socket.AddressFamily, host: str, port: int) -> socket.socket | None:
     """Return a listening socket, or None if the port is taken."""
-    bound = socket.socket(family, socket.SOCK_STREAM)
+    # With the protocol named, as asyncio sets TCP_NODELAY on no other: an answer's body would wait 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         _claim(bound)
         bound.bind((host, port))
