@@ -220,7 +220,7 @@ def as_json(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def measure(
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
     vocabulary: Annotated[int, typer.Option(min=1024, help="Tokens that are judged among.")] = 4096,
     max_tokens: Annotated[int, typer.Option(min=16, help="Of each reply.")] = 256,
     repeats: Annotated[int, typer.Option(min=1, help="Of each the middle one counts.")] = 9,

@@ -63,7 +63,7 @@ def race(
     base_acceptance: Annotated[
         str | None, typer.Option(help="The base's rule. Default: the rival's.")
     ] = None,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
     base_temperature: Annotated[
         float | None, typer.Option(help="The base's temperature. Default: the rival's.")
     ] = None,

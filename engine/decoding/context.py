@@ -1,4 +1,4 @@
-"""The tokens of one generation, and what two texts share of them."""
+"""The tokens of one generation, and the common prefix of two texts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def common_prefix(cached: Sequence[int], wanted: Sequence[int]) -> int:
     All reuse of a state goes by this.
     """
     limit = min(len(cached), len(wanted))
-    if cached[:limit] == wanted[:limit]:  # quick, and what a follow-up finds
+    if cached[:limit] == wanted[:limit]:  # quick, and common in a follow-up
         return limit
     pairs = zip(cached, wanted, strict=False)
     return next((at for at, (one, other) in enumerate(pairs) if one != other), limit)

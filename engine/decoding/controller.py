@@ -1,4 +1,4 @@
-"""The protocol of everything that decides how far to draft."""
+"""The protocol of controllers, which decide how far to draft."""
 
 from __future__ import annotations
 

@@ -27,11 +27,11 @@ class HostLauncher:
         *,
         shares: bool = False,
     ) -> None:
-        """``shares``: whether other requests may verify in one pass with it."""
+        """``shares``: whether its verification may join a shared pass."""
         self.context, self.target = context, target
         self.proposer, self.verifier = proposer, verifier
         self._shares = shares
-        self._ended: float | None = None  # of the last round, if others took part in it
+        self._ended: float | None = None  # when the last round ended, if its pass was shared
 
     def launch(self, budget: Budget, started: float) -> bool:
         self._budget = budget
@@ -62,7 +62,7 @@ class HostLauncher:
         if passed is None:
             self._ended = None
             return Timing(drafted - started, self._verified_at - drafted, now - started)
-        # What others drafted in between is this round's time too: it was waited for.
+        # Other requests' drafting in between counts too: this round waited for it.
         began, self._ended = self._ended or started, now
         return Timing(drafted - started, self._verified_at - passed, now - began)
 

@@ -26,7 +26,7 @@ class StoppingCriteria:
 
 @dataclass(frozen=True, slots=True)
 class RoundOutput:
-    """A round that was read: its budget, what was drafted, and what the verifier made of it."""
+    """A round that was read: its budget, its draft and the verifier's output."""
 
     budget: Budget
     proposal: DraftProposal
@@ -36,39 +36,39 @@ class RoundOutput:
 class Launcher(Protocol):
     """Runs the rounds of one request, on the host or on a device.
 
-    A device may be one round ahead. What the host learns of a round then takes effect one round late, and
-    at most one round is computed in vain.
+    A device may be one round ahead. The host's decisions then take effect one round late, and at most one
+    round is discarded.
     """
 
     @property
     def ahead(self) -> int:
-        """How many rounds may be launched before the oldest is read: 0 or 1."""
+        """The number of unread rounds that may be followed by another: 0 or 1."""
 
     def launch(self, budget: Budget, started: float) -> bool:
         """Begin a round: propose and verify. Return False if the round before it must be read first.
 
-        ``started``: when the budget was asked for, by ``perf_counter``.
+        ``started``: the time before the budget was computed, by ``perf_counter``.
         """
 
     @property
     def work(self) -> WorkItem | None:
-        """The work item of the oldest round, if another may do it before the round is read."""
+        """The oldest round's work item, if a shared pass may do it before the round is read."""
 
     def read(self) -> RoundOutput:
         """Wait for the oldest round and return it. Raises ModelError for logits that are not finite."""
 
     def commit(self, output: RoundOutput) -> Timing:
-        """Commit the accepted path, tell the proposer, and return what the round took."""
+        """Commit the accepted path, report it to the proposer, and return the round's times."""
 
     def close(self) -> None:
         """End the request. The target's state holds the context then, but for the pending token."""
 
 
 class RoundLoop:
-    """The rounds of one sequence, launched and finished by turns until one ends it.
+    """The rounds of one sequence. Alternate ``launch`` and ``finish`` until it has ``ended``.
 
-    The target's state must hold ``context.tokens[:-1]``. It does so again once the loop is closed, which
-    may be between any two rounds.
+    The target's state must hold ``context.tokens[:-1]``, and does so again after ``close``, which may be
+    called between any two rounds.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class RoundLoop:
         stopping: StoppingCriteria,
         name: str,
     ) -> None:
-        """``name`` is the proposer's name in ``Round``, unless a proposal names another."""
+        """``name``: the proposer's name in ``Round``, unless a proposal names another."""
         self._context, self._launcher, self._controller = context, launcher, controller
         self._stopping, self._name = stopping, name
         self._index, self._unread, self._met_eos = 0, 0, False
@@ -87,7 +87,7 @@ class RoundLoop:
 
     @property
     def ended(self) -> bool:
-        """Whether no round may follow: the last one met the stopping criteria."""
+        """True if the last round met the stopping criteria."""
         return self._met_eos or self._room <= 0
 
     @property
@@ -97,8 +97,8 @@ class RoundLoop:
     def launch(self) -> WorkItem | None:
         """Propose for the next round, and return the work item that verifies it.
 
-        The caller may do it, together with those of other sequences. None, or an item that is not done:
-        ``finish`` verifies alone.
+        The caller may do the item in a pass with those of other sequences. If it does not, or if the
+        result is None, ``finish`` verifies alone.
         """
         # Each unread round brings at least one token.
         while self._unread <= self._launcher.ahead and self._unread < self._room:
@@ -141,7 +141,7 @@ class RoundLoop:
         return round
 
     def close(self) -> None:
-        """Discard what is launched; see ``Launcher.close``."""
+        """Discard launched rounds; see ``Launcher.close``."""
         self._launcher.close()
 
 
@@ -160,7 +160,7 @@ def decode(
 
 
 def _within(budget: Budget, room: int) -> Budget:
-    """Limit the depth to the tokens still wanted; the target adds one of its own."""
+    """Limit the depth to ``room``, the tokens still wanted besides the target's own."""
     return replace(
         budget,
         depth=min(budget.depth, room),
@@ -170,7 +170,7 @@ def _within(budget: Budget, room: int) -> Budget:
 
 
 def up_to_end(tokens: list[int], eos: Collection[int]) -> tuple[int, bool]:
-    """Return how many tokens count, up to the first of ``eos`` with it, and whether there is one."""
+    """Return how many tokens precede and include the first of ``eos``, or all; and if it is there."""
     for index, token in enumerate(tokens):
         if token in eos:
             return index + 1, True

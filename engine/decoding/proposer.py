@@ -1,4 +1,4 @@
-"""The protocol of proposers, which draft."""
+"""The protocol of proposers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class DraftProposal:
     """Drafted tokens with their draft probabilities.
 
     ``q``: (nodes, vocabulary), the distributions the nodes were drawn from; None if they were not drawn
-    at random, or if the rule does not weigh q. ``chosen_q``: each node's own probability, for display.
-    ``by``: the proposer that drafted, if it is another one than was asked.
+    at random, or if the rule does not use q. ``chosen_q``: each node's own probability, for display.
+    ``by``: the proposer that drafted, if another one did.
     """
 
     tree: Tree
@@ -73,7 +73,7 @@ class RoundDraft(Protocol):
 
     @property
     def state(self) -> SequenceState:
-        """What rounds fill without the host."""
+        """Its state, which rounds fill without the host."""
 
     @property
     def tokens(self) -> Sequence[int]:
@@ -88,7 +88,7 @@ class RoundDraft(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DeviceDrafting:
-    """Rounds draft without the host, by ``draft``; None: they draft nothing."""
+    """Rounds draft on the device with ``draft``; None: they draft nothing."""
 
     draft: RoundDraft | None = None
 
@@ -98,7 +98,7 @@ class RoundProposer(Protocol):
     """A proposer that may run inside a device's rounds; others draft on the host."""
 
     def device_drafting(self) -> DeviceDrafting | None:
-        """Return how it runs there; None if it must draft on the host."""
+        """Return how it drafts there; None if it must draft on the host."""
 
 
 @runtime_checkable
@@ -110,4 +110,4 @@ class ChoosingProposer(Protocol):
 
     @property
     def recall_name(self) -> str:
-        """The name under which rounds are counted that were drafted from past text."""
+        """The name under which rounds drafted from past text are counted."""

@@ -13,14 +13,13 @@ from engine.noise import Stream, exponential
 from engine.values.sampling import AcceptanceRule
 
 ScoredToken = tuple[int, float, float]
-"""A token, its probability, and the score by which it is chosen."""
+"""A token, its probability, and the score by which it is ranked."""
 
 
 def top_tokens(target: Target, sampler: Sampler, context: Context, count: int) -> list[ScoredToken]:
     """Return the first ``count`` choices after ``context``, best first; commit nothing.
 
-    Scores are log p where the likeliest token is taken, else log p - log E: the Gumbel form of
-    ``noise.sample``'s race.
+    Scores are log p under the greedy rule, else log p - log E: the Gumbel form of ``noise.sample``.
     """
     target.reuse(context.keys[:-1])
     prefill = PrefillWork(target, context)
@@ -29,14 +28,14 @@ def top_tokens(target: Target, sampler: Sampler, context: Context, count: int) -
     adjusted = sampler.adjusted(target.verify(context.tokens[-1], Tree()), [()])
     target.rewind(target.length)
     p, position = sampler.probabilities(adjusted), len(context.tokens)
-    found = sampler.rank(adjusted, p, position, Stream.CHOICE, count)
-    chances: list[float] = p[0, found].tolist()
+    tokens = sampler.rank(adjusted, p, position, Stream.CHOICE, count)
+    chances: list[float] = p[0, tokens].tolist()
     if sampler.rule is AcceptanceRule.GREEDY:
-        noise = [1.0] * len(found)
+        noise = [1.0] * len(tokens)
     else:
         drawn = exponential(sampler.seed, Stream.CHOICE, [position], p.shape[1])
-        noise = drawn[0, found].tolist()
+        noise = drawn[0, tokens].tolist()
     return [
         (token, chance, math.log(max(chance, 1e-300)) - math.log(clock))
-        for token, chance, clock in zip(found, chances, noise, strict=True)
+        for token, chance, clock in zip(tokens, chances, noise, strict=True)
     ]

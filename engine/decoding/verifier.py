@@ -1,4 +1,4 @@
-"""The verifier: from the target's logits of a round to what is accepted, by the request's rule."""
+"""Verify a draft: apply the request's acceptance rule to the target's logits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from engine.noise import Stream, uniform
 from engine.values.sampling import AcceptanceRule
 
 SHOWN_TOP_TOKENS = 3
-"""Top tokens that are shown at the position of the target's own token."""
+"""Top tokens shown at the position of the target's own token."""
 
 TopTokens = tuple[tuple[int, float], ...]
 """Tokens with their probabilities, best first."""
@@ -27,7 +27,7 @@ TopTokens = tuple[tuple[int, float], ...]
 
 @dataclass(frozen=True, slots=True)
 class VerifierOutput:
-    """What is accepted, with the target's probabilities of what was drafted and of its own token.
+    """The accepted path, with the target's probabilities of the drafted tokens and of its own token.
 
     ``top_tokens`` and ``top_logprobs``: see ``Round``.
     """
@@ -43,18 +43,18 @@ _WEIGHING: Mapping[AcceptanceRule, Callable[..., Acceptance]] = {
     AcceptanceRule.REJECTION: rejection_sample,
     AcceptanceRule.BLOCK: verify_block,
 }
-"""Every rule that weighs q; their arguments are those of ``rejection_sample``."""
+"""The rules that use q; their arguments are those of ``rejection_sample``."""
 _FOLLOWING = frozenset({AcceptanceRule.GREEDY, AcceptanceRule.COUPLED})
-"""Every rule that accepts what the sampler itself chooses."""
+"""The rules that accept the sampler's own choice."""
 
 
 class Verifier:
     """Applies the request's rule to each round."""
 
     def __init__(self, sampler: Sampler, top_logprobs: int = 0) -> None:
-        """``top_logprobs``: how many top tokens are returned for each token.
+        """``top_logprobs``: the number of top tokens returned for each token.
 
-        Raises ValueError for a rule that it does not have, as ``auto``, which must be resolved.
+        Raises ValueError for an unknown rule, or for ``auto``, which must be resolved first.
         """
         rule = sampler.rule
         if rule not in _FOLLOWING and rule not in _WEIGHING:
@@ -62,15 +62,15 @@ class Verifier:
         self.sampler, self.top_logprobs = sampler, top_logprobs
 
     def __call__(self, logits: Tensor, proposal: DraftProposal, context: Context) -> VerifierOutput:
-        """``logits``: (nodes + 1, vocabulary) after the pending token and after each node."""
+        """Accept or reject. ``logits``: (nodes + 1, vocabulary) after the pending token and each node."""
         tree, position = proposal.tree, len(context.tokens)
-        # Branches at the same place see the same noise: whichever is right is judged as in a chain.
+        # Branches at the same position see the same noise, so each is verified as in a chain.
         positions = [position, *(position + depth for depth in tree.depths)]
         paths = ancestries(tree) if self.sampler.uses_context else [()] * len(positions)
-        found = self.sampler.sample_raw(logits, positions, Stream.CHOICE, paths)
-        if found is not None:
-            acceptance = accept_matching(found.tokens, tree)
-            return self._output(acceptance, found.probabilities, tree, found.top_tokens, paths)
+        sampled = self.sampler.sample_raw(logits, positions, Stream.CHOICE, paths)
+        if sampled is not None:
+            acceptance = accept_matching(sampled.tokens, tree)
+            return self._output(acceptance, sampled.probabilities, tree, sampled.top_tokens, paths)
         adjusted = self.sampler.adjusted(logits, paths)
         p = self.sampler.probabilities(adjusted)
         if self.sampler.rule in _FOLLOWING:
@@ -97,14 +97,14 @@ class Verifier:
         reached = {-1, *acceptance.path}
         nodes = zip(tree.parents, tree.tokens, strict=True)
         places = [(parent + 1, token) for parent, token in nodes]
-        rows = [0, *(node + 1 for node in acceptance.path)]  # where each token of the round stands
+        rows = [0, *(node + 1 for node in acceptance.path)]  # the row of each emitted token
         *shown, next_p = probabilities([*places, (rows[-1], acceptance.next_token)])
-        # One logit that is no number makes all of its row such, or, where sums skip it, leaves nothing.
+        # A NaN logit makes its whole row NaN, or, if sums skip it, leaves no probability.
         if not all(0 < p < math.inf for p in (next_p, *(shown[node] for node in acceptance.path))):
             raise ModelError(BROKEN_LOGITS)
         mask = self.sampler.mask
         if mask is not None and not mask.allows(paths[rows[-1]], acceptance.next_token):
-            # A row of which nothing would be left is not masked.
+            # A row without an allowed token is not masked.
             raise InvalidRequest("grammar", DEAD_END)
         kept = zip(tree.parents, shown, strict=True)
         return VerifierOutput(

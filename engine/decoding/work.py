@@ -1,4 +1,4 @@
-"""Work items: what a running request needs next, done for it alone or in a pass that several share.
+"""Work items: a running request's next computation, done for it alone or in a shared pass.
 
 ``engine.local.batcher`` chooses what a pass computes.
 """
@@ -83,7 +83,7 @@ class PrefillWork(WorkItem):
         return len(self._tokens) - self.target.length
 
     def copy_prefix(self) -> None:
-        """Copy what another slot has by now, possibly all."""
+        """Copy the prefix that another slot holds by now, possibly all."""
         if self._copy_into is not None:
             self._copy_into(self._keys)
         self.ready = not self.left

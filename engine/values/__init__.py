@@ -9,9 +9,9 @@ from engine.errors import InvalidRequest
 MAX_DEPTH = 15
 """Most tokens that a round drafts."""
 MAX_ROWS = MAX_DEPTH + 1
-"""With the pending token: the rows that every kernel verifies in one pass, with the bits of one row."""
+"""Rows of a verification with the pending token; a row's bits do not depend on their number."""
 RECENT_ROWS = 2 * MAX_ROWS
-"""Rows whose inputs a recurrent layer keeps, to take them in again after a rejection."""
+"""Rows whose inputs a recurrent layer keeps, to replay them after a rejection."""
 CHECKPOINT_BYTES = 256 << 20
 """The most bytes of a sequence's saved recurrent states; the oldest is dropped first."""
 
@@ -28,7 +28,7 @@ class RoundResult:
 
     tokens           the accepted ones, then the target's own
     chain            all drafted tokens
-    p, q             of each drafted token, accepted or not; p after the first rejected one means nothing
+    p, q             of each drafted token, accepted or not; p after the first rejected one is undefined
     next_p           p of the last token
     draft_s, total_s the device's seconds for drafting and for the round
     """

@@ -14,7 +14,7 @@ _SCHEME = re.compile(r"https?://", re.IGNORECASE)
 _OTHER_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:/+", re.IGNORECASE)
 _VERSION = re.compile(r"/v1/?$")
 _OTHER_VERSION = re.compile(r"/v\d+$")
-"""Where some have OpenAI's protocol: OpenVINO Model Server at /v3."""
+"""Other versions under which servers have OpenAI's protocol: OpenVINO Model Server at /v3."""
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -39,7 +39,7 @@ class Address:
 
         Raises InvalidRequest for anything else, and for an address with a password.
         """
-        from httpx2 import URL, InvalidURL  # no time for it where no server is asked
+        from httpx2 import URL, InvalidURL  # slow to import; only needed for servers
 
         text = text.strip()
         other = None if is_address(text) else _OTHER_SCHEME.match(text)

@@ -8,14 +8,14 @@ from enum import StrEnum
 from engine.values import require
 
 LONGEST_GRAMMAR = 2**20
-"""Most characters of a grammar: it is compiled before anything is written."""
+"""Most characters of a grammar: it is compiled before the reply begins."""
 
 
 class GrammarKind(StrEnum):
-    """In what notation a reply's structure is given.
+    """The notation of a grammar.
 
-    A JSON schema, of which no text is needed where any JSON object will do; a regular expression in the
-    syntax of Rust's regex; a grammar in llguidance's dialect of Lark, or in llama.cpp's GBNF.
+    A JSON schema; any JSON object, which needs no text; a regular expression in the syntax of Rust's
+    regex; a grammar in llguidance's dialect of Lark; or one in llama.cpp's GBNF.
     """
 
     JSON_SCHEMA = "json_schema"
@@ -27,8 +27,8 @@ class GrammarKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """What the whole reply must match. ``strict``: a keyword of a schema that cannot be enforced is
-    refused, where else it is left out."""
+    """A grammar that the whole reply must match. ``strict``: refuse a schema's keyword that cannot be
+    enforced; otherwise ignore it."""
 
     kind: GrammarKind
     text: str = ""

@@ -1,4 +1,4 @@
-"""What weights and KV caches take in memory, for loads on this machine and for launch plans."""
+"""Sizes of weights and KV caches in memory, for loads on this machine and for launch plans."""
 
 from __future__ import annotations
 

@@ -11,9 +11,9 @@ from engine.values.tools import ToolCall
 class Message:
     """One turn of a chat: role ``system``, ``user``, ``assistant`` or ``tool``.
 
-    ``reasoning``: what an assistant thought before; the chat template decides what of it is told again.
-    ``tool_calls`` are an assistant's; ``tool_call_id`` says which of them a tool's message answers, and
-    ``name`` which tool that was.
+    ``reasoning``: an assistant's earlier thoughts; the chat template decides which are rendered.
+    ``tool_calls`` are an assistant's; ``tool_call_id`` and ``name`` identify the call and the tool
+    that a tool's message answers.
     """
 
     role: str

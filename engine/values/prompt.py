@@ -1,7 +1,7 @@
-"""A prompt: parts of tokens, and parts that a model reads as something else, such as an image.
+"""A prompt: parts of tokens, and parts of other content, such as an image.
 
-Caches of a prompt's prefix compare *keys*, one for each position: of a token its id, of any other content
-its hash. So two images never share a state because their placeholders are the same token.
+Caches of a prompt's prefix compare *keys*, one for each position: a token's id, or the hash of
+other content. So two images never share a state because their placeholders are the same token.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ class TokenPart:
 
 @dataclass(frozen=True, slots=True)
 class OpaquePart:
-    """Content that is no text: its placeholders, and the hash of its bytes."""
+    """Content other than text: its placeholder tokens, and the hash of its bytes."""
 
     tokens: tuple[int, ...]
     content_hash: bytes
 
     @property
     def keys(self) -> tuple[int, ...]:
-        """Negative numbers, so that none is a token's: the hash, and the place within the part."""
+        """Keys of the hash and the position in the part; negative, unlike token ids."""
         content = int.from_bytes(b"\1" + self.content_hash, "big") << 32
         return tuple(-(content + place) for place in range(len(self.tokens)))
 

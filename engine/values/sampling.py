@@ -10,11 +10,11 @@ from typing import Any
 from engine.values import require
 
 LEAST_PENALTY = 1e-3
-"""Of repetition: logits are divided by it, and must stay numbers."""
+"""Least repetition penalty: logits are divided by it, and must stay finite."""
 
 
 class AcceptanceRule(StrEnum):
-    """How drafted tokens are judged; ``AUTO`` is greedy at temperature 0, else coupled."""
+    """How drafted tokens are accepted; ``AUTO`` is greedy at temperature 0, else coupled."""
 
     AUTO = "auto"
     GREEDY = "greedy"
@@ -24,10 +24,10 @@ class AcceptanceRule(StrEnum):
 
     @property
     def weighs_q(self) -> bool:
-        """Whether p is weighed against the q that a token was drawn from.
+        """True if acceptance compares p with the q that a token was drawn from.
 
-        Words then depend on what was drafted, only their distribution does not; and drafts must not know
-        the noise that judges them.
+        The words then depend on the draft, though their distribution does not, and drafts must be
+        independent of the noise that accepts them.
         """
         return self in (AcceptanceRule.REJECTION, AcceptanceRule.BLOCK)
 
@@ -36,17 +36,17 @@ _RULES = ", ".join(AcceptanceRule)
 
 
 def rule_named(text: str) -> AcceptanceRule:
-    """The acceptance rule of that name. Raises InvalidRequest."""
+    """Return the acceptance rule of that name. Raises InvalidRequest."""
     require(text in set(AcceptanceRule), "acceptance", f"is {text!r}; it must be one of {_RULES}.")
     return AcceptanceRule(text)
 
 
 _COLD = 1e-5
-"""Below this temperature float32 overflows before anything but the likeliest token is drawn."""
+"""Below this temperature float32 overflows before any but the most likely token is drawn."""
 
 
 def resolve_rule(rule: AcceptanceRule, temperature: float) -> AcceptanceRule:
-    """``auto`` to a rule; at temperature 0 always greedy, which needs no noise."""
+    """Resolve ``auto``; at temperature 0 every rule is greedy, which needs no noise."""
     if temperature < _COLD or rule is AcceptanceRule.GREEDY:
         return AcceptanceRule.GREEDY
     return AcceptanceRule.COUPLED if rule is AcceptanceRule.AUTO else rule
@@ -60,7 +60,7 @@ def _field(default: Any, text: str) -> Any:
 class SamplingValues:
     """The fields of ``Sampling``, unchecked. API, command line and settings take them from here."""
 
-    temperature: float = _field(0.0, "0: always the likeliest token.")
+    temperature: float = _field(0.0, "0: always the most likely token.")
     top_k: int = _field(0, "0: off.")
     top_p: float = _field(1.0, "1: off.")
     min_p: float = _field(0.0, "0: off.")
@@ -83,7 +83,7 @@ class Sampling(SamplingValues):
         require(
             0 <= self.temperature <= 5,
             "temperature",
-            f"is {self.temperature}; it must be 0 (always the likeliest token) to 5.",
+            f"is {self.temperature}; it must be 0 (always the most likely token) to 5.",
         )
         require(self.top_k >= 0, "top_k", f"is {self.top_k}; it must be 0 (off) or more.")
         require(

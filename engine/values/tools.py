@@ -1,4 +1,4 @@
-"""Tools, calls of them, and who decides whether one is called: frozen, validated values."""
+"""Tools, tool calls and the choice between them: frozen, validated values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NO_PARAMETERS = '{"type": "object", "properties": {}}'
 class Tool:
     """A function that a model may call. ``parameters``: the JSON schema of its arguments, as JSON.
 
-    ``strict``: a keyword of the schema that cannot be enforced is refused, where else it is left out.
+    ``strict``: refuse a keyword of the schema that cannot be enforced; otherwise ignore it.
     """
 
     name: str
@@ -35,14 +35,14 @@ class Tool:
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Of its arguments."""
-        found: dict[str, Any] = json.loads(self.parameters)
-        return found
+        """The JSON schema of its arguments."""
+        schema: dict[str, Any] = json.loads(self.parameters)
+        return schema
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The schema of nothing but objects, which is what a call's arguments are. Raises InvalidRequest
-        for one that takes none."""
+        """The schema restricted to objects, as a call's arguments are. Raises InvalidRequest if it allows
+        none."""
         schema = self.schema
         kind = schema.get("type", "object")
         if "object" not in (kind if isinstance(kind, list) else [kind]):
@@ -54,7 +54,7 @@ class Tool:
 
     @property
     def definition(self) -> dict[str, Any]:
-        """As chat templates take it, which is OpenAI's form."""
+        """The definition in OpenAI's form, as chat templates take it."""
         return {
             "type": "function",
             "function": {
@@ -67,8 +67,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A call that an assistant made. ``arguments``: a JSON object, as JSON, or, where the call was cut,
-    its beginning."""
+    """An assistant's call. ``arguments``: a JSON object as JSON, or its beginning if the call was cut."""
 
     id: str
     name: str
@@ -76,17 +75,17 @@ class ToolCall:
 
     @property
     def object(self) -> dict[str, Any] | None:
-        """The arguments; None where they are no JSON object."""
+        """The arguments; None if they are no JSON object."""
         return json_object(self.arguments)
 
 
 def json_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that ``text`` is, if it is one."""
+    """Return the JSON object that ``text`` is, or None."""
     try:
-        found = json.loads(text, parse_constant=_refused)
+        value = json.loads(text, parse_constant=_refused)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, dict) else None
+    return value if isinstance(value, dict) else None
 
 
 def _refused(constant: str) -> None:
@@ -110,5 +109,5 @@ class ToolChoice:
 
     @property
     def must(self) -> bool:
-        """Whether nothing but calls may come."""
+        """True if the reply must be calls."""
         return self.calling is Calling.REQUIRED or self.name is not None

@@ -39,7 +39,7 @@ def compare(
         typer.Option(help="fixed or auto (as deep as it pays); repeatable. Default: fixed."),
     ] = None,
     acceptance: options.AcceptanceOption = AcceptanceRule.AUTO.value,
-    temperature: Annotated[float, typer.Option(help="0: always the likeliest token.")] = 0.0,
+    temperature: Annotated[float, typer.Option(help="0: always the most likely token.")] = 0.0,
     seed: Annotated[int, typer.Option(help="The same seed, the same words.")] = 1,
     max_tokens: Annotated[int, typer.Option(help="The longest reply.")] = 160,
     repeats: Annotated[int, typer.Option(min=1, help="Each reply's time is their median.")] = 3,
