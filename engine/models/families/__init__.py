@@ -40,6 +40,6 @@ def recurrent_layers(checkpoint: Checkpoint) -> tuple[GatedDeltaNet, ...]:
         return ()
     try:
         layers = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context).layers
-    except (ModelError, KeyError, TypeError, ValueError):  # loading says what is wrong
+    except (ModelError, AttributeError, KeyError, TypeError, ValueError):  # loading says it
         return ()
     return tuple(spec.mixer for spec in layers if isinstance(spec.mixer, GatedDeltaNet))
