@@ -192,6 +192,11 @@ def _load_adapter(plan: ModelPlan) -> Model:
     from engine.backends.transformers_adapter import WINDOW, TransformersModel
 
     checkpoint = plan.checkpoint
+    if not checkpoint.writes_text:
+        raise ModelError(
+            f"{checkpoint.path} is {checkpoint.architecture}, which does not continue a text. Choose a "
+            "model for text generation."
+        )
     if checkpoint.quantised:
         raise ModelError(
             f"{checkpoint.path} is quantised by bitsandbytes, and {checkpoint.architecture} runs "

@@ -59,8 +59,8 @@ def why_not(
         if any(size % native.LANES for size in (delta.key_dim, delta.value_dim, delta.value_heads)):
             return (
                 f"Its gated delta nets have {delta.value_heads} value heads, keys of {delta.key_dim} and "
-                f"values of {delta.value_dim} numbers; the compiled step takes multiples of "
-                f"{native.LANES}."
+                f"values of {delta.value_dim} numbers; the compiled step needs multiples of "
+                f"{native.LANES} for all three."
             )
     if whole and native.has_whole_groups(weights, {architecture.hidden} | widths | attended):
         return None

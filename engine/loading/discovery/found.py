@@ -14,8 +14,6 @@ from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.description import is_gguf
 from engine.models.checkpoints.gguf.header import read_gguf_header
 
-_WRITES_TEXT = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
-"""Endings of transformers' classes for text generation."""
 _Stamp = tuple[tuple[str, int, int], ...]
 
 
@@ -86,7 +84,7 @@ def _examined(model: FoundModel, stamp: _Stamp) -> FoundModel:
 def _usable(checkpoint: Checkpoint, model: FoundModel) -> FoundModel:
     name = checkpoint.architecture
     model = replace(model, bytes=checkpoint.bytes, architecture=name, type=checkpoint.dtype)
-    if not name.endswith(_WRITES_TEXT):
+    if not checkpoint.writes_text:
         return replace(model, reason=f"It is {name}, which does not continue a text.")
     spec = ModelSpec(id=str(model.path), name=model.name, path=model.path)
     return replace(model, spec=with_sizes(spec, checkpoint))

@@ -168,7 +168,7 @@ def _device_note(quantization: str, checkpoint: Checkpoint, device: Device) -> s
     if device.device.type == "cuda":
         return _gpu_note(quantization, checkpoint, device)
     if quantization == Q4:
-        formats = " and ".join(formats_in_four_bits(checkpoint)).upper()
+        formats = " and ".join(each.upper() for each in formats_in_four_bits(checkpoint))
         return f"Matrices are rounded to blocks of {formats} as they are loaded."
     if quantization == "nf4" and not _compiled(checkpoint, quantization, device):
         return (

@@ -25,6 +25,8 @@ from engine.models.checkpoints.prequantised import NF4, check_names, check_schem
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 from engine.models.checkpoints.weight_files import TensorInfo, read_json, read_tensors
 
+_WRITES_TEXT = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
+"""Endings of transformers' classes for text generation."""
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "embed_in.weight", "word_embeddings.weight")
 
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
@@ -108,6 +110,11 @@ class Checkpoint:
     def quantised(self) -> bool:
         """True if the weights are stored in bitsandbytes' 4 bits."""
         return any(info.dtype == NF4 for info in self.tensors.values())
+
+    @property
+    def writes_text(self) -> bool:
+        """Return whether the model continues a text, by the name of its class."""
+        return self.architecture.endswith(_WRITES_TEXT)
 
     @property
     def repeats_embedding(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,13 @@ def test_a_model_that_transformers_cannot_compute_is_refused_by_name_as_it_is_lo
         load_model(tmp_path, quantization="fp32")
     assert "DeepseekV3ForCausalLM" in str(refused.value)
     assert "head_dim is 8 and its qk_rope_head_dim 4" in str(refused.value)
+
+
+def test_a_model_that_does_not_continue_a_text_is_refused(tmp_path: Path) -> None:
+    """Transformers' ``AutoModelForCausalLM`` takes a BERT, which looks at later tokens too."""
+    write_random(tmp_path)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    file.write_text(json.dumps({**config, "architectures": ["BertForMaskedLM"]}))
+    with pytest.raises(ModelError, match="BertForMaskedLM, which does not continue a text"):
+        load_model(tmp_path, quantization="fp32")
