@@ -74,7 +74,7 @@ def test_a_divergence_is_told_with_its_place_and_both_logits(
             return Acceptance((), choices[0], Origin.BONUS)
         return Acceptance((0,), choices[1], Origin.CORRECTION)
 
-    monkeypatch.setattr("engine.decoding.verifier.follow", gullible)
+    monkeypatch.setattr("engine.decoding.verifier.accept_matching", gullible)
     # What is taken so has a probability, and is not refused as a token of broken logits.
     monkeypatch.setattr("engine.bench.lossless._TRUNCATIONS", ({},))
     rows, divergences = lossless.run(engine, PROMPTS, 2, seed=3)

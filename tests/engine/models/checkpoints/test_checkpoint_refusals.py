@@ -91,7 +91,7 @@ def test_layers_with_a_recurrent_state_are_the_reason_and_not_a_key_that_such_mo
     lacking = {"num_hidden_layers": None, "max_position_embeddings": None}
     folder = change(write_model(tmp_path), "config.json", **lacking, **changes)
     said = refusal(folder)
-    assert str(changes["model_type"]) in said and "recurrent state" in said and "lacks" not in said
+    assert str(changes["model_type"]) in said and "recurrent layers" in said and "lacks" not in said
 
 
 def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
