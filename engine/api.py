@@ -256,8 +256,8 @@ def keeps_words(loaded: Loaded) -> bool:
 
 def one_target(one: Loaded, other: Loaded) -> bool:
     """Return whether both run the same target, as far as their names tell."""
-    told = keeps_words(one) and keeps_words(other)
-    return one.target_name == other.target_name or not told
+    lossless = keeps_words(one) and keeps_words(other)
+    return one.target_name == other.target_name or not lossless
 
 
 def slug(name: str) -> str:

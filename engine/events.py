@@ -144,7 +144,7 @@ class Round:
     ``emitted`` says how many of ``tokens`` reached the output: fewer only in the last round, when an
     end-of-sequence token, a stop string or the token limit cuts it.
 
-    ``top_tokens``: the target's likeliest tokens in the place of ``next_token`` with their
+    ``top_tokens``: the target's most likely tokens in the place of ``next_token`` with their
     probabilities, best first; empty if unknown. ``top_logprobs``: the same for each of ``tokens``, as
     many as were requested, until ``OutputProcessor`` moves them to the ``Token``.
     """
@@ -178,7 +178,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class TopLogprob:
-    """One of the likeliest tokens at a position, and the target's probability of it there."""
+    """One of the most likely tokens at a position, and the target's probability of it there."""
 
     id: int
     text: str

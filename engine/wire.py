@@ -59,31 +59,31 @@ def capabilities_to_json(found: Capabilities) -> Json:
     }
 
 
-def capabilities_from_json(told: Json) -> Capabilities:
+def capabilities_from_json(data: Json) -> Capabilities:
     """Read the object of ``capabilities_to_json``, perhaps from a later version: unknown rules,
     controllers, kinds of options and fields are left out. Raises KeyError, TypeError,
     ValueError or AttributeError if it is malformed."""
     rules, controls = set(AcceptanceRule), set(Control)
     sampling = {each.name for each in fields(Sampling)}
-    calls = told["calls"]
+    calls = data["calls"]
     return Capabilities(
-        proposers=tuple(_proposer(each) for each in told["proposers"]),
-        preferred=str(told["preferred"]),
-        rules=tuple(AcceptanceRule(each) for each in told["rules"] if each in rules),
-        controllers=tuple(Control(each) for each in told["controllers"] if each in controls),
-        sampling=frozenset(told["sampling"]) & sampling,
+        proposers=tuple(_proposer(each) for each in data["proposers"]),
+        preferred=str(data["preferred"]),
+        rules=tuple(AcceptanceRule(each) for each in data["rules"] if each in rules),
+        controllers=tuple(Control(each) for each in data["controllers"] if each in controls),
+        sampling=frozenset(data["sampling"]) & sampling,
         calls=None
         if calls is None
         else _known(CallStyle, {**calls, "control": tuple(calls["control"])}),
-        unavailable=tuple(_known(Unavailable, each) for each in told["unavailable"]),
-        parallel=int(told["parallel"]),
-        **{flag: bool(told[flag]) for flag in _FLAGS},
+        unavailable=tuple(_known(Unavailable, each) for each in data["unavailable"]),
+        parallel=int(data["parallel"]),
+        **{flag: bool(data[flag]) for flag in _FLAGS},
     )
 
 
-def _known(kind: type[Value], told: Json) -> Value:
+def _known(kind: type[Value], data: Json) -> Value:
     """Build a ``kind`` from the fields that this version knows."""
-    return kind(**{each.name: told[each.name] for each in fields(kind) if each.name in told})
+    return kind(**{each.name: data[each.name] for each in fields(kind) if each.name in data})
 
 
 def _proposer_to_json(found: ProposerInfo) -> Json:
@@ -97,7 +97,7 @@ def _proposer_to_json(found: ProposerInfo) -> Json:
     }
 
 
-def _proposer(told: Json) -> ProposerInfo:
+def _proposer(data: Json) -> ProposerInfo:
     options = tuple(
         OptionInfo(
             each["name"],
@@ -106,9 +106,9 @@ def _proposer(told: Json) -> ProposerInfo:
             each["help"],
             tuple(each["choices"]),
         )
-        for each in told["options"]
+        for each in data["options"]
         if each["kind"] in _KINDS
     )
     return ProposerInfo(
-        told["name"], options, dict(told["isolated_options"]), int(told["depth"]), told["about"]
+        data["name"], options, dict(data["isolated_options"]), int(data["depth"]), data["about"]
     )

@@ -161,7 +161,7 @@ def _entry(text: str, p: float | None) -> dict[str, Any]:
 def _top_logprobs(token: Token) -> dict[str, float | None]:
     """Return the log probabilities of a position's top tokens and its own token, by their texts.
 
-    Of tokens with the same text, such as parts of a character, the likeliest counts.
+    Of tokens with the same text, such as parts of a character, the most likely one counts.
     """
     logprobs: dict[str, float | None] = {}
     for other in token.top_logprobs:

@@ -67,7 +67,7 @@ class OutputChunks:
 
 
 def _top_tokens(token: Token) -> list[dict[str, Any]]:
-    """Return a position's top tokens, the likeliest first."""
+    """Return a position's top tokens, the most likely first."""
     return [
         {
             "rank": rank,

@@ -1,6 +1,6 @@
 """Explain why two replies differ that should not: the first differing token, and its cause.
 
-Lossless speculation changes no word, but for one thing: where a model's two likeliest tokens are as good
+Lossless speculation changes no word, but for one thing: where a model's two likely tokens are as good
 as equal, another order of summation may turn the choice. So the target is asked anew what it would have
 written there, by one pass over all that both replies share.
 """
@@ -32,7 +32,7 @@ class Divergence:
     """Where the replies of turn ``turn`` (from 0) diverge: both tokens' texts, None for a reply
     that had ended.
 
-    ``candidates`` are the target's two likeliest there, best first.
+    ``candidates`` are the target's two most likely tokens there, best first.
     """
 
     turn: int

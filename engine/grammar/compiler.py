@@ -47,7 +47,7 @@ class CompiledGrammar:
         self._parser, self._begin = parser, begin
 
     def start(self) -> Matcher:
-        """Return who stands at the beginning of a text; quick, so any thread may ask."""
+        """Return a matcher at the start of a text. Quick, so any thread may call it."""
         self.starts += 1
         return self._begin(self._parser.deep_copy())
 
@@ -68,7 +68,7 @@ class GrammarCompiler:
         self._trials = WorkerPool("engine.grammar.trial:run", trial.LIMITS, first=self._first)
 
     def start(self, grammar: Grammar) -> Matcher:
-        """Return who stands at the beginning of a text. Raises as ``compiled``."""
+        """Return a matcher at the start of a text. Raises as ``compiled``."""
         return self.compiled(grammar).start()
 
     def compiled(self, grammar: Grammar) -> CompiledGrammar:
@@ -105,7 +105,7 @@ class GrammarCompiler:
         return bool(self._known().is_special_token(token))
 
     def prepare(self) -> None:
-        """Begin to read the vocabulary: nobody is answered meanwhile, a second where it is large.
+        """Begin to read the vocabulary. That holds the GIL, up to a second if it is large.
 
         The worker, which takes as much again, starts with the first grammar.
         """
