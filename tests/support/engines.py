@@ -81,6 +81,7 @@ class Heard:
     """A listener. With ``holds`` it keeps the engine behind the first text until ``go_on`` is set."""
 
     def __init__(self, *, holds: bool = False) -> None:
+        self.holds = holds
         self.events: list[Event] = []
         self.emitted, self.ended, self.go_on = (threading.Event() for _ in range(3))
         if not holds:
@@ -90,7 +91,7 @@ class Heard:
         self.events.append(event)
         if isinstance(event, Emitted):
             self.emitted.set()
-            assert self.go_on.wait(PATIENCE)
+            assert not self.holds or self.go_on.wait(PATIENCE)
         if isinstance(event, Finished | Failed):
             self.ended.set()
 
@@ -140,8 +141,8 @@ set together with the listener's ``go_on``."""
 def held(engine: Engine, tokens: int = 400) -> tuple[Generation, Heard]:
     """A long reply that stands still behind its first text, in the engine's thread."""
     with HOLDS[type(engine)](engine) as gate:
-        generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=True)
-        heard.go_on = gate or heard.go_on
+        generation, heard = engine.generate(asked(tokens=tokens)), Heard(holds=gate is None)
+        heard.go_on = gate or heard.go_on  # with a gate, the far engine stands still by itself
         generation.listen(heard)
     assert heard.emitted.wait(PATIENCE)
     return generation, heard
