@@ -9,6 +9,7 @@ until it declares the field (engine/backends/support.py).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 
@@ -56,8 +57,31 @@ class Attention:
     """Width of its input, if it is not the residual stream's (EAGLE-3)."""
 
 
+class Recurrent(ABC):
+    """A mixer that keeps a state of fixed size and its last rows, instead of keys and values."""
+
+    __slots__ = ()
+    kernel: int
+    """Positions of its convolution, the row itself included."""
+
+    @property
+    @abstractmethod
+    def state_numbers(self) -> int:
+        """How many numbers a state has."""
+
+    @property
+    @abstractmethod
+    def row_numbers(self) -> int:
+        """How many numbers of a row are kept, to take it in again and to convolve later rows."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """Bytes of what the compiled step keeps of a sequence, in float32: two states and recent rows."""
+        return 4 * (2 * self.state_numbers + (RECENT_ROWS + MAX_ROWS) * self.row_numbers)
+
+
 @dataclass(frozen=True, slots=True)
-class GatedDeltaNet:
+class GatedDeltaNet(Recurrent):
     """A linear attention whose state decays and corrects itself (Yang, Kautz, Hatamizadeh 2024, arXiv
     2412.06464), after a causal convolution over ``kernel`` positions, as in Qwen3-Next and 3.5.
 
@@ -84,14 +108,29 @@ class GatedDeltaNet:
 
     @property
     def state_numbers(self) -> int:
-        """How many numbers a state has."""
         return self.value_heads * self.key_dim * self.value_dim
 
     @property
-    def memory_bytes(self) -> int:
-        """Bytes of what the compiled step keeps of a sequence, in float32: two states and recent rows."""
-        row = self.channels + 2 * self.value_heads
-        return 4 * (2 * self.state_numbers + (RECENT_ROWS + MAX_ROWS) * row)
+    def row_numbers(self) -> int:
+        return self.channels + 2 * self.value_heads
+
+
+@dataclass(frozen=True, slots=True)
+class ShortConvolution(Recurrent):
+    """C * convolve(B * x) over ``kernel`` positions, where B, C and x are three linear outputs, each
+    ``width`` wide (LFM2: Liquid AI 2025, arXiv 2511.23404).
+    """
+
+    width: int
+    kernel: int
+
+    @property
+    def state_numbers(self) -> int:
+        return 0
+
+    @property
+    def row_numbers(self) -> int:
+        return self.width
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +147,7 @@ class GatedMlp:
 class LayerSpec:
     """A layer: a mixer, through which a row sees the rows before it, then a feed-forward."""
 
-    mixer: Attention | GatedDeltaNet
+    mixer: Attention | GatedDeltaNet | ShortConvolution
     feed_forward: GatedMlp
 
     @property
@@ -167,7 +206,8 @@ SIZES = frozenset(
         "layers", "vocabulary", "hidden", "epsilon", "layers.feed_forward.intermediate",
         "layers.mixer.rope.frequencies", "layers.mixer.query_scale",
         *(f"layers.mixer.{name}" for name in (
-            "heads", "kv_heads", "head_dim", "key_heads", "value_heads", "key_dim", "value_dim", "kernel",
+            "heads", "kv_heads", "head_dim", "key_heads", "value_heads", "key_dim", "value_dim",
+            "kernel", "width",
         )),
     }
 )  # fmt: skip

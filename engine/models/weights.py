@@ -24,6 +24,7 @@ from engine.models.architecture import (
     GatedMlp,
     LayerSpec,
     Rope,
+    ShortConvolution,
 )
 from engine.models.rotation import interleave
 
@@ -96,6 +97,18 @@ class GatedDeltaWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class ShortConvolutionWeights:
+    """Weights of ``ShortConvolution``."""
+
+    inputs: Linear  # hidden -> B, C and x, width each
+    convolution: Tensor  # (kernel, width), float32
+    output: Linear
+
+
+MixerWeights = AttentionWeights | GatedDeltaWeights | ShortConvolutionWeights
+
+
+@dataclass(frozen=True, slots=True)
 class GatedMlpWeights:
     """Weights of ``GatedMlp``."""
 
@@ -108,7 +121,7 @@ class Layer:
     """One layer's weights. None for those that the model lacks."""
 
     mixer_norm: RmsNorm
-    mixer: AttentionWeights | GatedDeltaWeights
+    mixer: MixerWeights
     mixer_after: RmsNorm | None
     feed_forward_norm: RmsNorm
     feed_forward: GatedMlpWeights
@@ -139,10 +152,13 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
 def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple[int, ...]]:
     """Return the shapes of one layer's tensors, by their names within it."""
     a, hidden = architecture, architecture.hidden
-    if isinstance(spec.mixer, GatedDeltaNet):
-        shapes = _gated_delta_shapes(spec.mixer, hidden)
-    else:
-        shapes = _attention_shapes(spec.mixer, hidden, a.joined)
+    match spec.mixer:
+        case Attention():
+            shapes = _attention_shapes(spec.mixer, hidden, a.joined)
+        case GatedDeltaNet():
+            shapes = _gated_delta_shapes(spec.mixer, hidden)
+        case ShortConvolution():
+            shapes = _short_convolution_shapes(spec.mixer, hidden)
     shapes |= _gated_mlp_shapes(spec.feed_forward, hidden, a.joined)
     norms = ["input_layernorm", "post_attention_layernorm"]
     if a.sandwich_norms:
@@ -185,6 +201,15 @@ def _gated_delta_shapes(spec: GatedDeltaNet, hidden: int) -> dict[str, tuple[int
     return {f"linear_attn.{name}": shape for name, shape in shapes.items()}
 
 
+def _short_convolution_shapes(spec: ShortConvolution, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes by the names of transformers' LFM2."""
+    return {
+        "conv.in_proj.weight": (3 * spec.width, hidden),
+        "conv.conv.weight": (spec.width, 1, spec.kernel),
+        "conv.out_proj.weight": (hidden, spec.width),
+    }
+
+
 def _gated_mlp_shapes(spec: GatedMlp, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
     width = spec.intermediate
     outputs = {"gate_up": 2 * width} if joined else {"gate": width, "up": width}
@@ -219,12 +244,14 @@ def load_layer(
     )
 
 
-def _mixer(
-    a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels
-) -> AttentionWeights | GatedDeltaWeights:
-    if isinstance(spec.mixer, GatedDeltaNet):
-        return _gated_delta(at, kernels)
-    return _attention(a, spec.mixer, at, kernels)
+def _mixer(a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels) -> MixerWeights:
+    match spec.mixer:
+        case Attention():
+            return _attention(a, spec.mixer, at, kernels)
+        case GatedDeltaNet():
+            return _gated_delta(at, kernels)
+        case ShortConvolution():
+            return _short_convolution(at, kernels)
 
 
 def _attention(
@@ -248,12 +275,25 @@ def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
         inputs=kernels.linear(
             stack(*(weight(f"in_proj_{name}") for name in ("qkv", "z", "a", "b")))
         ),
-        convolution=vector("conv1d.weight").flatten(1).T.contiguous(),
+        convolution=_taps(vector("conv1d.weight")),
         decay=-vector("A_log").exp(),
         decay_bias=vector("dt_bias"),
         norm=vector("norm.weight"),
         output=kernels.linear(weight("out_proj")),
     )
+
+
+def _short_convolution(at: WeightSource, kernels: Kernels) -> ShortConvolutionWeights:
+    return ShortConvolutionWeights(
+        inputs=kernels.linear(at("conv.in_proj.weight")),
+        convolution=_taps(_vector(at("conv.conv.weight")).float()),
+        output=kernels.linear(at("conv.out_proj.weight")),
+    )
+
+
+def _taps(weight: Tensor) -> Tensor:
+    """Return the weights (channels, 1, kernel) of a convolution as (kernel, channels)."""
+    return weight.flatten(1).T.contiguous()
 
 
 def _gated_mlp(

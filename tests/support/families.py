@@ -73,6 +73,15 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "linear_value_head_dim": 16,
         },
     ),
+    "lfm2": (
+        "lfm2",
+        {
+            "num_hidden_layers": 3,
+            "intermediate_size": 72,
+            "block_multiple_of": 64,
+            "layer_types": ["conv", "full_attention", "conv"],
+        },
+    ),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}),
     "gemma2": (
         "gemma2",

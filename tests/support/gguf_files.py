@@ -29,6 +29,7 @@ ARCHITECTURES = {
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
     "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
     "Phi3ForCausalLM": gguf.MODEL_ARCH.PHI3,
+    "Lfm2ForCausalLM": gguf.MODEL_ARCH.LFM2,
     "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
 }
 
@@ -81,17 +82,19 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
     writer.add_block_count(checkpoint.layers)
-    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_feed_forward_length(_feed_forward(config))
     writer.add_head_count(checkpoint.heads)
-    writer.add_head_count_kv(checkpoint.kv_heads)
+    writer.add_head_count_kv(_kv_heads(config, checkpoint.kv_heads))
     writer.add_key_length(checkpoint.head_dim)
     writer.add_value_length(checkpoint.head_dim)
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"])
     _describe_ropes(writer, config, checkpoint.head_dim)
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
     if config.get("linear_num_value_heads"):
         _describe_gated_delta(writer, config)
+    if config.get("conv_L_cache"):
+        writer.add_shortconv_l_cache(config["conv_L_cache"])
     for key, add in (
         ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
         ("final_logit_softcapping", writer.add_final_logit_softcapping),
@@ -107,6 +110,22 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_eos_token_id(vocabulary.eos or 0)
     writer.add_add_bos_token(False)
     writer.add_chat_template(vocabulary.chat_template or "")
+
+
+def _feed_forward(config: dict[str, Any]) -> int:
+    """LFM2 states it for two matrices, and rounds it up."""
+    width: int = config["intermediate_size"]
+    if not config.get("block_auto_adjust_ff_dim"):
+        return width
+    multiple: int = config["block_multiple_of"]
+    return -(-int(2 * width / 3) // multiple) * multiple
+
+
+def _kv_heads(config: dict[str, Any], heads: int) -> int | list[int]:
+    """Of LFM2 those of each layer, 0 for a convolution."""
+    if "conv_L_cache" not in config:
+        return heads
+    return [heads if name == "full_attention" else 0 for name in config["layer_types"]]
 
 
 def _describe_gated_delta(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -168,6 +187,8 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         source = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")
         if ".linear_attn." in name:
             weight = _as_llama_cpp_has_gated_delta(name, weight, config)
+        if name.endswith(".conv.conv.weight"):
+            weight = weight.squeeze(1)
         target = names.get_name(source, try_suffixes=(".weight", ".bias"))
         assert target is not None, name
         found[target] = weight

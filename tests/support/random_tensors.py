@@ -14,21 +14,32 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Recurrent,
     Rope,
+    ShortConvolution,
 )
 from engine.models.weights import Names, tensor_shapes
 
 VOCABULARY, HIDDEN = 128, 64
 ATTENTION = Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8))))
 DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
+CONVOLUTION = ShortConvolution(HIDDEN, 3)
 MLP = GatedMlp(128, "silu")
-ARCHITECTURE = Architecture(
-    layers=(LayerSpec(DELTA, MLP), LayerSpec(ATTENTION, MLP), LayerSpec(DELTA, MLP)),
-    vocabulary=VOCABULARY,
-    hidden=HIDDEN,
-    epsilon=1e-6,
-    tied=True,
-)
+
+
+def recurrent(mixer: Recurrent) -> Architecture:
+    """Attention between two layers with ``mixer``."""
+    assert isinstance(mixer, GatedDeltaNet | ShortConvolution)
+    return Architecture(
+        layers=(LayerSpec(mixer, MLP), LayerSpec(ATTENTION, MLP), LayerSpec(mixer, MLP)),
+        vocabulary=VOCABULARY,
+        hidden=HIDDEN,
+        epsilon=1e-6,
+        tied=True,
+    )
+
+
+ARCHITECTURE = recurrent(DELTA)
 _JOINED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 
 

@@ -30,6 +30,7 @@ from engine.models.architecture import (
     GatedMlp,
     LayerSpec,
     Rope,
+    ShortConvolution,
 )
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
@@ -41,6 +42,7 @@ from engine.models.weights import (
     GatedDeltaWeights,
     Layer,
     Names,
+    ShortConvolutionWeights,
     WeightSource,
     load_layer,
     make_norm,
@@ -52,6 +54,7 @@ __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
 MIXERS: Mapping[type, structures.Mixer] = {
     Attention: structures.Mixer.ATTENTION,
     GatedDeltaNet: structures.Mixer.GATED_DELTA,
+    ShortConvolution: structures.Mixer.SHORT_CONVOLUTION,
 }
 FEED_FORWARDS: Mapping[type, structures.FeedForward] = {GatedMlp: structures.FeedForward.GATED_MLP}
 """The step's numbers of mixers and feed-forwards."""
@@ -371,13 +374,14 @@ def _layer(
             gate=native.GATES[spec.feed_forward.activation],
         ),
     )
-    if isinstance(layer.mixer, GatedDeltaWeights):
-        assert isinstance(spec.mixer, GatedDeltaNet)
-        made.delta = _gated_delta(layer.mixer, spec.mixer, slot)
-    else:
-        rope = spec.attention.rope
-        table = None if rope is None else rotations[rope, spec.attention.head_dim]
-        made.attention = _attention(layer.mixer, spec.attention, table, slot)
+    match layer.mixer, spec.mixer:
+        case AttentionWeights(), Attention(rope=rope, head_dim=head_dim):
+            table = None if rope is None else rotations[rope, head_dim]
+            made.attention = _attention(layer.mixer, spec.mixer, table, slot)
+        case GatedDeltaWeights(), GatedDeltaNet():
+            made.delta = _gated_delta(layer.mixer, spec.mixer, slot)
+        case ShortConvolutionWeights(), ShortConvolution():
+            made.convolution = _short_convolution(layer.mixer, spec.mixer, slot)
     return made
 
 
@@ -417,6 +421,19 @@ def _gated_delta(
         kernel=spec.kernel,
         slot=slot,
         tiled=spec.tiled,
+    )
+
+
+def _short_convolution(
+    weights: ShortConvolutionWeights, spec: ShortConvolution, slot: int
+) -> structures.ShortConvolution:
+    return structures.ShortConvolution(
+        inputs=_matrix(weights.inputs),
+        output=_matrix(weights.output),
+        convolution=weights.convolution.data_ptr(),
+        width=spec.width,
+        kernel=spec.kernel,
+        slot=slot,
     )
 
 

@@ -15,9 +15,8 @@ import torch
 from torch import Tensor
 
 from engine.kernels.native import structures
-from engine.kernels.native.library import LANES
 from engine.machine.device_memory import zeros
-from engine.models.architecture import GatedDeltaNet
+from engine.models.architecture import Recurrent
 from engine.values import MAX_ROWS, RECENT_ROWS
 
 
@@ -36,12 +35,14 @@ class Saved:
 
 
 class Recurrences:
-    """The memory of each recurrent layer, as gated_delta.h reads it."""
+    """The memory of each recurrent layer, as recent_rows.h and gated_delta.h read it."""
 
-    def __init__(self, specs: Sequence[GatedDeltaNet]) -> None:
+    def __init__(self, specs: Sequence[Recurrent]) -> None:
         self._kernel = max((spec.kernel for spec in specs), default=1)
-        self.states = [_states(spec) for spec in specs]
-        self.recent = [_recent(spec) for spec in specs]
+        self.states = [zeros((2, spec.state_numbers), torch.float32) for spec in specs]
+        self.recent = [
+            zeros((RECENT_ROWS + MAX_ROWS, spec.row_numbers), torch.float32) for spec in specs
+        ]
         self._current = 0  # which state has taken in committed tokens
         self._absorbed = 0  # how many
         self.view = (structures.Recurrence * len(specs))()
@@ -104,12 +105,3 @@ class Recurrences:
     def _rows(self, absorbed: int, length: int) -> list[int]:
         first = max(0, absorbed - self._kernel + 1)
         return [position % RECENT_ROWS for position in range(first, length)]
-
-
-def _states(spec: GatedDeltaNet) -> Tensor:
-    tiles = spec.value_dim // LANES
-    return zeros((2, spec.value_heads, tiles, spec.key_dim, LANES), torch.float32)
-
-
-def _recent(spec: GatedDeltaNet) -> Tensor:
-    return zeros((RECENT_ROWS + MAX_ROWS, spec.channels + 2 * spec.value_heads), torch.float32)

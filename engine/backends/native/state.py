@@ -13,7 +13,7 @@ from engine.backends.native.recurrences import Recurrences, Saved
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.machine.device_memory import zeros
-from engine.models.architecture import Architecture, GatedDeltaNet
+from engine.models.architecture import Architecture, Recurrent
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import Checkpoints, SequenceState
 
@@ -53,7 +53,7 @@ class NativeState(SequenceState):
         )
         self.aux_layers = (structures.AuxLayer * len(aux_layers))(*aux_layers)
         mixers = [spec.mixer for spec in architecture.layers]
-        self.recurrences = Recurrences([each for each in mixers if isinstance(each, GatedDeltaNet)])
+        self.recurrences = Recurrences([each for each in mixers if isinstance(each, Recurrent)])
         self._checkpoints: Checkpoints[Saved] = Checkpoints()
         self.view = structures.Cache(
             *self._slots,

@@ -10,7 +10,7 @@ from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS, REQUANTISED
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet
+from engine.models.architecture import Architecture, Attention, GatedDeltaNet, ShortConvolution
 from engine.models.four_bits import IN_FOUR_BITS
 
 
@@ -24,6 +24,7 @@ def support(library: Library | None) -> Support:
         {
             Attention: {*ATTENTION[Attention], "output_gate", "shared_with"},
             GatedDeltaNet: {"tiled"},
+            ShortConvolution: (),
         },
         GATED_MLP,
         native.GATES,
@@ -62,6 +63,9 @@ def why_not(
                 f"values of {delta.value_dim} numbers; the compiled step needs multiples of "
                 f"{native.LANES} for all three."
             )
+    attended |= {
+        spec.mixer.width for spec in architecture.layers if isinstance(spec.mixer, ShortConvolution)
+    }
     if whole and native.has_whole_groups(weights, {architecture.hidden} | widths | attended):
         return None
     return (

@@ -30,6 +30,7 @@ from engine.models.architecture import (
     GatedMlp,
     LayerSpec,
     Rope,
+    ShortConvolution,
 )
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
@@ -57,6 +58,7 @@ _ARCHITECTURE = Architecture(
     layers=(
         LayerSpec(_ATTENTION, GatedMlp(2 * _WIDTH, "silu")),
         LayerSpec(_DELTA, GatedMlp(_WIDTH, "relu")),
+        LayerSpec(ShortConvolution(_WIDTH, 3), GatedMlp(_WIDTH, "silu")),
         LayerSpec(_OTHER, GatedMlp(_WIDTH, "gelu")),
     ),
     vocabulary=64,

@@ -4,28 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.backends.layer_decoder import LayerDecoder, add_residual, feed_forward, norm
 from engine.backends.support import ATTENTION, GATED_MLP, Support
-from engine.backends.torch import gated_delta
+from engine.backends.torch import gated_delta, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
 from engine.kernels.torch.attention import Attend, causal_bias, choose_attend, first_page
 from engine.kernels.torch.factory import PLAIN, Kernels
 from engine.models.activations import ACTIVATIONS, activation, soft_cap
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    GatedDeltaNet,
+    LayerSpec,
+    Recurrent,
+    ShortConvolution,
+)
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import rotations
 from engine.models.sequence_state import KVCache
 from engine.models.weights import (
     AttentionWeights,
+    GatedDeltaWeights,
     Layer,
+    MixerWeights,
     Names,
+    ShortConvolutionWeights,
     TensorSource,
     load_layer,
     make_norm,
@@ -33,7 +44,11 @@ from engine.models.weights import (
 
 SUPPORT = Support(
     "The own decoder",
-    {Attention: {*ATTENTION[Attention], "output_gate", "shared_with"}, GatedDeltaNet: {"tiled"}},
+    {
+        Attention: {*ATTENTION[Attention], "output_gate", "shared_with"},
+        GatedDeltaNet: {"tiled"},
+        ShortConvolution: (),
+    },
     GATED_MLP,
     ACTIVATIONS,
     FORMATS,
@@ -139,10 +154,20 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             assert isinstance(spec, Attention)
             result = self._attention(layer.mixer, spec, normed, step, step.state.slots[index])
         else:
-            assert isinstance(spec, GatedDeltaNet)
-            memory, epsilon = step.state.memories[index], self.architecture.epsilon
-            result = gated_delta.mix(layer.mixer, spec, normed, memory, epsilon, final=step.final)
+            assert isinstance(spec, Recurrent)
+            result = self._recurrent(layer.mixer, spec, normed, step, step.state.memories[index])
         return add_residual(self.ops, x, result, layer.mixer_after)
+
+    def _recurrent(
+        self, weights: MixerWeights, spec: Recurrent, x: Tensor, step: Step, state: Any
+    ) -> Tensor:
+        match weights, spec:
+            case GatedDeltaWeights(), GatedDeltaNet():
+                epsilon = self.architecture.epsilon
+                return gated_delta.mix(weights, spec, x, state, epsilon, final=step.final)
+            case ShortConvolutionWeights(), ShortConvolution():
+                return short_convolution.mix(weights, spec, x, state, final=step.final)
+        raise TypeError(f"{type(spec).__name__} has weights of another mixer")
 
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
         """See ``LayerDecoder``."""

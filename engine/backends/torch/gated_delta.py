@@ -10,13 +10,13 @@ Each row is computed in the shapes of one row, so its bits depend on nothing bes
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from engine.backends.torch.recurrence import RecurrentState
 from engine.models.architecture import GatedDeltaNet
 from engine.models.weights import GatedDeltaWeights
 
@@ -61,42 +61,11 @@ class Memory:
         return Memory(torch.cat([self.past[:, 1:], row.inputs[:, None]], 1), state)
 
 
-class DeltaState:
-    """The memory after committed rows, and after pending ones."""
-
-    def __init__(self, spec: GatedDeltaNet, device: torch.device) -> None:
-        self.committed = self.tip = self._empty = Memory.empty(spec, device)
-        self._pending: list[Factors] = []
-
-    def append(self, row: Factors, *, final: bool) -> None:
-        """Apply a row to the tip."""
-        self.tip = self.tip.after(row)
-        if final:
-            self.committed = self.tip
-        else:
-            self._pending.append(row)
-
-    def commit(self, rows: Sequence[int]) -> None:
-        """Keep these of the pending rows; if others are discarded, theirs are applied again."""
-        if len(rows) == len(self._pending):
-            self.committed = self.tip
-        else:
-            for row in rows:
-                self.committed = self.committed.after(self._pending[row])
-        self.tip = self.committed
-        self._pending = []
-
-    def restore(self, memory: Memory | None) -> None:
-        """Go back to a memory that was committed before; None means before the first row."""
-        self.committed = self.tip = self._empty if memory is None else memory
-        self._pending = []
-
-
 def mix(
     weights: GatedDeltaWeights,
     spec: GatedDeltaNet,
     x: Tensor,
-    state: DeltaState,
+    state: RecurrentState[Memory],
     epsilon: float,
     *,
     final: bool,

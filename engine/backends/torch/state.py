@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 
-from engine.backends.torch.gated_delta import DeltaState, Memory
-from engine.models.architecture import Architecture, GatedDeltaNet
+from engine.backends.torch import gated_delta, short_convolution
+from engine.backends.torch.recurrence import Memory, RecurrentState
+from engine.models.architecture import Architecture, GatedDeltaNet, ShortConvolution
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import Checkpoints, KVCache
+
+_MEMORIES: Mapping[type, Callable[[Any, torch.device], Memory]] = {
+    GatedDeltaNet: gated_delta.Memory.empty,
+    ShortConvolution: short_convolution.Past.empty,
+}
+"""Make what each recurrent mixer keeps before the first row."""
 
 
 class TorchState(KVCache):
@@ -32,9 +40,9 @@ class TorchState(KVCache):
         super().__init__(sizes, context=context, dtype=dtype, device=device, aux=aux)
         self.slots = architecture.kv_slots
         self.memories = {
-            layer: DeltaState(mixer, device)
+            layer: RecurrentState(_MEMORIES[type(mixer)](mixer, device))
             for layer, mixer in enumerate(mixers)
-            if isinstance(mixer, GatedDeltaNet)
+            if type(mixer) in _MEMORIES
         }
         self._checkpoints: Checkpoints[Sequence[Memory]] = Checkpoints()
 

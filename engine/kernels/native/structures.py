@@ -14,6 +14,7 @@ def _fields(kind: Any, names: str) -> list[tuple[str, Any]]:
 class Mixer(IntEnum):
     ATTENTION = 0
     GATED_DELTA = 1
+    SHORT_CONVOLUTION = 2
 
 
 class FeedForward(IntEnum):
@@ -35,6 +36,13 @@ class GatedDelta(c.Structure):
     ]
 
 
+class ShortConvolution(c.Structure):
+    _fields_ = [
+        *_fields(c.c_void_p, "inputs output convolution"),
+        *_fields(c.c_int32, "width kernel slot"),
+    ]
+
+
 class GatedMlp(c.Structure):
     _fields_ = [*_fields(c.c_void_p, "gate_up down"), *_fields(c.c_int32, "intermediate gate")]
 
@@ -45,6 +53,7 @@ class Layer(c.Structure):
         *_fields(c.c_int32, "mixer feed_forward"),
         ("attention", Attention),
         ("delta", GatedDelta),
+        ("convolution", ShortConvolution),
         ("mlp", GatedMlp),
     ]
 

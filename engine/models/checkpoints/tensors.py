@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.errors import ModelError
 from engine.kernels.formats import nf4
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.common_names import common_name
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.prequantised import NF4, STATE, nf4_state
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
@@ -28,9 +29,12 @@ class Tensors(TensorReader):
 
     def open(self, checkpoint: Checkpoint) -> None:
         """See ``TensorReader``."""
+        kind = checkpoint.text_config.get("model_type")
         files = sorted({info.file for info in checkpoint.tensors.values()})
         self._entries: dict[str, tuple[Path, TensorEntry]] = {
-            name: (file, entry) for file in files for name, entry in read_header(file).items()
+            common_name(kind, name): (file, entry)
+            for file in files
+            for name, entry in read_header(file).items()
         }
 
     def __call__(self, name: str) -> Tensor:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, GatedDeltaNet
+from engine.models.architecture import Architecture, Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.gemma import gemma2, gemma3
+from engine.models.families.lfm2 import lfm2
 from engine.models.families.llama import llama
 from engine.models.families.mistral import mistral
 from engine.models.families.phi3 import phi3
@@ -22,6 +23,7 @@ Reader = Callable[[Checkpoint, int], Architecture]
 FAMILIES: Mapping[str, Reader] = {
     "LlamaForCausalLM": llama,
     "MistralForCausalLM": mistral,
+    "Lfm2ForCausalLM": lfm2,
     "Qwen2ForCausalLM": qwen2,
     "Qwen3ForCausalLM": qwen3,
     "Qwen3_5ForCausalLM": qwen3_5,
@@ -34,7 +36,7 @@ FAMILIES: Mapping[str, Reader] = {
 }
 
 
-def recurrent_layers(checkpoint: Checkpoint) -> tuple[GatedDeltaNet, ...]:
+def recurrent_layers(checkpoint: Checkpoint) -> tuple[Recurrent, ...]:
     """Return the recurrent mixers of a model; none of one that no family describes, or that is wrong."""
     if checkpoint.architecture not in FAMILIES:
         return ()
@@ -42,4 +44,4 @@ def recurrent_layers(checkpoint: Checkpoint) -> tuple[GatedDeltaNet, ...]:
         layers = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context).layers
     except (ModelError, AttributeError, KeyError, TypeError, ValueError):  # loading says it
         return ()
-    return tuple(spec.mixer for spec in layers if isinstance(spec.mixer, GatedDeltaNet))
+    return tuple(spec.mixer for spec in layers if isinstance(spec.mixer, Recurrent))

@@ -36,6 +36,7 @@ from engine.models.architecture import (
     GatedMlp,
     LayerSpec,
     Rope,
+    ShortConvolution,
     features,
 )
 from engine.models.base import ModelInfo
@@ -43,6 +44,7 @@ from engine.models.weights import Names
 from tests.support.random_tensors import (
     ARCHITECTURE,
     ATTENTION,
+    CONVOLUTION,
     DELTA,
     MLP,
     VOCABULARY,
@@ -56,7 +58,7 @@ RELU = replace(MLP, activation="relu")
 BASE = replace(ARCHITECTURE, layers=(LayerSpec(PLAIN, RELU), LayerSpec(PLAIN, RELU)), tied=False)
 
 
-def mixing(mixer: Attention | GatedDeltaNet) -> Architecture:
+def mixing(mixer: Attention | GatedDeltaNet | ShortConvolution) -> Architecture:
     """``BASE`` with another mixer in the first layer."""
     return replace(BASE, layers=(LayerSpec(mixer, RELU), *BASE.layers[1:]))
 
@@ -71,6 +73,7 @@ assert ATTENTION.rope is not None
 EXAMPLES: dict[str, Architecture] = {
     "layers.mixer=Attention": BASE,
     "layers.mixer=GatedDeltaNet": mixing(DELTA),
+    "layers.mixer=ShortConvolution": mixing(CONVOLUTION),
     "layers.mixer.tiled": mixing(replace(DELTA, tiled=True)),
     "layers.mixer.rope": ROTATED,
     "layers.mixer.rope.magnitude": mixing(

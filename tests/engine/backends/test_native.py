@@ -108,7 +108,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
         *(f"{kind} {name}" for kind in KINDS for name in ("llama", "pip")),
         # Caps, norms of heads and windows belong to the attention, which is that of all kinds.
         *("fp32 gemma2", "int8 gemma2", "bf16 qwen3", "nf4 qwen3", "fp32 mistral", "bf16 mistral"),
-        *("fp32 qwen3.5", "int8 qwen3.5"),
+        *("fp32 qwen3.5", "int8 qwen3.5", "int8 lfm2"),
     ],
 )
 def model(

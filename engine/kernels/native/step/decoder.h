@@ -14,6 +14,7 @@
 
 #include "attention.h"
 #include "gated_delta.h"
+#include "short_convolution.h"
 #include "../matrix/matrix.h"
 #include "../pool.h"
 #include "structures.h"
@@ -98,6 +99,9 @@ public:
                 attended = std::max(attended, delta.values());
                 keys = std::max(keys, delta.key_dim);
                 values = std::max(values, delta.group() * delta.value_dim);
+            } else if (layer.mixer == Mixer::SHORT_CONVOLUTION) {
+                qkv = std::max(qkv, 3 * layer.convolution.width);
+                attended = std::max(attended, layer.convolution.width);
             } else {
                 qkv = std::max(qkv, layer.attention.qkv_width());
                 attended = std::max(attended, layer.attention.attended());
@@ -144,6 +148,7 @@ private:
             switch (layer.mixer) {
                 case Mixer::ATTENTION: attention(index, layer, scratch, thread); break;
                 case Mixer::GATED_DELTA: gated_delta(index, layer, scratch, thread); break;
+                case Mixer::SHORT_CONVOLUTION: short_convolution(index, layer, scratch, thread); break;
             }
             add(scratch, layer.mixer_after);
             switch (layer.feed_forward) {
@@ -250,6 +255,32 @@ private:
             const float* gates = row + delta.channels() + at;
             for (int d = 0; d < delta.value_dim; d += LANES) store(to + d, load(to + d) * gated(Gate::SILU, load(gates + d)));
         }
+    }
+
+    void short_convolution(int index, const Layer& layer, Scratch& scratch, int thread) {
+        const ShortConvolution& mixer = layer.convolution;
+        linear(*mixer.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
+        pool_.barrier();
+        const auto [first, end] = part(mixer.width / LANES, thread);
+        for_each_sequence([&](const Sequence& sequence, int before) {
+            const ShortConvolver own(mixer, sequence.cache.recurrences[mixer.slot], first * LANES, (end - first) * LANES);
+            for (int r = 0; r < sequence.rows; ++r) convolve(own, mixer, sequence, before, r);
+        });
+        pool_.barrier();
+        linear(*mixer.output, attended_.data(), mixer.width, scratch, counter(index, OUTPUT), update_);
+        pool_.barrier();
+    }
+
+    // Compute row r of a sequence. In a tree its ancestors stand meanwhile at their positions.
+    void convolve(const ShortConvolver& own, const ShortConvolution& mixer, const Sequence& sequence, int before, int r) {
+        const float* row = qkv_.data() + size_t(before + r) * 3 * mixer.width;
+        if (sequence.parents) {
+            own.remember_in_tree(row, r);
+            for (int up = r; up >= 0; up = sequence.parents[up]) own.place(up, positions_[before + up]);
+        } else {
+            own.remember(row, positions_[before + r]);
+        }
+        own.mix(row, positions_[before + r], attended_.data() + size_t(before + r) * mixer.width);
     }
 
     void gated_mlp(int index, const Layer& layer, Scratch& scratch) {

@@ -11,8 +11,7 @@
 #include <cmath>
 #include <vector>
 
-#include "structures.h"
-#include "../vector.h"
+#include "recent_rows.h"
 
 namespace foretoken {
 
@@ -36,23 +35,24 @@ inline void make_unit(float* x, int width, float scale) {
 // One sequence's recurrent memory of a layer, with what the layer does to it.
 class DeltaNet {
 public:
-    DeltaNet(const GatedDelta& layer, const Recurrence& memory) : layer_(layer), memory_(memory) {}
+    DeltaNet(const GatedDelta& layer, const Recurrence& memory)
+        : layer_(layer), memory_(memory), recent_(memory.recent, layer.channels() + 2 * layer.value_heads) {}
 
     // Keeps what `row` [inputs' outputs] has for key head `head`, as that of a position, or of a row in a tree.
     void remember(const float* row, int head, int position) const {
-        copy(head, row, row + layer_.channels() + layer_.values(), recent_at(position));
+        copy(head, row, row + layer_.channels() + layer_.values(), recent_.at(position));
     }
     void remember_in_tree(const float* row, int head, int number) const {
-        copy(head, row, row + layer_.channels() + layer_.values(), in_tree(number));
+        copy(head, row, row + layer_.channels() + layer_.values(), recent_.in_tree(number));
     }
     void place(int head, int number, int position) const {
-        copy(head, in_tree(number), in_tree(number) + layer_.channels(), recent_at(position));
+        copy(head, recent_.in_tree(number), recent_.in_tree(number) + layer_.channels(), recent_.at(position));
     }
 
     // Takes in the row at `position` for key head `head`: states `from` and `to` are 0 or 1, and may be the same.
     void take_in(int head, int position, int from, int to, DeltaRow& row) const {
         make_row(head, position, row);
-        const float* rates = recent_at(position) + layer_.channels();
+        const float* rates = recent_.at(position) + layer_.channels();
         const size_t size = size_t(layer_.key_dim) * layer_.value_dim;
         for (int each = 0; each < layer_.group(); ++each) {
             const int h = layer_.value_head(head, each);
@@ -64,9 +64,6 @@ public:
 
 private:
     int values_of(int value_head) const { return 2 * layer_.key_heads * layer_.key_dim + value_head * layer_.value_dim; }
-    size_t width() const { return size_t(layer_.channels()) + 2 * layer_.value_heads; }
-    float* recent_at(int position) const { return memory_.recent + position % RECENT_ROWS * width(); }
-    float* in_tree(int number) const { return memory_.recent + (RECENT_ROWS + number) * width(); }
 
     // The channels of key head `head`, and its alphas and betas.
     void copy(int head, const float* channels, const float* rates, float* to) const {
@@ -94,13 +91,7 @@ private:
     // Channels first .. first + count - 1, over the last `kernel` positions.
     void convolve(int first, int count, int position, float* to) const {
         for (int c = 0; c < count; c += LANES) {
-            Floats sum{};
-            for (int tap = 0; tap < layer_.kernel; ++tap) {
-                const int past = position - layer_.kernel + 1 + tap;
-                if (past < 0) continue;
-                const Floats weight = load(layer_.convolution + size_t(tap) * layer_.channels() + first + c);
-                sum = fused(load(recent_at(past) + first + c), weight, sum);
-            }
+            const Floats sum = recent_.convolved(layer_.convolution, layer_.kernel, layer_.channels(), position, first + c);
             store(to + c, sum / (all(1.0f) + exponential(-sum)));
         }
     }
@@ -127,6 +118,7 @@ private:
 
     const GatedDelta& layer_;
     const Recurrence& memory_;
+    const RecentRows recent_;
 };
 
 }  // namespace foretoken

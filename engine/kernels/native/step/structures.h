@@ -10,7 +10,7 @@ namespace foretoken {
 
 enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
 
-enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1 };
+enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1, SHORT_CONVOLUTION = 2 };
 enum class FeedForward : int32_t { GATED_MLP = 0 };
 
 // Grouped-query attention. `qk_norm` and `rotation` are null in models without them.
@@ -50,6 +50,14 @@ struct GatedDelta {
     int inputs_width() const { return channels() + values() + 2 * value_heads; }
 };
 
+// See short_convolution.h. `inputs` makes B, C and x, each `width` wide.
+struct ShortConvolution {
+    const Matrix *inputs, *output;
+    const float* convolution;  // [kernel][width]
+    int32_t width, kernel;
+    int32_t slot;  // of the layer's memory in a cache
+};
+
 struct GatedMlp {
     const Matrix *gate_up, *down;
     int32_t intermediate;
@@ -63,6 +71,7 @@ struct Layer {
     FeedForward feed_forward;
     Attention attention;
     GatedDelta delta;
+    ShortConvolution convolution;
     GatedMlp mlp;
 };
 
@@ -82,7 +91,8 @@ struct AuxLayer {
 
 constexpr int RECENT_ROWS = 2 * ROWS;  // as in structures.py
 
-// The memory of a recurrent layer for one sequence: two states, and the inputs of the convolution, alpha and beta of recent rows.
+// The memory of a recurrent layer for one sequence: two states, and what its mixer keeps of recent rows (see recent_rows.h). Sizes are
+// those of a gated delta net, which keeps the inputs of the convolution, alpha and beta.
 struct Recurrence {
     float* states[2];  // [value_heads][value_dim / 16][key_dim][16]
     float* recent;     // [RECENT_ROWS + ROWS][channels + 2 * value_heads], by position; then the rows of a tree

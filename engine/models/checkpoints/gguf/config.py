@@ -24,6 +24,7 @@ _CLASSES = {
     "gemma2": ("Gemma2ForCausalLM", "gemma2"),
     "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
     "phi3": ("Phi3ForCausalLM", "phi3"),
+    "lfm2": ("Lfm2ForCausalLM", "lfm2"),
 }
 """Transformers' class and ``model_type``, by architecture."""
 _SMOLLM3_EVERY = 4
@@ -46,7 +47,10 @@ class Settings:
 
     def size(self, key: str, default: int | None = None) -> int:
         """Return a whole number above 0; of a list, the one that all layers have."""
-        value = self._value(key, default)
+        return self.whole(key, self._value(key, default))
+
+    def whole(self, key: str, value: Any) -> int:
+        """Return ``value``, which ``key`` has, if it is as ``size`` returns it."""
         if isinstance(value, list) and value and value.count(value[0]) == len(value):
             value = value[0]
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -116,7 +120,7 @@ def config_from(
         "intermediate_size": settings.size("feed_forward_length"),
         "num_hidden_layers": settings.size("block_count") - settings.drafting_layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": settings.size("attention.head_count_kv", heads),
+        "num_key_value_heads": _kv_heads(settings, heads),
         "head_dim": head_dim,
         "max_position_embeddings": settings.size("context_length"),
         "rms_norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
@@ -139,7 +143,18 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return _gemma(settings, config)
         case "qwen35":
             return _gated_delta(settings)
+        case "lfm2":
+            return _short_convolution(settings, config)
     return {}
+
+
+def _kv_heads(settings: Settings, default: int) -> int:
+    """Return the key-value heads of the layers that attend; the others of a list have 0."""
+    key = "attention.head_count_kv"
+    listed = settings.optional(key)
+    if isinstance(listed, list) and (attending := [each for each in listed if each]):
+        return settings.whole(key, attending)
+    return settings.size(key, default)
 
 
 def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -176,6 +191,19 @@ def _gated_delta(settings: Settings) -> dict[str, Any]:
         "linear_value_head_dim": settings.size("ssm.inner_size") // value_heads,
         "linear_conv_kernel_dim": settings.size("ssm.conv_kernel"),
         "linear_value_heads_tiled": True,
+    }
+
+
+def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    key, layers = "attention.head_count_kv", config["num_hidden_layers"]
+    listed = settings.optional(key)
+    if not isinstance(listed, list) or len(listed) != layers:
+        raise settings.wrong(key, listed, f"a list of {layers}, with 0 for layers that convolve")
+    return {
+        "layer_types": ["full_attention" if heads else "conv" for heads in listed],
+        "conv_L_cache": settings.size("shortconv.l_cache"),
+        "norm_eps": config["rms_norm_eps"],
+        "block_auto_adjust_ff_dim": False,
     }
 
 

@@ -18,6 +18,8 @@ OUTER_PARTS: Mapping[str, str] = {
     "output": "lm_head",
 }
 """llama.cpp's names outside the layers -> transformers', for every architecture."""
+_OUTER_PARTS_OF: Mapping[str, Mapping[str, str]] = {"lfm2": {"token_embd_norm": "model.norm"}}
+"""Those that only one architecture has."""
 ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS = (
     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight",
 )  # fmt: skip
@@ -60,6 +62,13 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
         "ssm_conv1d": "linear_attn.conv1d",
         "ssm_norm": "linear_attn.norm",
         "ssm_out": "linear_attn.out_proj",
+    },
+    "lfm2": {
+        **_LLAMA,
+        **_HEAD_NORMS,
+        "shortconv.conv": "conv.conv",
+        "shortconv.in_proj": "conv.in_proj",
+        "shortconv.out_proj": "conv.out_proj",
     },
     "phi3": {
         "attn_norm": "input_layernorm",
@@ -109,8 +118,9 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
     if kind not in ("weight", "bias"):
         return None
     centred = architecture in CENTRED and stem.endswith("norm") and not stem.endswith("ssm_norm")
-    if stem in OUTER_PARTS:
-        return TensorRole(f"{OUTER_PARTS[stem]}.{kind}", centred=centred)
+    outer = OUTER_PARTS.get(stem) or _OUTER_PARTS_OF.get(architecture, {}).get(stem)
+    if outer is not None:
+        return TensorRole(f"{outer}.{kind}", centred=centred)
     part = part.removesuffix(f".{kind}")
     own = LAYER_PARTS[architecture].get(part)
     if block != "blk" or not number.isdecimal() or own is None:
@@ -121,7 +131,7 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
         interleaved,
         keys=part == "attn_k",
         centred=centred,
-        squeezed=part == "ssm_conv1d",
+        squeezed=part in ("ssm_conv1d", "shortconv.conv"),
     )
 
 

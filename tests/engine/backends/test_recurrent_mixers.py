@@ -1,6 +1,6 @@
-"""A state that cannot be cropped: the gated delta net's numbers, commits, rewinds, checkpoints.
+"""States that cannot be cropped: their commits, rewinds and checkpoints, for each recurrent mixer.
 
-The reference is transformers' Qwen3.5, with random weights.
+Their numbers are compared with transformers' in test_decoder.py, those of one gated delta net also here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from torch import Tensor
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch import decoder as eager
 from engine.backends.torch.decoder import TorchDecoder
-from engine.backends.torch.gated_delta import DeltaState, mix
+from engine.backends.torch.gated_delta import Memory, mix
+from engine.backends.torch.recurrence import RecurrentState
 from engine.decoding.context import Context
 from engine.decoding.target import Target
 from engine.drafting.draft_reader import SameVocabulary
@@ -24,16 +25,18 @@ from engine.events import Tree
 from engine.kernels.native.library import Library
 from engine.kernels.torch.factory import PLAIN
 from engine.models import sequence_state
-from engine.models.architecture import LayerSpec
+from engine.models.architecture import LayerSpec, Recurrent
 from engine.models.base import Model, ModelInfo
 from engine.models.weights import GatedDeltaWeights, Names, load_layer
 from tests.support.random_tensors import (
     ARCHITECTURE,
+    CONVOLUTION,
     DELTA,
     HIDDEN,
     MLP,
     VOCABULARY,
     RandomTensors,
+    recurrent,
 )
 from tests.support.sameness import (
     check_parts,
@@ -45,19 +48,35 @@ from tests.support.sameness import (
 
 CONTEXT = 512
 INFO = ModelInfo("delta", "Delta", VOCABULARY, CONTEXT, 0, "fp32", "cpu", frozenset(), 3, HIDDEN)
-WEIGHTS = RandomTensors(ARCHITECTURE)
+MIXERS = {"delta": DELTA, "convolution": CONVOLUTION}
 
 
-@pytest.fixture(scope="module", params=["torch", "compiled"])
+@pytest.fixture(
+    scope="module",
+    params=[f"{executor} {name}" for executor in ("torch", "compiled") for name in MIXERS],
+)
 def model(request: pytest.FixtureRequest) -> Model:
-    if request.param == "torch":
-        return TorchDecoder(ARCHITECTURE, Names(), WEIGHTS.__getitem__, INFO)
-    return compiled(request.getfixturevalue("library"))
+    executor, name = request.param.split()
+    if executor == "torch":
+        return eager_model(MIXERS[name])
+    return compiled(request.getfixturevalue("library"), MIXERS[name])
 
 
-def compiled(library: Library) -> NativeDecoder:
-    source = WEIGHTS.__getitem__
-    return NativeDecoder(ARCHITECTURE, Names(), source, INFO, library, "fp32", torch.float32)
+@pytest.fixture(params=MIXERS.values(), ids=MIXERS)
+def mixer(request: pytest.FixtureRequest) -> Recurrent:
+    found: Recurrent = request.param
+    return found
+
+
+def eager_model(mixer: Recurrent) -> TorchDecoder:
+    architecture = recurrent(mixer)
+    return TorchDecoder(architecture, Names(), RandomTensors(architecture).__getitem__, INFO)
+
+
+def compiled(library: Library, mixer: Recurrent) -> NativeDecoder:
+    architecture = recurrent(mixer)
+    source = RandomTensors(architecture).__getitem__
+    return NativeDecoder(architecture, Names(), source, INFO, library, "fp32", torch.float32)
 
 
 def text(count: int, seed: int = 1) -> list[int]:
@@ -68,7 +87,7 @@ def logits(model: Model, tokens: Sequence[int]) -> Tensor:
     return model.forward(tokens, model.new_state(CONTEXT), last=1)
 
 
-def test_the_mixers_numbers_are_those_of_transformers() -> None:
+def test_a_gated_delta_nets_numbers_are_those_of_transformers() -> None:
     qwen = pytest.importorskip("transformers.models.qwen3_5.modeling_qwen3_5")
     config = qwen.Qwen3_5TextConfig(
         hidden_size=HIDDEN, linear_num_value_heads=16, linear_num_key_heads=4, num_hidden_layers=1,
@@ -89,7 +108,12 @@ def test_the_mixers_numbers_are_those_of_transformers() -> None:
     with torch.inference_mode():
         expected = reference(x[None])[0]
         found = mix(
-            layer.mixer, DELTA, x, DeltaState(DELTA, x.device), config.rms_norm_eps, final=True
+            layer.mixer,
+            DELTA,
+            x,
+            RecurrentState(Memory.empty(DELTA, x.device)),
+            config.rms_norm_eps,
+            final=True,
         )
     assert torch.allclose(found, expected, atol=2e-5), (found - expected).abs().max()
 
@@ -165,7 +189,7 @@ def test_what_cannot_be_reached_is_not_rewound_to(model: Model) -> None:
 
 def test_checkpoints_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, model: Model) -> None:
     state = model.new_state(CONTEXT)
-    model.forward(text(1), state, last=0)
+    model.forward(text(8), state, last=0)
     state.save_checkpoint()
     (size,) = (size for _, size in state._checkpoints._saved.values())  # type: ignore[attr-defined]
     monkeypatch.setattr(sequence_state, "CHECKPOINT_BYTES", int(2.5 * size))
@@ -173,29 +197,32 @@ def test_checkpoints_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, model
         model.forward([token], state, last=0)
         state.save_checkpoint()
     model.forward(text(5), state, last=0)
-    assert [state.reachable(length) for length in (3, 4, 5)] == [0, 4, 5]
+    assert [state.reachable(length) for length in (10, 11, 12)] == [0, 11, 12]
 
 
-def test_both_executors_compute_the_same(library: Library) -> None:
-    eager = TorchDecoder(ARCHITECTURE, Names(), WEIGHTS.__getitem__, INFO)
+def test_both_executors_compute_the_same(library: Library, mixer: Recurrent) -> None:
     tokens = text(200)
     found, expected = (
         each.forward(tokens, each.new_state(CONTEXT), last=200)
-        for each in (compiled(library), eager)
+        for each in (compiled(library, mixer), eager_model(mixer))
     )
     assert (found - expected).abs().max() < 1e-4 * expected.abs().max()
 
 
-def test_trees_and_batches_have_the_bits_of_chains_alone(library: Library) -> None:
-    model = compiled(library)
+def test_trees_and_batches_have_the_bits_of_chains_alone(
+    library: Library, mixer: Recurrent
+) -> None:
+    model = compiled(library, mixer)
     for start in (1, 2, 40):
         check_tree(model, text(start), seed=start)
     check_together(model, seed=3)
 
 
-def test_a_draft_that_is_written_at_once_is_that_of_single_steps(library: Library) -> None:
+def test_a_draft_that_is_written_at_once_is_that_of_single_steps(
+    library: Library, mixer: Recurrent
+) -> None:
     """In each way that pending rows may stand behind committed ones."""
-    model, tokens = compiled(library), text(40)
+    model, tokens = compiled(library, mixer), text(40)
     for final in (True, False):
         state, single = model.new_state(CONTEXT), model.new_state(CONTEXT)
         for each in (state, single):
@@ -211,8 +238,10 @@ def test_a_draft_that_is_written_at_once_is_that_of_single_steps(library: Librar
         assert torch.equal(model.forward([9], state, last=1), model.forward([9], single, last=1))
 
 
-def test_a_prefix_is_copied_where_the_other_state_can_be_had(library: Library) -> None:
-    model, tokens = compiled(library), text(60)
+def test_a_prefix_is_copied_where_the_other_state_can_be_had(
+    library: Library, mixer: Recurrent
+) -> None:
+    model, tokens = compiled(library, mixer), text(60)
     one, other, third = (model.new_state(CONTEXT) for _ in range(3))
     model.forward(tokens[:30], one, last=0)
     one.save_checkpoint()

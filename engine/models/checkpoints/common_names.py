@@ -1,0 +1,29 @@
+"""The names that most families give to tensors, for families that name the same parts differently.
+
+A checkpoint's tensors are listed and fetched under the common names, as a GGUF file's are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_LFM2 = {
+    "embedding_norm": "norm",
+    "operator_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "self_attn.q_layernorm": "self_attn.q_norm",
+    "self_attn.k_layernorm": "self_attn.k_norm",
+    "self_attn.out_proj": "self_attn.o_proj",
+    "feed_forward.w1": "mlp.gate_proj",
+    "feed_forward.w3": "mlp.up_proj",
+    "feed_forward.w2": "mlp.down_proj",
+}
+PARTS: Mapping[str, Mapping[str, str]] = {"lfm2": _LFM2}
+"""By ``model_type``: parts of names in transformers' checkpoints -> the common ones."""
+
+
+def common_name(model_type: object, name: str) -> str:
+    """Return the common name of a tensor that a checkpoint of ``model_type`` calls ``name``."""
+    for own, common in PARTS.get(str(model_type), {}).items():
+        name = name.replace(f".{own}.", f".{common}.")
+    return name

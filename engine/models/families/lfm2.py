@@ -1,0 +1,46 @@
+"""LFM2 and 2.5: most layers are gated short convolutions (Liquid AI 2025, arXiv 2511.23404)."""
+
+from __future__ import annotations
+
+from engine.models.architecture import Architecture, Attention, LayerSpec, ShortConvolution
+from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.families.common import architecture, attention, gated_mlp, layer_types
+from engine.models.rope import read_rope
+
+
+def lfm2(checkpoint: Checkpoint, context: int) -> Architecture:
+    """Return LFM2: ``layer_types``, or in earlier files ``full_attn_idxs``, say which layers attend."""
+    config = checkpoint.text_config
+    attends = attention(
+        checkpoint,
+        read_rope(checkpoint, context, theta=config.get("rope_theta", 1e6)),
+        qk_norm=True,
+    )
+    convolves = ShortConvolution(checkpoint.hidden, int(config.get("conv_L_cache", 3)))
+    mixers: dict[str, Attention | ShortConvolution] = {
+        "conv": convolves,
+        "full_attention": attends,
+    }
+    attending = config.get("full_attn_idxs")
+    if attending is None:
+        attending = range(checkpoint.layers)
+    types = layer_types(
+        checkpoint, tuple(mixers), lambda at: "full_attention" if at in attending else "conv"
+    )
+    mlp = gated_mlp(checkpoint, intermediate=intermediate(checkpoint))
+    layers = [LayerSpec(mixers[name], mlp) for name in types]
+    return architecture(checkpoint, layers, epsilon=float(config.get("norm_eps", 1e-5)))
+
+
+def intermediate(checkpoint: Checkpoint) -> int:
+    """Return how wide the MLPs are: ``block_ff_dim`` is for two matrices, of which SwiGLU has three."""
+    config = checkpoint.text_config
+    width = int(config.get("block_ff_dim") or config["intermediate_size"])
+    if not config.get("block_auto_adjust_ff_dim", True):
+        return width
+    width = 2 * width // 3
+    factor = config.get("block_ffn_dim_multiplier", 1.0)
+    if factor is None:
+        return width
+    multiple = int(config.get("block_multiple_of", 256))
+    return -(-int(factor * width) // multiple) * multiple
