@@ -39,7 +39,6 @@ class Support:
     formats        of weights
     options        of ``Architecture``
     blocks         formats of a GGUF file's blocks multiplied as stored, if ``formats`` has ``AS_STORED``
-    rounded        formats of such blocks that are accepted and converted to int8
     """
 
     backend: str
@@ -49,7 +48,6 @@ class Support:
     formats: tuple[str, ...]
     options: frozenset[str] = DECODER
     blocks: frozenset[str] = frozenset()
-    rounded: frozenset[str] = frozenset()
 
     @property
     def features(self) -> frozenset[str]:
@@ -73,7 +71,7 @@ class Support:
             return f"{self.backend} cannot compute {', '.join(missing)}, which the model needs."
         if weights not in self.formats:
             return f"{self.backend} cannot take weights in {weights}, only in {', '.join(self.formats)}."
-        unknown = sorted(set(blocks) - self.blocks - self.rounded) if weights == AS_STORED else ()
+        unknown = sorted(set(blocks) - self.blocks) if weights == AS_STORED else ()
         if unknown:
             return f"{self.backend} cannot take blocks of {', '.join(unknown).upper()}."
         return None

@@ -12,7 +12,7 @@ from engine.kernels.formats import AUTO
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import is_gguf
 
-_TYPE = re.compile(r"(?:^|[-._])((?:I?Q\d\w*|BF16|F16|F32|MXFP4\w*))$", re.IGNORECASE)
+_TYPE = re.compile(r"(?:^|[-._])((?:[IT]?Q\d\w*|BF16|F16|F32|(?:MX|NV)FP4\w*))$", re.IGNORECASE)
 """The quantisation type in a GGUF file's name: model-Q4_K_M.gguf."""
 
 

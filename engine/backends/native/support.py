@@ -7,7 +7,7 @@ from collections.abc import Collection
 from engine.backends.native import trial
 from engine.backends.support import ATTENTION, GATED_MLP, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
-from engine.kernels.formats.block_formats import NATIVE_FORMATS, REQUANTISED
+from engine.kernels.formats.block_formats import NATIVE_FORMATS
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
 from engine.models.architecture import Architecture, Attention, GatedDeltaNet, ShortConvolution
@@ -17,7 +17,7 @@ from engine.models.four_bits import IN_FOUR_BITS
 def support(library: Library | None) -> Support:
     """Return what the compiled step computes on this processor, or without a ``library`` on any."""
     formats = tuple(native.KINDS if library is None else library.kinds)
-    if {"fp32", "int8"} <= set(formats):  # for vectors, and for blocks of ``REQUANTISED``
+    if "fp32" in formats:  # for vectors
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
@@ -30,7 +30,6 @@ def support(library: Library | None) -> Support:
         native.GATES,
         formats,
         blocks=frozenset(NATIVE_FORMATS),
-        rounded=frozenset(REQUANTISED),
     )
 
 
@@ -83,8 +82,7 @@ def _why_not_trusted(library: Library, weights: str, blocks: Collection[str]) ->
     """Return why weights in this format or these blocks failed their trial on this processor."""
     formats = {weights}
     if weights in IN_BLOCKS:
-        stored = IN_FOUR_BITS if weights == Q4 else blocks
-        formats = {"int8" if each in REQUANTISED else each for each in stored} | {"fp32"}
+        formats = {*(IN_FOUR_BITS if weights == Q4 else blocks), "fp32"} | {"fp32"}
     failed = sorted(each for each in formats if not trial.passes(library, each))
     if not failed:
         return None

@@ -144,4 +144,7 @@ def _blocks(weights: str, outputs: int, inputs: int, draw: torch.Generator) -> B
         by_block[:, place : place + 2] = scale
     if weights == "mxfp4":
         by_block[:, 0] = 120  # the exponent of a power of two
+    if weights == "iq1_m":
+        by_block[:, 49::2] &= 0x0F  # the bits of the scale
+        by_block[:, 55] |= 0x10
     return Blocks(weights, (outputs, inputs), data)

@@ -1,6 +1,7 @@
 """Block formats of GGUF: the weights and bytes of a block. Torch-free.
 
-Source: ggml's ``ggml-quants.c``, and the package ``gguf`` that reads them in numpy.
+Source: ggml's ``ggml-common.h`` and ``ggml-quants.c``. The package ``gguf`` reads all but
+Q1_0 and Q2_0.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ LAYOUTS = {
     "iq4_nl": Layout(32, 18),
     "iq4_xs": Layout(256, 136),
     "mxfp4": Layout(32, 17),
+    "nvfp4": Layout(64, 36),
+    "q1_0": Layout(128, 18),
+    "q2_0": Layout(64, 18),
     "iq1_s": Layout(256, 50),
     "iq1_m": Layout(256, 56),
     "iq2_xxs": Layout(256, 66),
@@ -44,14 +48,10 @@ LAYOUTS = {
 
 NATIVE_FORMATS = (
     "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_nl", "iq4_xs",
-    "mxfp4",
+    "mxfp4", "nvfp4", "q1_0", "q2_0", "tq1_0", "tq2_0", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
+    "iq1_s", "iq1_m",
 )  # fmt: skip
-"""Formats that the compiled step multiplies by as they are stored."""
-
-REQUANTISED = (
-    "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s", "tq1_0", "tq2_0",
-)  # fmt: skip
-"""Formats that the compiled step requantises to int8 as it loads them."""
+"""Formats that the compiled step multiplies by as they are stored: all of them, by its numbers."""
 
 DRAFT_FORMAT = "q4_0"
 """What the compiled step quantises larger weights of draft models to as it loads them."""
@@ -59,6 +59,8 @@ DRAFT_FORMAT = "q4_0"
 SCALES = {
     "q4_0": (0,), "q4_1": (0, 2), "q5_0": (0,), "q5_1": (0, 2), "q8_0": (0,), "q2_k": (80, 82),
     "q3_k": (108,), "q4_k": (0, 2), "q5_k": (0, 2), "q6_k": (208,), "iq4_nl": (0,), "iq4_xs": (0,),
+    "q1_0": (0,), "q2_0": (0,), "tq1_0": (52,), "tq2_0": (64,), "iq2_xxs": (0,), "iq2_xs": (0,),
+    "iq2_s": (0,), "iq3_xxs": (0,), "iq3_s": (0,), "iq1_s": (0,),
 }  # fmt: skip
 """Byte offsets of a block's float16 scale and minimum. Formats without an entry cannot store an infinite
-scale, or are dequantised before they are used."""
+scale, or store its bits in pieces (IQ1_M)."""

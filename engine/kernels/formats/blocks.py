@@ -98,16 +98,34 @@ class Blocks:
         return replace(self, scale=self.scale * scale)
 
     def dequantise(self) -> Tensor:
-        """Return the weights as float32 ``(outputs, inputs)``, by the package ``gguf``."""
-        # Imported here: a machine that never reads such a file need not have it.
-        from gguf.constants import GGMLQuantizationType
-        from gguf.quants import dequantize
-
-        kind = GGMLQuantizationType[self.format.upper()]
+        """Return the weights as float32 ``(outputs, inputs)``."""
         wide = torch.empty(self.shape)
         for to, part in zip(wide.split(_CHUNK_ROWS), self.in_parts(_CHUNK_ROWS), strict=True):
-            to.copy_(torch.from_numpy(dequantize(part.data[:].numpy(), kind)))
+            to.copy_(_dequantised(self.format, part.data[:]))
         return wide if self.scale == 1 else wide.mul_(self.scale)
+
+
+def _dequantised(format: str, data: Tensor) -> Tensor:
+    if format in _BITS:
+        return _few_bits(data, LAYOUTS[format].size, _BITS[format])
+    # Imported here: a machine that never reads such a file need not have it.
+    from gguf.constants import GGMLQuantizationType
+    from gguf.quants import dequantize
+
+    return torch.from_numpy(dequantize(data.numpy(), GGMLQuantizationType[format.upper()]))
+
+
+_BITS = {"q1_0": 1, "q2_0": 2}
+"""Bits of a code in formats that the package ``gguf`` cannot read."""
+
+
+def _few_bits(data: Tensor, size: int, bits: int) -> Tensor:
+    """Return -1 or 1, or with two bits -1 to 2, times the scale that begins each block."""
+    blocks = data.reshape(-1, size)
+    scale = blocks[:, :2].contiguous().view(torch.float16).float()
+    codes = (blocks[:, 2:, None] >> torch.arange(0, 8, bits) & (1 << bits) - 1).flatten(1)
+    values = codes.float() * 2 - 1 if bits == 1 else codes.float() - 1
+    return (scale * values).view(len(data), -1)
 
 
 Weight = Tensor | Blocks

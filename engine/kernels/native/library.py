@@ -16,14 +16,9 @@ import torch
 from torch import Tensor
 
 from engine.kernels.formats import Q4, int8, nf4
-from engine.kernels.formats.block_formats import (
-    LAYOUTS,
-    NATIVE_FORMATS,
-    REQUANTISED,
-    SCALES,
-    Layout,
-)
+from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS, SCALES, Layout
 from engine.kernels.formats.blocks import Blocks, Stacked, Weight
+from engine.kernels.formats.grids import IN_GRIDS, grid_of
 from engine.machine.threads import default as default_threads
 from engine.values import MAX_ROWS
 
@@ -80,6 +75,8 @@ class LinearLibrary:
         self.pack = _typed(functions.foretoken_pack, None, "ppippii")
         self.load = _typed(functions.foretoken_load, "i", "ppinQppii")
         self.bias = _typed(functions.foretoken_bias, None, "pp")
+        # Keeps the GIL, so that nothing looks a grid up while it is set.
+        self.set_grid = _typed(c.PyDLL(str(path)).foretoken_set_grid, None, "ipi")
         self.multiply = _typed(functions.foretoken_multiply, None, "pppip")
         self.rows = _typed(functions.foretoken_rows, None, "ppip")
         self.free_matrix = _typed(functions.foretoken_free_matrix, None, "p")
@@ -153,16 +150,16 @@ class Matrix:
         """Copy ``weight (out, in)``, or parts of it one below the other, some rows at a time.
 
         Tensors, of any float dtype, are stored in ``kind``. If that is fp32, tensors of 16 bits stay so:
-        half the bytes, the same numbers. Blocks stay as they are, except ``REQUANTISED`` formats, which
-        become int8. ``rounded``: a block format for all weights that are smaller in it; None: nothing.
-        Raises KeyError for other blocks, and ValueError if a row is not whole groups, or a part but the
-        last not whole panels.
+        half the bytes, the same numbers. Blocks stay as they are. ``rounded``: a block format for all
+        weights that are smaller in it; None: nothing. Raises KeyError for unknown blocks, and ValueError
+        if a row is not whole groups, or a part but the last not whole panels.
         """
         parts = weight if isinstance(weight, tuple) else (weight,)
         kinds = [_kind(kind, part, rounded) for part in parts]
         self.inputs = int(parts[0].shape[1])
         self.outputs = sum(len(part) for part in parts)
         _check_parts(parts, kinds)
+        _give_grids(library, parts)
         self.kind, self.kinds, self.library = kind, tuple(kinds), library
         runs = [
             (kind, sum(len(part) for _, part in run))
@@ -198,11 +195,7 @@ class Matrix:
         It cannot if the file is truncated or has scales that are not finite: reading it piece by piece
         then raises the reason.
         """
-        if (
-            not isinstance(part, Blocks)
-            or isinstance(part.data, Tensor)
-            or part.format not in NATIVE_FORMATS
-        ):
+        if not isinstance(part, Blocks) or isinstance(part.data, Tensor):
             return False
         halves = (c.c_int * 2)(*(*SCALES.get(part.format, ()), -1, -1)[:2])
         scales = _scales(part)
@@ -250,7 +243,7 @@ def _pieces(kind: int, part: Weight, first: int) -> Iterator[tuple[Weight, int]]
     So what is read or converted on the way stays small.
     """
     count = int8.CHUNK_ROWS
-    if isinstance(part, Blocks) and kind in BLOCKS.values() and part.format in NATIVE_FORMATS:
+    if isinstance(part, Blocks) and kind in BLOCKS.values():
         panel = part.nbytes * LANES // len(part)
         count = LANES * max(1, _PIECE_BYTES // panel)
     for rows in part.in_parts(count) if isinstance(part, Blocks) else part.split(count):
@@ -272,7 +265,7 @@ def _kind(kind: Kind, part: Weight, rounded: str | None) -> int:
     if rounded is not None and _takes_more(part, LAYOUTS[rounded]):
         return BLOCKS[rounded]
     if isinstance(part, Blocks):
-        return Kind.INT8 if part.format in REQUANTISED else BLOCKS[part.format]
+        return BLOCKS[part.format]
     return _NARROW.get(part.dtype, kind) if kind is Kind.FP32 else kind
 
 
@@ -280,9 +273,14 @@ def _takes_more(part: Weight, layout: Layout) -> bool:
     """Return whether rows of ``part`` are whole blocks of ``layout`` and take more bytes otherwise."""
     outputs, inputs = part.shape
     blocks, rest = divmod(inputs, layout.inputs)
-    in_int8 = isinstance(part, Blocks) and part.format in REQUANTISED
-    size = outputs * inputs if in_int8 else part.nbytes
-    return not rest and size > outputs * blocks * layout.size
+    return not rest and part.nbytes > outputs * blocks * layout.size
+
+
+def _give_grids(library: LinearLibrary, parts: Sequence[Weight]) -> None:
+    """Hand over the grids that the parts' formats look values up in. Repeated calls change nothing."""
+    for format in {part.format for part in parts if isinstance(part, Blocks)} & set(IN_GRIDS):
+        grid = grid_of(format)
+        library.set_grid(BLOCKS[format], grid.data_ptr(), grid.numel())
 
 
 def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
@@ -298,19 +296,17 @@ def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:
 
 def _prepare(kind: int, weight: Weight) -> tuple[int, Tensor, Tensor | None]:
     """Return the kind, rows and scales that ``Part::pack`` stores in ``kind``."""
-    in_blocks = kind in BLOCKS.values()
-    if isinstance(weight, Blocks) and in_blocks and weight.format in NATIVE_FORMATS:
+    if isinstance(weight, Blocks):
         return BLOCKS[weight.format], weight.data[:].contiguous(), _scales(weight)
-    numbers = weight.dequantise() if isinstance(weight, Blocks) else weight
-    if in_blocks:
-        return Kind.FP32, numbers.float().contiguous(), None
+    if kind in BLOCKS.values():
+        return Kind.FP32, weight.float().contiguous(), None
     if kind is Kind.INT8:
-        quantised = int8.quantise(numbers)
+        quantised = int8.quantise(weight)
         return kind, quantised.values, quantised.scale
     if kind is Kind.NF4:
-        codes = nf4.quantise(numbers)
+        codes = nf4.quantise(weight)
         return kind, codes.packed, codes.absmax
-    return kind, numbers.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
+    return kind, weight.to(_DTYPES.get(Kind(kind), torch.bfloat16)).contiguous(), None
 
 
 def _scales(blocks: Blocks) -> Tensor | None:

@@ -155,11 +155,7 @@ def _stored_note(quantization: str, checkpoint: Checkpoint) -> str | None:
     if not checkpoint.block_formats:
         return None
     if quantization == AS_STORED:
-        rounded = sorted(checkpoint.block_formats & native_step.support(None).rounded)
-        note = f"Weights are multiplied as the file has them ({checkpoint.dtype})."
-        if not rounded:
-            return note
-        return f"{note} Those in {', '.join(rounded).upper()} are rounded again, to int8."
+        return f"Weights are multiplied as the file has them ({checkpoint.dtype})."
     again = "widened to" if quantization in UNQUANTISED else "widened, then rounded again to"
     return f"The file's weights ({checkpoint.dtype}) are {again} {quantization}."
 

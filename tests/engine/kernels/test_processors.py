@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.backends.native import build
 from engine.kernels.formats import int8
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS
+from engine.kernels.formats.grids import IN_GRIDS, grid_of
 from engine.kernels.native.library import BLOCKS, ROWS, Kind, LinearLibrary, Matrix
 from engine.kernels.torch import int8 as int8_linear
 from tests.support.block_matrices import random_blocks, rounded_rows
@@ -28,7 +29,7 @@ EMULATOR, CROSS = shutil.which("qemu-aarch64"), shutil.which("aarch64-linux-gnu-
 
 
 def width_of(format: str) -> int:
-    return 512 if LAYOUTS[format].inputs == 256 else 288
+    return 256 + LAYOUTS[format].inputs
 
 
 def some_rows(width: int) -> Tensor:
@@ -38,10 +39,7 @@ def some_rows(width: int) -> Tensor:
 def check(format: str, looked_up: Tensor, by_count: list[Tensor]) -> None:
     """``by_count``: the results of the first 1, 2, ... rows. Raises AssertionError."""
     blocks = random_blocks(format, OUTPUTS, width_of(format))
-    wide, seen = (
-        blocks.dequantise(),
-        rounded_rows(some_rows(width_of(format)), LAYOUTS[format].inputs),
-    )
+    wide, seen = blocks.dequantise(), rounded_rows(some_rows(width_of(format)), format)
     assert torch.equal(looked_up, wide)
     size = seen.abs() @ wide.double().abs().T
     assert ((by_count[-1] - seen @ wide.double().T).abs() <= 4e-7 * size).all()
@@ -103,11 +101,13 @@ def arm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_blocks_on_arm(format: str, arm: Path) -> None:
     width = width_of(format)
     blocks, x = random_blocks(format, OUTPUTS, width), some_rows(width)
-    head = struct.pack("4i", BLOCKS[format], OUTPUTS, width, blocks.data.shape[1])
-    given = head + blocks.data.numpy().tobytes() + x.numpy().tobytes()
+    grid = grid_of(format).numpy().tobytes() if format in IN_GRIDS else b""
+    sizes = blocks.data.shape[1], len(grid) // 4
+    head = struct.pack("5i", BLOCKS[format], OUTPUTS, width, *sizes)
+    given = head + grid + blocks.data.numpy().tobytes() + x.numpy().tobytes()
     assert EMULATOR is not None
     said = subprocess.run([EMULATOR, arm], input=given, capture_output=True, check=True).stdout
     numbers = torch.frombuffer(bytearray(said), dtype=torch.float32)
-    sizes = [count * OUTPUTS for count in range(1, ROWS + 1)]
-    *by_count, looked_up = numbers.split([*sizes, OUTPUTS * width])
+    parts = [count * OUTPUTS for count in range(1, ROWS + 1)]
+    *by_count, looked_up = numbers.split([*parts, OUTPUTS * width])
     check(format, looked_up.view(OUTPUTS, width), [part.view(-1, OUTPUTS) for part in by_count])

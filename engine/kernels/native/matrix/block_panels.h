@@ -99,6 +99,7 @@ inline UnitKernel kernel_for(const Format& format, int rows, bool fetching) {
         if (format.group == 32) return format.minimums ? kernel_for<32, 8, true, Codes::UNSIGNED>(rows, fetching) : kernel_for<32, 8, false, Codes::WIDE>(rows, fetching);
         return format.minimums ? kernel_for<16, 16, true, Codes::UNSIGNED>(rows, fetching) : kernel_for<16, 16, false, Codes::CENTRED>(rows, fetching);
     }
+    if (format.group == 16) return kernel_for<16, 2, false, Codes::CENTRED>(rows, fetching);
     if (format.minimums) return kernel_for<32, 1, true, Codes::UNSIGNED>(rows, fetching);
     return format.codes == Codes::WIDE ? kernel_for<32, 1, false, Codes::WIDE>(rows, fetching) : kernel_for<32, 1, false, Codes::CENTRED>(rows, fetching);
 }
@@ -148,7 +149,7 @@ public:
                 Prefetch prefetch{at(panel, unit) + PREFETCH_DISTANCE, int(unit_bytes_ / (UNIT / QUAD))};
                 for (int number = 0; number < count; ++number) {
                     const Pass& pass = passes[number];
-                    pass.kernel(unpacked, blocks_of(unit), tiles[pass.tile], pass.above, unit, prefetch, results + pass.tile * ROWS + pass.above);
+                    pass.kernel(unpacked, inputs_of(unit) / format_.row_block(), tiles[pass.tile], pass.above, unit, prefetch, results + pass.tile * ROWS + pass.above);
                     prefetch = {at(panel, unit), 0};  // fetched by the first pass
                 }
             }
@@ -183,7 +184,7 @@ private:
     }
 
     void gather(const float* rows, int count, int unit, Floats* to) const {
-        for (int k = 0; k < blocks_of(unit) * ROUNDED_INPUTS; ++k)
+        for (int k = 0; k < inputs_of(unit); ++k)
             for (int lane = 0; lane < LANES; ++lane) to[k][lane] = lane < count ? rows[size_t(lane) * inputs + unit * UNIT + k] : 0;
     }
 
@@ -191,7 +192,7 @@ private:
     int dequantise(int panel, int unit, Floats* to) const {
         Unpacked unpacked;
         unpack(panel, unit, unpacked);
-        const int width = blocks_of(unit) * format_.inputs;
+        const int width = inputs_of(unit);
         const Floats factor = load(scales_.as<float>() + panel * LANES);
         const bool is_signed = format_.codes == Codes::WIDE && WIDE_IS_SIGNED;
         const Floats centre = all(is_signed ? 0.0f : float(format_.centre));
@@ -229,7 +230,8 @@ private:
 
     // Every unit begins at a cache line.
     size_t bytes_of(int blocks) const { return (size_t(blocks) * format_.bytes * LANES + 63) / 64 * 64; }
-    int blocks_of(int unit) const { return std::min(UNIT, inputs - unit * UNIT) / format_.inputs; }
+    int inputs_of(int unit) const { return std::min(UNIT, inputs - unit * UNIT); }
+    int blocks_of(int unit) const { return inputs_of(unit) / format_.inputs; }
 
     // Return a unit: [blocks][words][16] words, then [blocks][16][rest] bytes.
     uint8_t* at(int panel, int unit) const { return weights_.as<uint8_t>() + panel * panel_bytes_ + unit * unit_bytes_; }
@@ -250,11 +252,11 @@ private:
                 for (int word = 0; word < format_.words; ++word, to += 4 * LANES) {
                     const uint8_t* first = from + format_.words_at + word * 4;
                     for (int lane = 0; lane < count; ++lane) std::memcpy(to + 4 * lane, first + lane * size, 4);
-                    if (word == format_.fifth_bits)
+                    if (format_.arrange)
                         for (int lane = 0; lane < count; ++lane) {
                             uint32_t bits;
                             std::memcpy(&bits, to + 4 * lane, sizeof bits);
-                            bits = unpacking::by_quads(bits);
+                            bits = format_.arrange(word, bits);
                             std::memcpy(to + 4 * lane, &bits, sizeof bits);
                         }
                 }

@@ -1,80 +1,15 @@
 // Unpack GGUF blocks (engine/kernels/formats/blocks.py) of sixteen outputs side by side.
-//
-// A block holds the codes of 32 or 256 inputs of one output, and their scales, in planes of bytes: four bytes of a plane are the
-// codes of four neighbouring inputs, or parts of them. With the same four bytes of sixteen outputs side by side, a few shifts and
-// masks give the operand of an integer dot product. So blocks are only transposed: no bit is lost, and they take no more memory.
-// Source of the layouts: ggml-quants.c.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <cstring>
-
-#include "dot.h"
-#include "../vector.h"
+#include "grid_blocks.h"
+#include "unpacking.h"
 
 namespace foretoken {
 
-constexpr int UNIT = 256;  // inputs that are unpacked at once
-
-// Codes are multiplied as unsigned bytes; sums of CENTRED codes are corrected for their centre. WIDE codes need all eight bits,
-// with the centre 128; processors that multiply signed bytes take them as signed.
-enum class Codes { UNSIGNED, CENTRED, WIDE };
-
-// 256 inputs of sixteen outputs: weight = scale * (code - centre) + minimum, by groups of 16 or 32 inputs.
-struct Unpacked {
-    alignas(64) uint8_t codes[UNIT / QUAD][LANES * QUAD];  // of four inputs: [16][4]
-    Floats scales[UNIT / 16];                              // of each group
-    Floats minimums[UNIT / 16];
-};
-
-// The layout of a block format, and how to unpack it.
-struct Format {
-    int inputs, bytes;
-    int words, words_at;  // of 4 bytes, of sixteen outputs side by side
-    int rest, rest_at;    // bytes: the scale, if it is in none of the words
-    int group;            // inputs that share a scale
-    bool minimums;
-    Codes codes;
-    int centre;
-    int fifth_bits;  // index of the word with the fifth bits of codes; -1: none
-    void (*unpack)(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to);
-    void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, for formats that weights are rounded to
-};
-
 namespace unpacking {
 
-constexpr uint32_t LOW = 0x0f0f0f0f;
-constexpr uint32_t FLIPPED = WIDE_IS_SIGNED ? 0 : 0x80808080;  // makes signed bytes unsigned if those are multiplied
-
 alignas(LANES) constexpr int8_t IQ4_CODE[] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-alignas(LANES) constexpr int8_t MXFP4_CODE[] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // around 12
-
-// The words of a block of sixteen outputs.
-struct Words {
-    const uint8_t* from;
-    Unsigned operator[](int index) const {
-        Unsigned word;
-        std::memcpy(&word, from + size_t(index) * sizeof word, sizeof word);
-        return word;
-    }
-};
-
-inline void put_word(Unsigned word, uint8_t* words, int index) { std::memcpy(words + size_t(index) * sizeof word, &word, sizeof word); }
-
-// Where one block is unpacked to.
-struct Target {
-    uint8_t (*codes)[LANES * QUAD];
-    Floats *scales, *minimums;
-    void put(int quad, Unsigned four) const { std::memcpy(codes[quad], &four, sizeof four); }
-};
-
-inline Floats number(Unsigned value) { return __builtin_convertvector(std::bit_cast<Ints>(value), Floats); }
-inline Floats byte(Unsigned word, int index) { return number(word >> (8 * index) & 0xff); }
-inline Floats signed_byte(Unsigned word, int index) {
-    return __builtin_convertvector(std::bit_cast<Ints>(word << (24 - 8 * index)) >> 24, Floats);
-}
-inline Floats half(const uint8_t* rest) { return widen_halves(reinterpret_cast<const uint16_t*>(rest)); }
+alignas(LANES) constexpr int8_t FP4_CODE[] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};  // twice the number, around 12
 
 // Unpack the lower, then the upper four bits of a block of 32.
 template <class Finish>
@@ -95,19 +30,13 @@ struct Q8_0 {
     }
 };
 
-// Reorder the fifth bits of 32 inputs, so that the bit of input 4 q + b is bit 8 b + q.
-inline uint32_t by_quads(uint32_t bits) {
-    uint32_t moved = 0;
-    for (int q = 0; q < 8; ++q) moved |= ((bits >> (4 * q) & 15) * 0x00204081u & 0x01010101u) << q;
-    return moved;
-}
-
 // Return bit `index` of each byte as the fifth bit of a code.
 inline Unsigned fifth(Unsigned bits, int index) { return (index < 4 ? bits << (4 - index) : bits >> (index - 4)) & 0x10101010; }
 
 // A word of scale and minimum, or a scale behind the words; a word of fifth bits; the lower four bits.
 template <bool MINIMUM, bool FIFTH>
 struct Nibbles {
+    static uint32_t arrange(int index, uint32_t word) requires FIFTH { return index == MINIMUM ? by_quads(word) : word; }
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         const Unsigned bits = FIFTH ? words[MINIMUM] : Unsigned{};
         nibbles({words.from + (MINIMUM + FIFTH) * sizeof bits}, to,
@@ -135,11 +64,94 @@ struct IQ4_NL {
 
 struct MXFP4 {
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        nibbles(words, to, [](Unsigned codes, int) { return lookup(MXFP4_CODE, codes); });
+        nibbles(words, to, [](Unsigned codes, int) { return lookup(FP4_CODE, codes); });
         // Half of 2^(e - 127), since the codes are twice the numbers; the smallest are subnormal.
         const Unsigned e = std::bit_cast<Unsigned>(widen(rest));
         const Unsigned small = e < 2;
         to.scales[0] = std::bit_cast<Floats>(Unsigned((small & Unsigned(0x00200000u << (e & 1))) | (~small & Unsigned((e - 1) << 23))));
+    }
+};
+
+// Four scales of eight bits, UE4M3, each for two words: the lower halves of eight bytes, then the upper halves.
+struct NVFP4 {
+    static void unpack(Words words, const uint8_t*, const Target& to) {
+        const Unsigned scales = words[0];
+        FORETOKEN_UNROLL
+        for (int g = 0; g < 4; ++g) {
+            for (int i = 0; i < 2; ++i) {
+                const Unsigned both = words[1 + 2 * g + i];
+                to.put(4 * g + i, lookup(FP4_CODE, both & LOW));
+                to.put(4 * g + 2 + i, lookup(FP4_CODE, both >> 4 & LOW));
+            }
+            // Half of it, since the codes are twice the numbers. 0x7f means none.
+            const Unsigned bits = scales >> (8 * g) & 0x7f;
+            const Floats normal = std::bit_cast<Floats>((bits << 20) + (119u << 23));
+            const Floats scale = choose(std::bit_cast<Ints>(bits) < 8, number(bits) * all(0x1p-10f), normal);
+            to.scales[g] = choose((scales >> (8 * g) & 0xff) == 0x7f, Floats{}, scale);
+        }
+    }
+};
+
+// Four words, a bit for each of 32 inputs: -1 or 1.
+struct Q1_0 {
+    static uint32_t arrange(int, uint32_t word) { return by_quads(word); }
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 32; ++i) to.put(i, (words[i / 8] >> (i % 8) & 0x01010101) << 1);
+        for (int g = 0; g < 4; ++g) to.scales[g] = half(rest);
+    }
+};
+
+// Four words, two bits for each of sixteen inputs: -1 to 2.
+struct Q2_0 {
+    static uint32_t arrange(int, uint32_t word) {
+        uint32_t moved = 0;
+        for (int k = 0; k < 16; ++k) moved |= (word >> (2 * k) & 3) << (k % 4 * 8 + k / 4 * 2);
+        return moved;
+    }
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 16; ++i) to.put(i, words[i / 4] >> (i % 4 * 2) & 0x03030303);
+        for (int g = 0; g < 2; ++g) to.scales[g] = half(rest);
+    }
+};
+
+inline void same_scales(const uint8_t* rest, const Target& to) {
+    const Floats scale = half(rest);
+    for (int g = 0; g < 8; ++g) to.scales[g] = scale;
+}
+
+// As Q2_K, with one scale: -1 to 2.
+struct TQ2_0 {
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
+        FORETOKEN_UNROLL
+        for (int i = 0; i < 64; ++i) to.put(i, widened(words[i / 32 * 8 + i % 8] >> (i / 8 % 4 * 2) & 0x03030303, 1));
+        same_scales(rest, to);
+    }
+};
+
+// A byte is a fraction of 256, whose first five digits of base 3 are five codes. Eight words hold 160 inputs, the next four 80, and
+// four digits of the last word sixteen.
+struct TQ1_0 {
+    template <int DIGITS>
+    static void digits(Words words, int first, int count, int quad, const Target& to) {
+        for (int word = 0; word < count; ++word) {
+            Unsigned even = words[first + word] & 0x00ff00ff, odd = words[first + word] >> 8 & 0x00ff00ff;
+            FORETOKEN_UNROLL
+            for (int digit = 0; digit < DIGITS; ++digit) {
+                even *= 3;
+                odd *= 3;
+                to.put(quad + digit * count + word, widened((even >> 8 & 0x00030003) | (odd & 0x03000300), 1));
+                even &= 0x00ff00ff;
+                odd &= 0x00ff00ff;
+            }
+        }
+    }
+    static void unpack(Words words, const uint8_t* rest, const Target& to) {
+        digits<5>(words, 0, 8, 0, to);
+        digits<5>(words, 8, 4, 40, to);
+        digits<4>(words, 12, 1, 60, to);
+        same_scales(rest, to);
     }
 };
 
@@ -247,10 +259,12 @@ void unpack(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to)
 }
 
 template <class Kind, int INPUTS, int BYTES, int WORDS, int WORDS_AT, int REST, int REST_AT, int GROUP>
-constexpr Format format(bool minimums, Codes codes, int centre, int fifth_bits = -1) {
+constexpr Format format(bool minimums, Codes codes, int centre) {
     static_assert(BYTES == WORDS * 4 + REST);
-    Format result{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, fifth_bits, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
+    Format result{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
+    if constexpr (requires { Kind::arrange(0, 0u); }) result.arrange = Kind::arrange;
     if constexpr (requires { Kind::fold; }) result.fold = Kind::fold;
+    if constexpr (requires { Kind::GRID; }) result.grid = Kind::GRID;
     return result;
 }
 
@@ -261,8 +275,8 @@ constexpr Format FORMATS[] = {
     unpacking::format<unpacking::Q8_0, 32, 34, 8, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::Q4_0, 32, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 8),
     unpacking::format<unpacking::Q4_1, 32, 20, 5, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
-    unpacking::format<unpacking::Q5_0, 32, 22, 5, 2, 2, 0, 32>(false, Codes::CENTRED, 16, 0),
-    unpacking::format<unpacking::Q5_1, 32, 24, 6, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0, 1),
+    unpacking::format<unpacking::Q5_0, 32, 22, 5, 2, 2, 0, 32>(false, Codes::CENTRED, 16),
+    unpacking::format<unpacking::Q5_1, 32, 24, 6, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
     unpacking::format<unpacking::Q2_K, 256, 84, 21, 0, 0, 0, 16>(true, Codes::UNSIGNED, 0),
     unpacking::format<unpacking::Q3_K, 256, 110, 27, 0, 2, 108, 16>(false, Codes::CENTRED, 4),
     unpacking::format<unpacking::Q4_K, 256, 144, 36, 0, 0, 0, 32>(true, Codes::UNSIGNED, 0),
@@ -271,6 +285,18 @@ constexpr Format FORMATS[] = {
     unpacking::format<unpacking::IQ4_NL, 32, 18, 4, 2, 2, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::IQ4_XS, 256, 136, 34, 0, 0, 0, 32>(false, Codes::WIDE, 128),
     unpacking::format<unpacking::MXFP4, 32, 17, 4, 1, 1, 0, 32>(false, Codes::CENTRED, 12),
+    unpacking::format<unpacking::NVFP4, 64, 36, 9, 0, 0, 0, 16>(false, Codes::CENTRED, 12),
+    unpacking::format<unpacking::Q1_0, 128, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 1),
+    unpacking::format<unpacking::Q2_0, 64, 18, 4, 2, 2, 0, 32>(false, Codes::CENTRED, 1),
+    unpacking::format<unpacking::TQ1_0, 256, 54, 13, 0, 2, 52, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::TQ2_0, 256, 66, 16, 0, 2, 64, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::IQ2_XXS, 256, 66, 16, 2, 2, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::IQ2_XS, 256, 74, 18, 2, 2, 0, 16>(false, Codes::CENTRED, 64),
+    unpacking::format<unpacking::IQ2_S, 256, 82, 20, 2, 2, 0, 16>(false, Codes::CENTRED, 64),
+    unpacking::format<unpacking::IQ3_XXS, 256, 98, 24, 2, 2, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::IQ3_S, 256, 110, 27, 2, 2, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::IQ1_S, 256, 50, 12, 2, 2, 0, 32>(false, Codes::WIDE, 128),
+    unpacking::format<unpacking::IQ1_M, 256, 56, 14, 0, 0, 0, 16>(false, Codes::CENTRED, 9),
 };
 
 }  // namespace foretoken

@@ -28,6 +28,11 @@ extern "C" {
 EXPORTED int foretoken_has(int kind) { return static_cast<Kind>(kind) != Kind::PAIRS || HAS_PAIRS; }
 
 EXPORTED Pool* foretoken_pool(int threads) { return new (std::nothrow) Pool(threads); }
+// Set what indices of a kind of blocks stand for; see unpacking::grid. Only the first call for a kind has an effect.
+EXPORTED void foretoken_set_grid(int kind, const uint32_t* words, int count) {
+    std::vector<uint32_t>& grid = *format_of(static_cast<Kind>(kind)).grid;
+    if (grid.empty()) grid.assign(words, words + count);
+}
 // Make a matrix of at most MAX_PARTS parts; null without memory.
 EXPORTED Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int inputs) {
     try {

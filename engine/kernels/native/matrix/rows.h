@@ -63,9 +63,9 @@ public:
             *to = {count, values_.data(), words_.data(), scales_.data(), nullptr, nullptr, nullptr};
             if (is_blocks(kind)) {
                 const Format& format = format_of(kind);
-                const bool large = format.inputs == UNIT;
+                const bool large = format.row_block() == UNIT;
                 Blocks& blocks = blocks_[large];
-                if (!done[large]) blocks.quantise(from, count, width, format.inputs);
+                if (!done[large]) blocks.quantise(from, count, width, format.row_block());
                 done[large] = true;
                 to->codes = blocks.codes.data();
                 to->steps = blocks.steps.data();

@@ -39,11 +39,12 @@ _FACTORS = {"both": ROPE_FACTORS, "long": LONG_FACTORS, "short": SHORT_FACTORS}
 
 @dataclass(frozen=True, slots=True)
 class LocatedTensor:
-    """A tensor with the file that holds it and its role in the model."""
+    """A tensor with the file that holds it and its role in the model. ``factor`` multiplies all of it."""
 
     header: GgufHeader
     entry: TensorEntry
     role: TensorRole
+    factor: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,9 +177,11 @@ def _located(
     architecture, seen = settings.architecture, set[str]()
     first = settings.size("block_count") - settings.drafting_layers
     drafting = tuple(f"blk.{first + each}." for each in range(settings.drafting_layers))
+    factors = _scales(parts)
     for part in parts:
         for name, entry in part.tensors.items():
-            if name in _FACTORS.values() or name.startswith(drafting):
+            stem, _, kind = name.rpartition(".")
+            if name in _FACTORS.values() or name.startswith(drafting) or kind in _SCALES:
                 continue
             role = role_of(architecture, name)
             if role is None:
@@ -193,7 +196,32 @@ def _located(
                 )
             seen.add(role.name)
             shape = (entry.shape[0], 1, *entry.shape[1:]) if role.squeezed else entry.shape
-            yield role.name, LocatedTensor(part, replace(entry, shape=shape), role)
+            factor = factors.get(stem, 1.0) if kind == "weight" else 1.0
+            yield role.name, LocatedTensor(part, replace(entry, shape=shape), role, factor)
+
+
+_SCALES = ("scale", "input_scale")
+"""Suffixes of factors beside weights in NVFP4: of the weights, and of rows where these are rounded to
+NVFP4 too, which nothing here does."""
+
+
+def _scales(parts: Sequence[GgufHeader]) -> dict[str, float]:
+    """Return the factors of matrices, by their names without a suffix."""
+    found: dict[str, float] = {}
+    for part in parts:
+        for name, entry in part.tensors.items():
+            stem, _, kind = name.rpartition(".")
+            if kind != "scale":
+                continue
+            if entry.dtype != "F32" or entry.nbytes != 4:
+                raise ModelError(
+                    f"{part.file} holds {name} as {list(entry.shape)} in {entry.dtype}; read is only one "
+                    "F32 factor of a matrix. Use a file of another type, such as Q4_K_M."
+                )
+            (found[stem.removesuffix(".weight")],) = np.frombuffer(
+                read_bytes(part.file, entry), "<f4"
+            ).tolist()
+    return found
 
 
 def _factors(part: GgufHeader, entry: TensorEntry) -> tuple[float, ...]:

@@ -58,6 +58,12 @@ class GgufTensors(TensorReader):
         located = self._located[name]
         role = located.role
         weight = _read(name, located)
+        if located.factor != 1:
+            weight = (
+                weight.times(located.factor)
+                if isinstance(weight, Blocks)
+                else weight * located.factor
+            )
         if role.interleaved:
             order = _halves(located.entry.shape[0], self._heads[role.keys])
             return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
