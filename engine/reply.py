@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -28,8 +29,8 @@ class ReplyState:
     ``prompt``: its tokens. ``tokens`` is None once the engine emitted text without tokens, and
     ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
     None before. ``thoughts`` says where its thought stands, ``thinking`` whether it begins inside one,
-    and ``thought_s`` how long it took to write; ``added`` is what the last event added to thought and
-    answer for sure.
+    ``thought_s`` how long it took to write, and ``thought_tokens`` how many tokens it has; ``added`` is
+    what the last event added to thought and answer for sure.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,7 @@ class ReplyState:
         self.thinking = False
         self.thoughts = Thoughts()
         self.thought_s: float | None = None
+        self.thought_tokens = 0
         self.added = ("", "")
         self._tally = Tally()
 
@@ -71,6 +73,7 @@ class ReplyState:
                 self.added = self.thoughts.read(event.text)
                 if self.added[0] or not self.thoughts.closed:
                     self.thought_s = self._tally.decode_s
+                self.thought_tokens += self._tokens_of_thought(event.tokens or ())
                 if event.tokens is None:
                     self.tokens = None
                 elif self.tokens is not None:
@@ -83,6 +86,12 @@ class ReplyState:
                 self.error = event.message
             case _:
                 pass
+
+    def _tokens_of_thought(self, tokens: Sequence[Token]) -> int:
+        """Return how many of the newest ``tokens`` stand in the thought."""
+        thoughts = self.thoughts
+        end = thoughts.end if thoughts.closed else math.inf
+        return sum(thoughts.begin <= token.start < end for token in tokens)
 
     @property
     def statistics(self) -> Statistics:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Literal, get_args
 
 from engine.values import MAX_DEPTH, require
 from engine.values.grammar import Grammar
@@ -34,6 +35,26 @@ PLAIN = "none"
 
 SERVER = "server"
 """The proposer of an engine elsewhere that neither tells what drafts, nor lets anybody choose."""
+
+MAX_TEMPLATE_VALUES, LONGEST_TEMPLATE_VALUE = 32, 8192
+"""Most values that a request gives its chat template, and most characters of one."""
+
+TEMPLATE_NAMES = frozenset(
+    {
+        "messages",
+        "tools",
+        "documents",
+        "add_generation_prompt",
+        "template",
+        "bos_token",
+        "eos_token",
+    }
+)
+"""Variables of a chat template that a request does not set."""
+
+Thinking = Literal["", "off", "on", "low", "medium", "high"]
+"""How much a model thinks before it answers, where its chat template has a choice; "" is its default."""
+THINKING: tuple[str, ...] = get_args(Thinking)
 
 OptionValue = float | int | str | bool
 """A value of a proposer's own option."""
@@ -118,6 +139,9 @@ class Request:
     changes no words. OpenAI's Predicted Outputs.
     ``grammar``: what the reply must match; one that ``max_tokens`` cuts is the beginning of such a text.
     ``tools`` may be called by a reply to ``messages``, as ``tool_choice`` says.
+    ``thinking``: see ``Thinking``. ``thinking_budget``: a thought of so many tokens is ended. That is
+    part of the text's rule, like a grammar, so drafts change no words. ``template_values``: further
+    variables of the chat template.
     ``reply_prefix``: tokens that the reply begins with. It continues as if it had never stopped;
     ``max_tokens`` counts new tokens.
     """
@@ -138,6 +162,9 @@ class Request:
     grammar: Grammar | None = None
     tools: tuple[Tool, ...] = ()
     tool_choice: ToolChoice = field(default_factory=ToolChoice)
+    thinking: str = ""
+    thinking_budget: int | None = None
+    template_values: tuple[tuple[str, OptionValue], ...] = ()
     reply_prefix: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -191,6 +218,32 @@ class Request:
             "ignore_eos",
             "decodes beyond the end of a text, which a grammar does not. Leave one of them out.",
         )
+        require(
+            self.thinking in THINKING,
+            "thinking",
+            f"is {self.thinking!r}; it must be one of {', '.join(THINKING[1:])}.",
+        )
+        require(
+            self.thinking_budget is None or self.thinking_budget >= 0,
+            "thinking_budget",
+            f"is {self.thinking_budget}; it must be 0 or more.",
+        )
+        require(
+            len(self.template_values) <= MAX_TEMPLATE_VALUES,
+            "template_values",
+            f"holds {len(self.template_values)} values; {MAX_TEMPLATE_VALUES} are the most.",
+        )
+        for name, value in self.template_values:
+            require(
+                name.isidentifier() and not name.startswith("_") and name not in TEMPLATE_NAMES,
+                "template_values",
+                f"names {name[:80]!r}, which is not a variable that a request may set.",
+            )
+            require(
+                not isinstance(value, str) or len(value) <= LONGEST_TEMPLATE_VALUE,
+                "template_values",
+                f"holds {name!r} with more than {LONGEST_TEMPLATE_VALUE} characters, which are the most.",
+            )
         require(
             all(self.stop), "stop", "holds an empty string, which would end every reply at once."
         )

@@ -10,8 +10,15 @@ from __future__ import annotations
 
 import re
 
-MARKS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("[THINK]", "[/THINK]"))
-"""DeepSeek's and Qwen's, which most models took over; a common variant; Magistral's."""
+MARKS = (
+    ("<think>", "</think>"),
+    ("<thinking>", "</thinking>"),
+    ("[THINK]", "[/THINK]"),
+    ("<seed:think>", "</seed:think>"),
+)
+"""DeepSeek's and Qwen's, which most models took over; a common variant; Magistral's; Seed-OSS's."""
+THINK, THOUGHT = "<think>\n", "\n</think>\n\n"
+"""Written around a thought that comes in another form: a server's field, or a channel."""
 OPENING, CLOSING = (tuple(each) for each in zip(*MARKS, strict=True))
 _LONGEST = max(map(len, CLOSING))
 _CLOSED_ALONE = re.compile(rf"^(?:{'|'.join(map(re.escape, CLOSING))})\s*$", re.MULTILINE)
@@ -117,6 +124,46 @@ def split(text: str, *, opened: bool = False) -> Thoughts:
     found = Thoughts(opened=opened)
     found.read(text, last=True)
     return found
+
+
+_SWITCH = re.compile(r"(?<![\w.'\"])enable_thinking\b")
+_EFFORT = re.compile(r"(?<![\w.'\"])reasoning_effort\b")
+_PLAIN_SWITCH = re.compile(r"\b(?:if|not|and|or|elif) thinking\b")
+"""Variables of chat templates: Qwen's, GLM's and Gemma 4's; gpt-oss'; DeepSeek V3.1's and Granite 3's."""
+
+
+def choices_of(template: str | None) -> tuple[str, ...]:
+    """Return how much thinking a chat template lets one choose; see ``engine.request.Thinking``."""
+    if template is None:
+        return ()
+    if _EFFORT.search(template):
+        return ("low", "medium", "high")
+    return ("off", "on") if _SWITCH.search(template) or _PLAIN_SWITCH.search(template) else ()
+
+
+def template_values(template: str | None, thinking: str) -> dict[str, str | bool]:
+    """Return the variables that make ``template`` ask for so much thinking.
+
+    An effort is "on" for a template with a switch. One with efforts has no "off": it gets the lowest.
+    """
+    if not thinking or template is None:
+        return {}
+    on = thinking != "off"
+    values: dict[str, str | bool] = {}
+    if _SWITCH.search(template):
+        values["enable_thinking"] = on
+    elif _PLAIN_SWITCH.search(template):
+        values["thinking"] = on
+    if _EFFORT.search(template) and thinking != "on":
+        values["reasoning_effort"] = thinking if on else "low"
+    return values
+
+
+def reasoning_name(template: str | None) -> str:
+    """Return by what name a chat template takes a message's earlier thought."""
+    names = ("reasoning_content", "thinking", "reasoning")
+    found = (name for name in names if re.search(rf"[.\['\"(]{name}\b", template or ""))
+    return next(found, names[0])
 
 
 def _skip(text: str, at: int) -> int:

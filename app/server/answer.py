@@ -68,6 +68,11 @@ class Answer:
         return self.reply.thoughts.thought if self.request.messages else ""
 
     @property
+    def thinks(self) -> bool:
+        """True while the reply is a thought that has not ended."""
+        return bool(self.request.messages) and not self.reply.thoughts.closed
+
+    @property
     def content(self) -> str:
         """The reply without thought and calls."""
         if self.calls is not None:

@@ -18,6 +18,7 @@ from app.server.fields.schemas import (
     TextPart,
 )
 from app.server.fields.structured import grammar_of
+from app.server.fields.thinking import thinking_of
 from app.server.fields.tools import called_tool, calls_of, tools_of
 from app.server.fields.unsupported import unsupported
 from app.server.models import Models
@@ -53,7 +54,10 @@ def chat_requests(
         )
     common = common_fields(body, pair, body.top_logprobs)
     request = Request(
-        messages=_messages(body.messages, answers_name_calls), **common, **tools_of(body)
+        messages=_messages(body.messages, answers_name_calls),
+        **common,
+        **tools_of(body),
+        **thinking_of(body),
     )
     return _choices(request, body.n or 1)
 

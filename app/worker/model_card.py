@@ -60,7 +60,7 @@ def _generation_prompt(tokenizer: LoadedTokenizer) -> tuple[int, ...]:
         return ()
     chats = [[{"role": "user", "content": text}] for text in ("1", "a")]
     try:
-        texts = [tokenizer.render(chat, None) for chat in chats]
+        texts = [tokenizer.render(chat, None, {}) for chat in chats]
     except Exception:  # a template comes with the model and may raise anything
         return ()
     ends = [tokenizer.backend.encode(text, add_special_tokens=False).ids[::-1] for text in texts]

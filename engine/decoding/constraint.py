@@ -22,6 +22,7 @@ from engine.decoding.context import Context
 from engine.decoding.controller import Controller
 from engine.decoding.proposer import DraftProposal, Proposer
 from engine.decoding.sampling import Sampler
+from engine.decoding.thinking import ThinkingMatcher
 from engine.events import Budget, Round, Tree
 from engine.grammar.matcher import Bits, Matcher
 
@@ -36,9 +37,9 @@ _OF_BYTES = np.where(_BITS, np.float32(0), np.float32(-np.inf))
 
 
 class Constraint:
-    """The tokens that a grammar allows after ``context``, which may grow."""
+    """The tokens that a grammar, or a limit of thinking, allows after ``context``, which may grow."""
 
-    def __init__(self, matcher: Matcher, context: Context) -> None:
+    def __init__(self, matcher: Matcher | ThinkingMatcher, context: Context) -> None:
         self._matcher, self._context = matcher, context
         self._ahead: Future[object] | None = None
         self._bias = _Bias()
@@ -57,6 +58,7 @@ class Constraint:
         """
         matcher = self._current()
         masks = [matcher.mask(path) for path in drafted]
+        masks = [None if mask is matcher.free else mask for mask in masks]
         some = next((mask for mask in masks if mask is not None), None)
         if some is None:
             return logits
@@ -113,7 +115,7 @@ class Constraint:
         )
         return truncated, tuple(range(fits))
 
-    def _current(self) -> Matcher:
+    def _current(self) -> Matcher | ThinkingMatcher:
         if self._ahead is not None:
             ahead, self._ahead = self._ahead, None
             ahead.result()
@@ -225,7 +227,9 @@ def _mask_thread() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(1, "masks")
 
 
-def _branches(proposal: DraftProposal, matcher: Matcher) -> tuple[DraftProposal, tuple[int, ...]]:
+def _branches(
+    proposal: DraftProposal, matcher: Matcher | ThinkingMatcher
+) -> tuple[DraftProposal, tuple[int, ...]]:
     """Return a tree without its forbidden nodes, and the remaining nodes."""
     tree = proposal.tree
     paths: dict[int, tuple[int, ...]] = {-1: ()}

@@ -40,6 +40,9 @@ class Matcher:
     Every method raises ParserFailed where the parser gives up: the text needs more than its limits.
     """
 
+    free: Bits | None = None
+    """The mask that allows every token, if it ever does."""
+
     def __init__(
         self,
         parser: Any,

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from engine.decoding.loop import StoppingCriteria
+from engine.decoding.thinking import Thinking
 from engine.grammar.compiler import CompiledGrammar
 from engine.models.base import ModelInfo
 from engine.request import Request, Speculation
@@ -18,7 +19,7 @@ from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 class Run:
     """A request with its prompt encoded, its rule and seed chosen, and its limits computed.
 
-    For the other fields see ``Request``.
+    ``thinking``: how its thought is limited, or kept from its grammar. For other fields see ``Request``.
     """
 
     prompt: Prompt
@@ -34,6 +35,7 @@ class Run:
     top_logprobs: int
     grammar: CompiledGrammar | None
     reply_prefix: tuple[int, ...] = ()
+    thinking: Thinking | None = None
 
     @property
     def keys(self) -> list[int]:
@@ -47,6 +49,7 @@ class Run:
         prompt: Prompt,
         model: ModelInfo,
         grammar: CompiledGrammar | None = None,
+        thinking: Thinking | None = None,
     ) -> Run:
         """Resolve ``request`` for ``model``; draw a seed if it has none."""
         sampling, room = request.sampling, model.context - len(prompt.tokens)
@@ -68,4 +71,5 @@ class Run:
             top_logprobs=request.top_logprobs,
             grammar=grammar,
             reply_prefix=request.reply_prefix,
+            thinking=thinking,
         )

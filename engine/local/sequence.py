@@ -156,8 +156,11 @@ class Sequence:
 
 
 def constraint_of(run: Run, context: Context) -> Constraint | None:
-    """Return the constraint of the run's grammar; None without one."""
-    return None if run.grammar is None else Constraint(run.grammar.start(), context)
+    """Return the constraint of the run's grammar and thinking; None without one."""
+    grammar = None if run.grammar is None else run.grammar.start()
+    if run.thinking is not None:
+        return Constraint(run.thinking.follow(grammar), context)
+    return None if grammar is None else Constraint(grammar, context)
 
 
 def sampler_of(

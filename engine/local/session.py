@@ -18,8 +18,10 @@ from engine.api import CacheListener, TopToken
 from engine.backends.native import build
 from engine.decoding.context import Context
 from engine.decoding.target import Target
+from engine.decoding.text.channels import channels_of
 from engine.decoding.text.codec import TextCodec
 from engine.decoding.text.output_processor import OutputProcessor
+from engine.decoding.thinking import Thinking
 from engine.decoding.top_tokens import top_tokens
 from engine.decoding.work import WorkItem
 from engine.drafting import proposers
@@ -36,25 +38,24 @@ from engine.local.sequence import Sequence as RunningSequence
 from engine.local.sequence import SessionResources, Steps, constraint_of, sampler_of
 from engine.local.slot import Slot
 from engine.local.slots import Slots
+from engine.local.thinking import begins_inside_thought, thinking_of
 from engine.machine.devices import Device, device_errors
 from engine.models.base import BatchModel, Model
 from engine.request import Control, Request
-from engine.thoughts import CLOSING, OPENING, opens_thought
+from engine.thoughts import CLOSING, OPENING
 from engine.tool_calls.lark import grammar_of_calls
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.prompt import Prompt
 from engine.values.tools import Tool
 
-_OPENING_TOKENS = 8
-"""Tokens at the end of a prompt that may hold the mark that opens a thought."""
-
 
 @dataclass(frozen=True, slots=True)
 class PreparedRequest:
-    """A request's prompt, and its grammar compiled."""
+    """A request's prompt, its grammar compiled, and how its reply thinks."""
 
     prompt: Prompt
     grammar: CompiledGrammar | None
+    thinking: Thinking | None
 
 
 class Session:
@@ -126,12 +127,17 @@ class Session:
         return tokens
 
     def prepare(self, request: Request) -> PreparedRequest:
-        """Return the prompt and the compiled grammar of a request. Raises as ``encode``. Thread-safe."""
-        return PreparedRequest(Prompt.of(self.encode(request)), self._grammar_of(request))
+        """Return the parts of a request that depend on the model. Raises as ``encode``. Thread-safe."""
+        tokens = self.encode(request)
+        thinking = thinking_of(request, tokens, self.codec, self.target.model.info)
+        return PreparedRequest(Prompt.of(tokens), self._grammar_of(request), thinking)
 
     def _encode(self, request: Request) -> list[int]:
         """Return the prompt's tokens. The last prompt is cached: an API request may want n replies."""
-        key = (request.messages, request.prompt, request.token_ids, request.tools)
+        key = (
+            request.messages, request.prompt, request.token_ids, request.tools,
+            request.thinking, request.template_values,
+        )  # fmt: skip
         cached = self._encoded
         if cached is None or cached[0] != key:
             cached = self._encoded = key, self.codec.encode_request(request, self.target.context)
@@ -201,7 +207,7 @@ class Session:
         if prepared is None:
             prepared = self.prepare(request)
         info = self.target.model.info
-        run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
+        run = Run.resolve(request, prepared.prompt, info, prepared.grammar, prepared.thinking)
         batched = batched and self.parallel > 1
         joined = self.controllers.batch.joined() if batched else contextlib.nullcontext()
         with device_errors(torch.device(info.device)), self._slots.reserved(run) as slot, joined:
@@ -215,7 +221,7 @@ class Session:
                 publish,
                 cancelled,
                 batched,
-                self._begins_inside_thought(request, run.prompt.tokens),
+                begins_inside_thought(request, run.prompt.tokens, self.codec, run.thinking),
             )
             yield from sequence.steps()
             on_finished(slot.target)
@@ -224,22 +230,17 @@ class Session:
         """Return the run's output processor, which holds the reply's prefix already."""
         calls = self.codec.calls if request.tools else None
         shown = {} if calls is None else self._special(calls.control)
+        channels = channels_of(self.codec.token_named) if request.messages else None
         for mark in (*OPENING, *CLOSING):
             if (token := self.codec.token_named(mark)) is not None:
                 shown[mark] = token
         # A reply by a schema calls no tool.
         tools = [] if request.grammar is not None else [tool.name for tool in request.tools]
         processor = OutputProcessor(
-            self.codec, run.prompt.tokens, run.stop, run.stopping, shown, calls, tools
+            self.codec, run.prompt.tokens, run.stop, run.stopping, shown, calls, tools, channels
         )
         processor.resume(run.reply_prefix)
         return processor
-
-    def _begins_inside_thought(self, request: Request, prompt: Sequence[int]) -> bool:
-        """Return whether the template opened a thought in the prompt. With a grammar there is none."""
-        if request.grammar is not None or request.tool_choice.must or not request.messages:
-            return False
-        return opens_thought("".join(map(self.codec.token_text, prompt[-_OPENING_TOKENS:])))
 
     def run_batch(self, items: Sequence[WorkItem]) -> None:
         """Do at least one of the work items that ``steps`` have yielded."""
@@ -252,7 +253,7 @@ class Session:
         """See ``Engine.top_tokens``. Reuses no state: the caller may be looking for an error in it."""
         info = self.target.model.info
         prepared = self.prepare(request)
-        run = Run.resolve(request, prepared.prompt, info, prepared.grammar)
+        run = Run.resolve(request, prepared.prompt, info, prepared.grammar, prepared.thinking)
         context = Context(run.prompt)
         context.tokens.extend(reply)
         if len(context.tokens) + 1 > self.target.context:

@@ -11,12 +11,11 @@ from typing import Any
 
 from engine.events import FinishReason
 from engine.remote.kinds import ENGINE_DATA
-from engine.thoughts import CLOSING, OPENING
+from engine.thoughts import THINK, THOUGHT
 from engine.tool_calls.styles import HERMES
 
 Json = Mapping[str, Any]
 
-THINK, THOUGHT = f"{OPENING[0]}\n", f"\n{CLOSING[0]}\n\n"
 CALLS = HERMES
 """The style of tool calls in the text."""
 

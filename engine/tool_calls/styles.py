@@ -100,3 +100,8 @@ def style_of(template: str | None) -> tuple[CallStyle, bool]:
     if "<|eot_id|>" in template and '"parameters"' in template:
         return LLAMA, True
     return HERMES, False
+
+
+def is_harmony(template: str) -> bool:
+    """Return whether a chat template writes gpt-oss' harmony format."""
+    return "<|channel|>" in template and "<|message|>" in template

@@ -12,6 +12,7 @@ import torch
 from engine.decoding.constraint import GRAMMAR, Constraint
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
+from engine.decoding.thinking import Phase, Tags, Thinking, ThoughtState
 from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.events import Finished, FinishReason
@@ -160,6 +161,67 @@ def masked_p(
         sampling, AcceptanceRule.REJECTION, 0, context, model.info.vocabulary, mask=constraint
     )
     return sampler.probabilities(sampler.adjusted(logits, [()]))[0].double()
+
+
+def thinking(budget: int, place: ThoughtState) -> Thinking:
+    """A thought between two of Pip's own tokens, which other text holds too."""
+    codec, info = embedded().codec, embedded().target.model.info
+    (opening,), (closing,) = (codec.encode(text, special=False) for text in ("(", "."))
+    end = (
+        *codec.encode(" so it ends", special=False),
+        closing,
+        *codec.encode(" Yes", special=False),
+    )
+    tags = Tags(opening, closing, end, frozenset(codec.encode("\n", special=False)))
+    return Thinking(tags, place, budget, info.vocabulary, frozenset(info.eos))
+
+
+def thought(
+    grammar: Grammar | None, sampling: Sampling, budget: int, wanted: Speculation = PLAIN
+) -> Answer:
+    request = Request(
+        messages=(Message("user", PROMPTS[12]),),
+        sampling=sampling,
+        speculation=wanted,
+        max_tokens=28,
+        grammar=grammar,
+    )
+    session = embedded()
+    # No full stop by itself, so that the budget ends the thought.
+    full_stop = session.codec.encode(".", special=False)[0]
+    request = replace(request, logit_bias=() if grammar else ((full_stop, -100.0),))
+    prepared = session.prepare(request)
+    prepared = replace(prepared, thinking=thinking(budget, ThoughtState(Phase.INSIDE)))
+    return answer(session, request, prepared)
+
+
+@functools.cache
+def plain_thought(grammar: Grammar | None, sampling: Sampling, budget: int) -> tuple[int, ...]:
+    return thought(grammar, sampling, budget).tokens
+
+
+@pytest.mark.parametrize("name", DRAFTING)
+def test_a_budget_ends_a_thought_in_the_same_words_whoever_drafts(name: str) -> None:
+    session, forced = embedded(), 0
+    end = thinking(0, ThoughtState(Phase.INSIDE)).tokens.end
+    for budget, sampling, control in (
+        (0, GREEDY, Control.FIXED),
+        (7, COUPLED[0], Control.AUTO),
+        (9, COUPLED[7], Control.FIXED),
+    ):
+        wanted = Speculation(proposer=name, depth=5, controller=control)
+        for grammar in (None, RECORD):
+            plain = plain_thought(grammar, sampling, budget)
+            found = thought(grammar, sampling, budget, wanted)
+            assert found.tokens == plain, (budget, sampling, grammar)
+            forced += sum(one.proposer == GRAMMAR for one in found.rounds)
+            if grammar is None:
+                assert plain[budget : budget + len(end)] == end
+            else:  # it holds behind the thought, which may end by itself
+                closing = plain.index(thinking(0, ThoughtState(Phase.INSIDE)).tokens.closing)
+                behind = session.codec.decode(plain[closing + 1 :])
+                assert behind.removeprefix(" Yes").startswith('{"name": "')
+    assert forced
 
 
 def test_what_would_come_next_is_masked_too() -> None:

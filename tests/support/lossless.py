@@ -15,7 +15,7 @@ from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.drafting import proposers
 from engine.events import Emitted, Finished, Round
-from engine.local.session import Session
+from engine.local.session import PreparedRequest, Session
 from engine.request import OptionValue, Request, Speculation
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -105,10 +105,10 @@ class Answer:
         return found
 
 
-def answer(session: Session, request: Request) -> Answer:
+def answer(session: Session, request: Request, prepared: PreparedRequest | None = None) -> Answer:
     """What ``session`` says to ``request``. Raises AssertionError where it does not come to its end."""
     prompt = len(session.encode(request))
-    events = list(session.run(request, lambda: False))
+    events = list(session.run(request, lambda: False, prepared))
     last = events[-1]
     assert isinstance(last, Finished), last
     rounds = [event.round for event in events if isinstance(event, Emitted)]

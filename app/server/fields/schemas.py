@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError, create_model
+from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError, create_model
 from pydantic_core import ErrorDetails, from_json
 
 from app.server.errors import ApiError, missing
@@ -22,6 +22,7 @@ from app.server.fields.structured import (
     StructuredOutputsBody,
     field_of,
 )
+from app.server.fields.thinking import ThinkingBody
 from app.server.fields.tools import ToolCallBody, ToolsBody
 from engine.request import MAX_BIASES, MAX_STOPS, MAX_TOP_LOGPROBS
 from engine.values.sampling import Sampling
@@ -171,10 +172,12 @@ class MessageBody(Body):
     tool_calls: Annotated[list[ToolCallBody], Field(max_length=MAX_CHOICES)] | None = None
     tool_call_id: str | None = None
     name: str | None = None
-    reasoning_content: str | None = None
+    reasoning_content: Annotated[
+        str | None, Field(validation_alias=AliasChoices("reasoning_content", "reasoning"))
+    ] = None
 
 
-class ChatBody(GenerationBody, ToolsBody):
+class ChatBody(GenerationBody, ToolsBody, ThinkingBody):
     response_format: ResponseFormatBody | None = None
     messages: Annotated[list[MessageBody], Field(min_length=1, max_length=MAX_MESSAGES)]
     max_completion_tokens: int | None = None
@@ -193,7 +196,8 @@ class ChatBody(GenerationBody, ToolsBody):
 
     def engine_names(self) -> dict[str, str]:
         limit = "max_tokens" if self.max_completion_tokens is None else "max_completion_tokens"
-        return {**super().engine_names(), "max_tokens": limit}
+        names = {"max_tokens": limit, "template_values": "chat_template_kwargs"}
+        return {**super().engine_names(), **names}
 
 
 class CompletionBody(GenerationBody):

@@ -43,7 +43,6 @@ REFUSED: Refused = {
     "echo": ("repeating the prompt in the reply", is_nothing),
     "suffix": ("text behind the completion", is_nothing),
     "chat_template": (_TEMPLATE, is_nothing),
-    "chat_template_kwargs": (_TEMPLATE, is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
 """Refused by all APIs."""
@@ -56,6 +55,7 @@ NO_TOOLS: Refused = {
 """Refused in completions, which call no tools."""
 REFUSED_IN_COMPLETIONS: Refused = {
     **REFUSED,
+    "chat_template_kwargs": ("chat templates here; /v1/chat/completions does", is_nothing),
     **NO_TOOLS,
     "response_format": (
         "response_format here; structured_outputs takes schemas",

@@ -24,6 +24,7 @@ def usage(answers: Sequence[Answer], n: int) -> dict[str, Any]:
             "cached_tokens": sum(statistics.reused_tokens for statistics in prompts)
         },
         "completion_tokens_details": {
+            "reasoning_tokens": sum(answer.reply.thought_tokens for answer in answers),
             "accepted_prediction_tokens": sum(answer.predicted_accepted for answer in answers),
             "rejected_prediction_tokens": sum(answer.predicted_rejected for answer in answers),
         },

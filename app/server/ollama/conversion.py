@@ -103,6 +103,8 @@ def _messages(messages: Sequence[OllamaMessage]) -> Iterator[Json]:
         if message.tool_call_id is not None and named:
             called_tool(message.tool_call_id, named, f"messages[{at}].tool_call_id")
         converted: Json = {"role": message.role, "content": message.content or ""}
+        if message.thinking:
+            converted["reasoning_content"] = message.thinking
         if calls:
             converted["tool_calls"] = calls
         if message.role == "tool":
@@ -141,6 +143,9 @@ def _fields(body: OllamaBody) -> Json:
         json_object = body.format == "json"
         outputs = {"json_object": True} if json_object else {"json": body.format}
         fields["structured_outputs"] = outputs
+    if body.think is not None:
+        switched = "medium" if body.think is True else body.think or "none"
+        fields["reasoning_effort"] = switched
     if body.logprobs:
         fields |= {"logprobs": True, "top_logprobs": body.top_logprobs or 0}
     if body.speculation is not None:

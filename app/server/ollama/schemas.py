@@ -48,6 +48,7 @@ class OllamaMessage(Body):
     role: str
     content: str | None = None
     images: list[Any] | None = None
+    thinking: str | None = None
     tool_calls: Annotated[list[OllamaCall], Field(max_length=MAX_CHOICES)] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
@@ -60,6 +61,7 @@ class OllamaBody(Body):
     stream: bool | None = None
     format: Literal["json", ""] | dict[str, Any] | None = None
     options: OllamaOptions | None = None
+    think: bool | Literal["low", "medium", "high", "max"] | None = None
     keep_alive: float | Annotated[str, _DURATION] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
@@ -90,7 +92,6 @@ class OllamaShowBody(Body):
 
 _REFUSED: Refused = {
     **REFUSED,
-    "think": ("thinking as a text of its own", is_nothing),
     "images": ("images", is_nothing),
     "template": ("templates other than the model's own", is_nothing),
     "context": ("going on from tokens; send the conversation to /api/chat", is_nothing),

@@ -10,7 +10,14 @@ from pydantic import TypeAdapter
 
 from app.server.fields.tools import call_of, called_tool
 from app.server.requests import message_of, text_of
-from app.server.responses.schemas import CallItem, Item, MessageItem, OutputItem, ReferenceItem
+from app.server.responses.schemas import (
+    CallItem,
+    Item,
+    MessageItem,
+    OutputItem,
+    ReasoningItem,
+    ReferenceItem,
+)
 from engine.errors import InvalidRequest
 from engine.values.messages import Message
 
@@ -31,12 +38,13 @@ def resolved(items: Sequence[Item], find: Find) -> list[Item]:
 
 def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tuple[Message, ...]:
     """Return ``before`` and the messages of ``items``. Calls belong to the assistant's message before
-    them.
+    them, and a thought to the one behind it.
 
     Raises ApiError for content that is no text, and InvalidRequest for results without a call.
     """
     messages = list(before)
     names = {call.id: call.name for message in before for call in message.tool_calls}
+    thought = ""
     for at, item in enumerate(items):
         path = f"input[{at}]"
         match item:
@@ -46,13 +54,19 @@ def conversation_of(items: Sequence[Item], before: Sequence[Message] = ()) -> tu
                     f"{path}.role is 'tool'; here what a tool returned is an item of type "
                     "'function_call_output', with the call's call_id and its output.",
                 )
+            case ReasoningItem():
+                thought = "\n\n".join(part.text for part in item.content or item.summary or ())
             case MessageItem():
-                messages.append(message_of(item, path))
+                message = message_of(item, path)
+                if message.role == "assistant" and not message.reasoning:
+                    message, thought = replace(message, reasoning=thought), ""
+                messages.append(message)
             case CallItem():
                 call = call_of(item.call_id, item.name, item.arguments)
                 names[call.id] = call.name
-                if not messages or messages[-1].role != "assistant":
-                    messages.append(Message("assistant", ""))
+                if not messages or messages[-1].role != "assistant" or thought:
+                    messages.append(Message("assistant", "", reasoning=thought))
+                    thought = ""
                 calls = (*messages[-1].tool_calls, call)
                 messages[-1] = replace(messages[-1], tool_calls=calls)
             case OutputItem():

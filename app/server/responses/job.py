@@ -51,8 +51,10 @@ class Job:
     def part(self, answer: Answer | None) -> Json:
         """Return the text as a part of the message; an empty one for None."""
         tokens = [] if answer is None else list(answer.reply.tokens or ())
-        if answer is not None and answer.called:
-            tokens = [token for token in tokens if token.start < len(answer.content)]
+        if answer is not None:
+            begin, end = answer.reply.thoughts.start, len(answer.reply.text)
+            end = begin + len(answer.content) if answer.called else end
+            tokens = [token for token in tokens if begin <= token.start < end]
         return {
             "type": "output_text",
             "text": "" if answer is None else answer.content,
@@ -70,6 +72,21 @@ class Job:
             "content": [] if answer is None else [self.part(answer)],
         }
 
+    @property
+    def reasoning_id(self) -> str:
+        return f"rs_{self.token}"
+
+    def reasoning(self, status: str, answer: Answer | None) -> Json:
+        """Return the thought as an item; an empty one for None."""
+        text = [] if answer is None else [{"type": "reasoning_text", "text": answer.thought}]
+        return {
+            "id": self.reasoning_id,
+            "type": "reasoning",
+            "status": status,
+            "summary": [],
+            "content": text,
+        }
+
     def call(self, at: int, status: str, call: WrittenCall) -> Json:
         """Return the ``at``-th call as an item."""
         return {
@@ -84,7 +101,9 @@ class Job:
     def output(self, status: str, answer: Answer) -> list[Json]:
         """Return the reply as items. The last one has ``status``, unless it is a complete call."""
         done = "completed"
-        items = [self.message(done, answer)] if answer.content or not answer.called else []
+        items = [self.reasoning(done, answer)] if answer.thought else []
+        if answer.content or not (answer.called or (items and answer.thinks)):
+            items.append(self.message(done, answer))
         items += [self.call(at, done, call) for at, call in enumerate(answer.called)]
         if not answer.called or answer.called[-1].object is None:
             items[-1]["status"] = status
@@ -112,7 +131,7 @@ class Job:
             "output": [] if answer is None else self.output(status, answer),
             "parallel_tool_calls": body.parallel_tool_calls is not False,
             "previous_response_id": body.previous_response_id,
-            "reasoning": {"effort": None, "summary": None},
+            "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},
             "store": body.store is not False,
             "temperature": body.temperature if sampling is None else sampling.temperature,
             "text": {"format": _format(body)},
@@ -131,7 +150,7 @@ class Job:
         response = self.response("incomplete" if cut else "completed", answer)
         if self.body.store is not False:
             calls = () if answer.calls is None else answer.calls.made
-            reply = Message("assistant", answer.content, tool_calls=calls)
+            reply = Message("assistant", answer.content, tool_calls=calls, reasoning=answer.thought)
             items = tuple(
                 {"id": f"{self.message_id}_in_{at}", "status": "completed", **_input_item(item)}
                 for at, item in enumerate(self.items)
@@ -157,10 +176,7 @@ def usage(answer: Answer) -> Json:
         "input_tokens": counted["prompt_tokens"],
         "input_tokens_details": counted["prompt_tokens_details"],
         "output_tokens": counted["completion_tokens"],
-        "output_tokens_details": {
-            "reasoning_tokens": 0,
-            **counted["completion_tokens_details"],
-        },
+        "output_tokens_details": counted["completion_tokens_details"],
         "total_tokens": counted["total_tokens"],
     }
 

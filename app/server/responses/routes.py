@@ -7,6 +7,7 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 
 from app.server.errors import READING
+from app.server.fields.thinking import thinking_of
 from app.server.fields.tools import tools_of
 from app.server.fields.unsupported import unsupported
 from app.server.monitoring.counter import Ticket
@@ -73,7 +74,8 @@ def _requests(
     if body.instructions:
         conversation = (Message("system", body.instructions), *conversation)
     common = common_fields(body, pair, body.top_logprobs)
-    return (Request(messages=conversation, **common, **tools_of(body.offered)),)
+    thinking = thinking_of(body, None if body.reasoning is None else body.reasoning.effort)
+    return (Request(messages=conversation, **common, **tools_of(body.offered), **thinking),)
 
 
 async def _whole(ticket: Ticket, job: Job) -> Json:

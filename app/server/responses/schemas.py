@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag
 
 from app.server.fields.schemas import MAX_MESSAGES, Content, GenerationBody, MessageBody
 from app.server.fields.structured import Body, ResponseFormatBody, TextBody
+from app.server.fields.thinking import Effort, ThinkingBody
 from app.server.fields.tools import (
     ALLOWED,
     FUNCTION,
@@ -37,7 +38,7 @@ _INCLUDED = (
     "web_search_call.results",
 )
 """OpenAI's names. Clients always send the others, which are about items that no response here has."""
-_TYPES = ("message", "function_call", "function_call_output", "item_reference")
+_TYPES = ("message", "reasoning", "function_call", "function_call_output", "item_reference")
 
 
 class _SentBack(Body):
@@ -49,6 +50,19 @@ class _SentBack(Body):
 
 class MessageItem(_SentBack, MessageBody):
     type: Literal["message"]
+
+
+class ReasoningPart(Body):
+    type: Literal["reasoning_text", "summary_text"]
+    text: str
+
+
+class ReasoningItem(_SentBack):
+    """A thought of the assistant, before its message or call."""
+
+    type: Literal["reasoning"]
+    summary: Annotated[list[ReasoningPart], Field(max_length=MAX_MESSAGES)] | None = None
+    content: Annotated[list[ReasoningPart], Field(max_length=MAX_MESSAGES)] | None = None
 
 
 class CallItem(_SentBack):
@@ -73,7 +87,10 @@ class ReferenceItem(Body):
     id: str
 
 
-Item = Annotated[MessageItem | CallItem | OutputItem | ReferenceItem, Field(discriminator="type")]
+Item = Annotated[
+    MessageItem | ReasoningItem | CallItem | OutputItem | ReferenceItem,
+    Field(discriminator="type"),
+]
 
 
 def _items(value: Any) -> Any:
@@ -94,8 +111,8 @@ def _typed(item: Any) -> Any:
         return {**item, "type": "item_reference" if referred else "message"}
     if kind not in _TYPES:
         raise ValueError(
-            f"must hold messages, calls and what they returned; items of type {kind!r} are not "
-            "supported"
+            f"must hold messages, reasoning, calls and what they returned; items of type {kind!r} are "
+            "not supported"
         )
     return item
 
@@ -137,7 +154,12 @@ class AllowedFunctionsBody(Body):
     tools: list[NamedFunctionToolBody]
 
 
-class ResponseBody(GenerationBody):
+class ReasoningBody(Body):
+    effort: Effort | None = None
+    summary: str | None = None
+
+
+class ResponseBody(GenerationBody, ThinkingBody):
     """OpenAI's fields, and those that all APIs here share."""
 
     items: Annotated[
@@ -159,6 +181,7 @@ class ResponseBody(GenerationBody):
         | None
     ) = None
     parallel_tool_calls: bool | None = None
+    reasoning: ReasoningBody | None = None
     max_output_tokens: int | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -177,7 +200,10 @@ class ResponseBody(GenerationBody):
         return None if format is None else format.response_format
 
     def engine_names(self) -> dict[str, str]:
-        names = super().engine_names() | {"messages": "input"}
+        names = super().engine_names() | {
+            "messages": "input",
+            "template_values": "chat_template_kwargs",
+        }
         if self.max_output_tokens is not None:
             names["max_tokens"] = "max_output_tokens"
         if "grammar" in names:

@@ -15,7 +15,7 @@ from app.server.responses.job import Job
 from app.server.responses.response_store import Json
 from app.server.transport.sending import comment, named
 from engine.events import Emitted, Queued, Token
-from engine.tool_calls.reading import Arguments, CallStart, Content, Part
+from engine.tool_calls.reading import Arguments, CallStart, Content, Part, Thought
 
 Event = tuple[str, Json]
 """Its type and its fields."""
@@ -32,8 +32,6 @@ async def stream(ticket: Ticket, job: Job) -> AsyncGenerator[bytes, None]:
 
     for kind in ("response.created", "response.in_progress"):
         yield encode(kind, {"response": job.response("in_progress")})
-    for kind, fields in output.begin():
-        yield encode(kind, fields)
     async with aclosing(ticket.events_of(generation)) as events:
         async for event in events:
             try:
@@ -61,18 +59,13 @@ def error_event(failure: Exception) -> bytes:
 
 
 class _Output:
-    """The events of a reply's items, which come one after the other: a message, then calls."""
+    """The events of a reply's items, one after the other: a thought, a message, then calls."""
 
     def __init__(self, job: Job, answer: Answer) -> None:
         self._job, self._answer = job, answer
         self._index = -1  # of the open item
-        self._has_message = False
+        self._has_message = self._thinks = False
         self._tokens: deque[Token] = deque()  # of text that was not sent yet
-
-    def begin(self) -> Iterator[Event]:
-        """Open the message before the reply begins, unless the reply may call tools."""
-        if self._answer.calls is None:
-            yield from self._begin_message()
 
     def add(self, tokens: tuple[Token, ...]) -> Iterator[Event]:
         """Yield what the answer's last event, which brought ``tokens``, added."""
@@ -84,18 +77,25 @@ class _Output:
 
     def end(self, items: list[Json]) -> Iterator[Event]:
         """End the last of the reply's ``items``."""
-        if self._index < 0:
+        if items[-1]["type"] == "message" and not self._has_message:
+            yield from self._end_thought()
             yield from self._begin_message()
         yield from self._close(items[-1])
 
     def _add(self, part: Part) -> Iterator[Event]:
         match part:
+            case Thought(text):
+                if not self._thinks:
+                    yield from self._begin_thought()
+                yield self._of_thought("reasoning_text.delta", delta=text)
             case Content(text):
                 if not self._has_message:
+                    yield from self._end_thought()
                     yield from self._begin_message()
                 yield self._delta(text, self._due())
             case CallStart(index):
-                if self._index >= 0:
+                yield from self._end_thought()
+                if self._has_message or index:
                     yield from self._close(self._finished(index))
                 self._index += 1
                 item = self._job.call(index, "in_progress", self._answer.called[index])
@@ -111,13 +111,28 @@ class _Output:
             return self._job.call(index - 1, "completed", self._answer.called[index - 1])
         return self._job.message("completed", self._answer)
 
+    def _begin_thought(self) -> Iterator[Event]:
+        self._index, self._thinks = self._index + 1, True
+        yield self._event("output_item.added", item=self._job.reasoning("in_progress", None))
+        part = {"type": "reasoning_text", "text": ""}
+        yield self._of_thought("content_part.added", part=part)
+
+    def _end_thought(self) -> Iterator[Event]:
+        if self._thinks:
+            self._thinks = False
+            yield from self._close(self._job.reasoning("completed", self._answer))
+
     def _begin_message(self) -> Iterator[Event]:
         self._index, self._has_message = self._index + 1, True
         yield self._event("output_item.added", item=self._job.message("in_progress", None))
         yield self._of_text("content_part.added", part=self._job.part(None))
 
     def _close(self, item: Json) -> Iterator[Event]:
-        if item["type"] == "message":
+        if item["type"] == "reasoning":
+            (part,) = item["content"]
+            yield self._of_thought("reasoning_text.done", text=part["text"])
+            yield self._of_thought("content_part.done", part=part)
+        elif item["type"] == "message":
             (part,) = item["content"]
             text = {"text": part["text"], "logprobs": part["logprobs"]}
             yield self._of_text("output_text.done", **text)
@@ -133,14 +148,18 @@ class _Output:
 
     def _due(self) -> list[Token]:
         """Remove and return the tokens of the text so far. Those of calls are never sent."""
-        due, length = [], len(self._answer.content)
-        plain = self._answer.calls is None
-        while self._tokens and (plain or self._tokens[0].start < length):
-            due.append(self._tokens.popleft())
+        due, begin = list[Token](), self._answer.reply.thoughts.start
+        plain, end = self._answer.calls is None, begin + len(self._answer.content)
+        while self._tokens and (plain or self._tokens[0].start < end):
+            token = self._tokens.popleft()
+            due += [token] if token.start >= begin else []
         return due
 
     def _of_text(self, kind: str, **fields: Any) -> Event:
         return self._event(kind, item_id=self._job.message_id, content_index=0, **fields)
+
+    def _of_thought(self, kind: str, **fields: Any) -> Event:
+        return self._event(kind, item_id=self._job.reasoning_id, content_index=0, **fields)
 
     def _event(self, kind: str, **fields: Any) -> Event:
         return f"response.{kind}", {"output_index": self._index, **fields}

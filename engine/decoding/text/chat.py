@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from engine.decoding.text.turns import turns_of
 from engine.errors import ForetokenError, InvalidRequest
-from engine.models.checkpoints.chat_template import Render
-from engine.request import Request
+from engine.models.checkpoints.chat_template import Render, Values
+from engine.request import OptionValue, Request
+from engine.thoughts import choices_of, reasoning_name, template_values
 from engine.tool_calls.prompting import in_words, without_system
 from engine.tool_calls.styles import style_of
 from engine.values.messages import Message
@@ -17,14 +19,18 @@ from engine.values.tools import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat. ``definitions``: those of the tools that may be called."""
+    """A chat. ``definitions``: those of the tools that may be called. ``thinking`` and ``values``: as in
+    ``Request``."""
 
     messages: tuple[Message, ...]
     definitions: tuple[Any, ...] = ()
+    thinking: str = ""
+    values: tuple[tuple[str, OptionValue], ...] = ()
 
     @classmethod
     def of(cls, request: Request) -> Chat:
-        return cls(request.messages, tuple(tool.definition for tool in request.tools))
+        definitions = tuple(tool.definition for tool in request.tools)
+        return cls(request.messages, definitions, request.thinking, request.template_values)
 
     def texts(self) -> Iterator[str]:
         """Yield all text that people and programs wrote, and none of the template's."""
@@ -36,6 +42,8 @@ class Chat:
                 yield from (call.id, call.name, call.arguments)
         for definition in self.definitions:
             yield from _strings(definition)
+        for _, value in self.values:
+            yield from _strings(value)
 
     def mapped(self, change: Callable[[str], str]) -> Chat:
         """Return the chat with ``change`` applied to all its ``texts``."""
@@ -53,7 +61,12 @@ class Chat:
             )
             for each in self.messages
         )
-        return Chat(tuple(messages), tuple(_changed(each, change) for each in self.definitions))
+        return Chat(
+            tuple(messages),
+            tuple(_changed(each, change) for each in self.definitions),
+            self.thinking,
+            tuple((name, _changed(value, change)) for name, value in self.values),
+        )
 
 
 class ChatTemplate:
@@ -61,8 +74,10 @@ class ChatTemplate:
 
     def __init__(self, render: Render | None, source: str | None) -> None:
         """``render`` applies the template ``source``. None: there is none; the model continues text."""
-        self._render = render
+        self._render, self._source = render, source or ""
         self.calls, self._knows_tools = style_of(source)
+        self.thinking = choices_of(source)
+        self._reasoning = reasoning_name(source)
 
     @property
     def exists(self) -> bool:
@@ -81,23 +96,30 @@ class ChatTemplate:
         if self._render is None:
             return "\n".join(message.content for message in messages)
         definitions = None if worded or not chat.definitions else list(chat.definitions)
+        values = template_values(self._source, chat.thinking) | dict(chat.values)
         try:
-            return self._rendered(messages, definitions, worded=worded)
+            return self._rendered(messages, definitions, values, worded=worded)
         except ForetokenError:
             raise
         except Exception as error:  # a template is a program, and raises what it likes
             raise InvalidRequest("messages", _why_not(error)) from error
 
-    def _rendered(self, messages: list[Message], definitions: Any, *, worded: bool) -> str:
+    def _rendered(
+        self, messages: list[Message], definitions: Any, values: Values, *, worded: bool
+    ) -> str:
         assert self._render is not None
         try:
-            return self._render([_turn(each) for each in messages], definitions)
+            return self._render(self._turns(messages), definitions, values)
         except ForetokenError:
             raise
         except Exception:
             if not worded:
                 raise
-            return self._render([_turn(each) for each in without_system(messages)], definitions)
+            return self._render(self._turns(without_system(messages)), definitions, values)
+
+    def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
+        """Return the messages in the form that the template expects."""
+        return turns_of(messages, self._reasoning, self._source)
 
 
 _RAISED = ("TemplateError", "RuntimeError")
@@ -116,32 +138,6 @@ def _why_not(error: Exception) -> str:
         f"This model's chat template failed: {reason}. Load another file of this model, or let it "
         "continue a text, which needs no template."
     )
-
-
-def _turn(message: Message) -> dict[str, Any]:
-    """Return a message as templates take it: arguments as an object, or as text if they are cut off."""
-    turn: dict[str, Any] = {"role": message.role, "content": message.content}
-    if message.reasoning:
-        turn["reasoning_content"] = message.reasoning
-    if message.tool_calls:
-        turn["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": _arguments(call)},
-            }
-            for call in message.tool_calls
-        ]
-    if message.tool_call_id is not None:
-        turn["tool_call_id"] = message.tool_call_id
-    if message.name is not None:
-        turn["name"] = message.name
-    return turn
-
-
-def _arguments(call: ToolCall) -> dict[str, Any] | str:
-    arguments = call.object
-    return call.arguments if arguments is None else arguments
 
 
 def _strings(value: Any) -> Iterator[str]:

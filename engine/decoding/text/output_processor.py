@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from engine.decoding.loop import StoppingCriteria
+from engine.decoding.text.channels import Channels
 from engine.decoding.text.codec import Detokenizer, StopStrings, TextCodec
 from engine.events import Emitted, Finished, FinishReason, Origin, Round, Token, TopLogprob
 from engine.tool_calls.reading import CallReader
@@ -24,15 +25,18 @@ class OutputProcessor:
         shown: Mapping[str, int] | None = None,
         calls: CallStyle | None = None,
         tools: Collection[str] = (),
+        channels: Channels | None = None,
     ) -> None:
         """``stop``: strings that end the reply and are not part of it. ``shown``: control tokens that are
         shown in the text by name. ``calls``: how the model writes tool calls; None without tools.
-        ``tools``: names whose calls are read without the style's mark too."""
+        ``tools``: names whose calls are read without the style's mark too. ``channels``: those that the
+        reply is written in."""
         self.codec, self.stopping = codec, stopping
         names = {token: name for name, token in (shown or {}).items()}
         self.names = {token: name for token, name in names.items() if not codec.decode([token])}
         self.detokenizer = Detokenizer(codec, prompt)
         self.stops = StopStrings(stop)
+        self.channels = channels
         self.calls = None if calls is None else CallReader(calls, tools=tools)
         self.stopped = False  # at a stop string or a repeated call
         self.end = 0  # characters of all tokens' texts, shown or not
@@ -69,6 +73,8 @@ class OutputProcessor:
     def _add(self, token: int) -> str:
         """Add one token to the text, up to where it stops; return its own text."""
         text = self.detokenizer.push(token) + self.names.get(token, "")
+        if self.channels is not None:
+            text = self.channels.read(token, text)
         self.end += len(text)
         self.tokens.append(token)
         self.text.append(self.stops.push(text))

@@ -16,8 +16,11 @@ Messages = list[dict[str, Any]]
 """Messages as chat templates take them: role, content and any tool calls."""
 Tools = list[dict[str, Any]] | None
 """Definitions of tools as templates take them; None if there are none."""
-Render = Callable[[Messages, Tools], str]
+Values = Mapping[str, Any]
+"""Further variables of a template, such as ``enable_thinking``."""
+Render = Callable[[Messages, Tools, Values], str]
 
+_NONE: Values = {}
 _WORKERS = WorkerPool(
     "engine.models.checkpoints.template_environment:render",
     Limits(seconds=3.0, memory=512 << 20, answer=64 << 20),
@@ -32,7 +35,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Render:
     """
     _WORKERS.start()
 
-    def render(messages: Messages, tools: Tools = None) -> str:
+    def render(messages: Messages, tools: Tools = None, values: Values = _NONE) -> str:
         chat = {
             "messages": messages,
             "tools": tools,
@@ -40,7 +43,7 @@ def renderer(template: str, tokens: Mapping[str, str]) -> Render:
             "add_generation_prompt": True,
         }
         try:
-            text: str = _WORKERS.call({**chat, **tokens, "template": template})
+            text: str = _WORKERS.call({**values, **chat, **tokens, "template": template})
         except LimitExceeded as limit:
             raise InvalidRequest(
                 "messages",

@@ -82,9 +82,65 @@ def test_a_completion_is_the_text_as_it_was_written(http: httpx.Client) -> None:
     assert text.startswith("<think>\nIt is")
 
 
-def test_a_response_has_the_answer_alone(http: httpx.Client) -> None:
+def test_a_response_has_it_as_an_item_of_its_own(http: httpx.Client, asked: list[Request]) -> None:
     output = post(http, "/v1/responses", input="Hi").json()["output"]
-    assert [each["content"][0]["text"] for each in output] == ["Three."]
+    told = [(each["type"], each["content"][0]["text"]) for each in output]
+    assert told == [("reasoning", "It is\n 3."), ("message", "Three.")]
+    post(http, "/v1/responses", input=[HI[0], *output, HI[0]])
+    reply = asked[-1].messages[1]
+    assert (reply.content, reply.reasoning) == ("Three.", "It is\n 3.")
+    usage = post(http, "/v1/responses", input="Hi").json()["usage"]["output_tokens_details"]
+    assert 0 < usage["reasoning_tokens"] < 10
+
+
+@pytest.mark.parametrize("tools", [{}, {"tools": [{"type": "function", **TOOLS[0]["function"]}]}])
+def test_a_stream_of_a_response_has_each_item_between_its_events(
+    http: httpx.Client, tools: dict
+) -> None:
+    text = post(http, "/v1/responses", input="Hi", stream=True, **tools).text
+    events = [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+    kinds = [each["type"].removeprefix("response.") for each in events]
+    items = [each["item"]["type"] for each in events if each["type"].endswith("item.added")]
+    assert items == ["reasoning", "function_call" if tools else "message"]
+    thought = [each["delta"] for each in events if each["type"].endswith("reasoning_text.delta")]
+    assert len(thought) > 1 and "".join(thought) == "It is\n 3."
+    ended = kinds.index("output_item.done")
+    assert kinds[ended - 2 : ended] == ["reasoning_text.done", "content_part.done"]
+    indices = [each["output_index"] for each in events if "output_index" in each]
+    assert indices == sorted(indices) and set(indices) == {0, 1}
+    whole = events[-1]["response"]["output"]
+    assert [each["type"] for each in whole] == items
+
+
+def test_how_much_to_think_reaches_the_engine_and_has_bounds(
+    http: httpx.Client, asked: list[Request]
+) -> None:
+    def given(path: str = "/v1/chat/completions", **body: object) -> tuple:
+        post(http, path, **({"messages": HI} | body))
+        return asked[-1].thinking, asked[-1].thinking_budget, dict(asked[-1].template_values)
+
+    assert given() == ("", None, {})
+    assert given(reasoning_effort="none") == ("off", None, {})
+    assert given(reasoning_effort="high", thinking_budget=5) == ("high", 5, {})
+    assert given(thinking_token_budget=0) == ("", 0, {})  # vLLM's name
+    assert given(thinking_budget_tokens=-1) == ("", None, {})  # llama.cpp's
+    assert given(chat_template_kwargs={"enable_thinking": False, "x": None})[2] == {
+        "enable_thinking": False
+    }
+    assert given("/v1/responses", input="Hi", reasoning={"effort": "low"}) == ("low", None, {})
+    assert given("/api/chat", think=False) == ("off", None, {})
+    assert given("/api/chat", think="high") == ("high", None, {})
+    for wrong, name in (
+        ({"reasoning_effort": "a lot"}, "reasoning_effort"),
+        ({"thinking_budget": -2}, "thinking_budget"),
+        ({"chat_template_kwargs": {"messages": "x"}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"x": {}}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {"x": "a" * 9000}}, "chat_template_kwargs"),
+        ({"chat_template_kwargs": {f"x{at}": 1 for at in range(99)}}, "chat_template_kwargs"),
+    ):
+        reply = http.post("/v1/chat/completions", json={"model": "pip", "messages": HI, **wrong})
+        assert reply.status_code == 400
+        assert reply.json()["error"]["param"].startswith(name), reply.text
 
 
 def test_ollama_has_it_as_thinking(http: httpx.Client) -> None:

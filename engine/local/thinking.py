@@ -1,0 +1,58 @@
+"""How a request's reply thinks, resolved against the loaded model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from engine.decoding.text.codec import TextCodec
+from engine.decoding.thinking import Thinking, thought_tokens
+from engine.errors import InvalidRequest
+from engine.models.base import ModelInfo
+from engine.request import Request
+from engine.thoughts import CLOSING, opens_thought
+
+_LAST_TOKENS = 8
+"""Tokens at the end of a prompt that may hold the mark that opens or closes a thought."""
+
+
+def thinking_of(
+    request: Request, prompt: Sequence[int], codec: TextCodec, model: ModelInfo
+) -> Thinking | None:
+    """Return how the reply thinks; None if nothing limits it and no grammar waits for its end.
+
+    Raises InvalidRequest for a budget where the model's vocabulary has no tokens around thoughts. A model
+    that does not think needs none.
+    """
+    tokens = thought_tokens(codec.token_named, partial(codec.encode, special=False))
+    last = _last(prompt, codec)
+    budget, constrained = request.thinking_budget, request.grammar is not None or request.tools
+    if not request.messages or (budget is None and not constrained):
+        return None
+    if tokens is None:
+        if budget is not None and opens_thought(last):
+            raise InvalidRequest(
+                "thinking_budget",
+                "thinking_budget cannot be kept: this model's thought has no token of its own that ends "
+                "it. Leave it out.",
+            )
+        return None
+    if tokens.whole and budget is None:
+        return None
+    closed = last.rstrip().endswith((*CLOSING, "<channel|>"))
+    place = tokens.start(opened=opens_thought(last), closed=closed)
+    return Thinking(tokens, place, budget, model.vocabulary, frozenset(model.eos))
+
+
+def begins_inside_thought(
+    request: Request, prompt: Sequence[int], codec: TextCodec, thinking: Thinking | None
+) -> bool:
+    """Return whether the template opened a thought in the prompt, and the reply may go on with it."""
+    constrained = request.grammar is not None or request.tool_choice.must
+    if not request.messages or (constrained and thinking is None):
+        return False
+    return opens_thought(_last(prompt, codec))
+
+
+def _last(prompt: Sequence[int], codec: TextCodec) -> str:
+    return "".join(map(codec.token_text, prompt[-_LAST_TOKENS:]))
