@@ -64,6 +64,14 @@ class LayerDecoder(ABC, Generic[State, Step]):
     def feed_forward(self, index: int, x: Tensor) -> Tensor:
         """Return ``x (rows, hidden)`` plus layer ``index``'s feed-forward on normed ``x``."""
 
+    def own_inputs(self, ids: Tensor, x: Tensor) -> Tensor | None:
+        """Return the layers' own inputs (rows, layers, width) for embedded ``x``; None without."""
+        return None
+
+    def finish(self, index: int, x: Tensor, own: Tensor | None) -> Tensor:
+        """Return layer ``index``'s result, for ``x`` of its feed-forward and the ``own`` inputs."""
+        return x
+
     @abstractmethod
     def final_norm(self, x: Tensor) -> Tensor:
         """Return ``x (rows, hidden)`` normed for the output head."""
@@ -112,11 +120,12 @@ class LayerDecoder(ABC, Generic[State, Step]):
         x = self.embedding(ids)
         if self.scale != 1:
             x = x * self.scale
+        own = self.own_inputs(ids, x)
         for index in range(len(self.architecture.layers)):
             if aux is not None and positions is not None:
                 aux.write(AuxLayer(index), positions, x)
             x = self.mixer(index, x, step)
-            x = self.feed_forward(index, x)
+            x = self.finish(index, self.feed_forward(index, x), own)
         if aux is not None and positions is not None:
             aux.write(AuxLayer(len(self.architecture.layers)), positions, x)
             if aux.has(NORMED):
@@ -156,6 +165,14 @@ def feed_forward(ops: Arithmetic, spec: GatedMlp, layer: Layer, x: Tensor) -> Te
     gate, up = ops.linear(weights.gate_up, normed).chunk(2, dim=1)
     result = ops.linear(weights.down, ops.activate(spec.activation, gate, times=up))
     return add_residual(ops, x, result, layer.feed_forward_after)
+
+
+def add_own_input(ops: Arithmetic, function: str, layer: Layer, x: Tensor, own: Tensor) -> Tensor:
+    """Return ``x (rows, hidden)`` plus what ``layer`` makes of its ``own`` input (rows, width)."""
+    weights = layer.own_input
+    assert weights is not None
+    gated = ops.activate(function, ops.linear(weights.gate, x), times=own)
+    return add_residual(ops, x, ops.linear(weights.output, gated), weights.after)
 
 
 def add_residual(ops: Arithmetic, x: Tensor, result: Tensor, after: RmsNorm | None) -> Tensor:

@@ -10,7 +10,16 @@ from engine.models.architecture import Architecture, Attention, GatedMlp, featur
 
 ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
-        {"rope", "rope.magnitude", "window", "qkv_bias", "output_bias", "qk_norm", "score_cap"}
+        {
+            "rope",
+            "rope.magnitude",
+            "window",
+            "qkv_bias",
+            "output_bias",
+            "qk_norm",
+            "score_cap",
+            "keys_as_values",
+        }
     )
 }
 """Attention, with the options that every executor computes."""

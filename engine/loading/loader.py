@@ -31,7 +31,13 @@ from engine.models.checkpoints.stored_tensor import check_finite
 from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits
-from engine.models.weights import Names, TensorSource, WeightSource, tensor_shapes
+from engine.models.weights import (
+    Names,
+    TensorSource,
+    WeightSource,
+    tensor_shapes,
+    unread_tensors,
+)
 
 log = logging.getLogger(__name__)
 
@@ -175,8 +181,9 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
             f"{checkpoint.path} holds {count} layers, {checkpoint.config_file.name} says "
             f"{checkpoint.layers}. They belong to different models: download the model again."
         )
+    known = expected.keys() | unread_tensors(architecture, names)
     unread = sorted(
-        name for name in held if name not in expected and not name.endswith(IGNORED_TENSORS)
+        name for name in held if name not in known and not name.endswith(IGNORED_TENSORS)
     )
     if unread:
         raise ModelError(

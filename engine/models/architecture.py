@@ -49,6 +49,10 @@ class Attention:
     """What a head attends to is multiplied by sigmoid(gate(x)), gates as wide as the queries."""
     shared_with: int | None = None
     """The earlier layer whose keys and values it reads, of the same size; it makes none itself."""
+    value_norm: bool = False
+    """Values are normalised per head too, without a weight."""
+    keys_as_values: bool = False
+    """Values are the keys, before their norm and RoPE."""
     score_cap: float | None = None
     """Scores s become cap * tanh(s / cap)."""
     causal: bool = True
@@ -176,6 +180,11 @@ class Architecture:
     sandwich_norms: bool = False
     """The results of mixers and feed-forwards are normalised too, before they are added."""
     embedding_scale: float = 1.0
+    per_layer_width: int | None = None
+    """Width of the input that each layer has of its own, from a second embedding: Gemma's per-layer
+    embeddings. The activation of the layer's feed-forward gates it."""
+    layer_scalars: bool = False
+    """The result of each layer is multiplied by a number of its own."""
     logit_cap: float | None = None
     """Logits l become cap * tanh(l / cap)."""
 

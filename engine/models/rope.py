@@ -58,11 +58,12 @@ def read_rope(
     settings: Settings | None = None,
     theta: float | None = None,
     part: float = 1.0,
+    head_dim: int | None = None,
 ) -> Rope:
     """Return the ``Rope`` of layers with ``settings`` (default: the model's), up to ``context`` tokens.
 
-    ``theta`` and ``part``, the part of a head that rotates, apply if the settings name none. Raises
-    ModelError for an unknown scaling.
+    ``theta`` and ``part``, the part of a head that rotates, apply if the settings name none. ``head_dim``
+    is the model's, unless told. Raises ModelError for an unknown scaling.
     """
     config = checkpoint.text_config
     if settings is None:
@@ -79,7 +80,8 @@ def read_rope(
     original = config.get(key) or settings.get(key) or checkpoint.context
     base = float(settings.get("rope_theta") or theta or config.get("rope_theta") or 10000.0)
     part = settings.get("partial_rotary_factor") or config.get("partial_rotary_factor") or part
-    width = int(checkpoint.head_dim * float(part))
+    head_dim = head_dim or checkpoint.head_dim
+    width = head_dim if kind == "proportional" else int(head_dim * float(part))
     inputs = ScalingInputs(settings, base, context, checkpoint.context, int(original))
     return SCALINGS[kind]([base ** (-i / width) for i in range(0, width, 2)], inputs)
 
@@ -92,6 +94,14 @@ def _linear(frequencies: list[float], inputs: ScalingInputs) -> Rope:
     """Divide positions by ``factor`` (kaiokendev 2023)."""
     factor = inputs.number("factor")
     return Rope(tuple(frequency / factor for frequency in frequencies))
+
+
+def _proportional(frequencies: list[float], inputs: ScalingInputs) -> Rope:
+    """Rotate the first pairs alone, at the frequencies they have if all rotate (Gemma 4)."""
+    rotated = int(float(inputs.settings.get("partial_rotary_factor") or 1.0) * len(frequencies))
+    factor = float(inputs.settings.get("factor") or 1.0)
+    still = (0.0,) * (len(frequencies) - rotated)
+    return Rope((*(each / factor for each in frequencies[:rotated]), *still))
 
 
 def _llama3(frequencies: list[float], inputs: ScalingInputs) -> Rope:
@@ -165,6 +175,7 @@ SCALINGS: Mapping[str, Callable[[list[float], ScalingInputs], Rope]] = {
     # Scales only beyond max_position_embeddings, which no context here exceeds.
     "dynamic": _default,
     "linear": _linear,
+    "proportional": _proportional,
     "llama3": _llama3,
     "yarn": _yarn,
     "longrope": _longrope,

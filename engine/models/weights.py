@@ -36,6 +36,7 @@ WeightSource = Callable[[str], Weight]
 """The same, but matrices may be blocks of a GGUF file."""
 
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
+_PER_LAYER = "per_layer_model_projection", "per_layer_projection_norm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,10 @@ class Names:
     @property
     def embedding(self) -> str:
         return self.root + _EMBEDDING
+
+    @property
+    def per_layer_embedding(self) -> str:
+        return f"{self.root}embed_tokens_per_layer.weight"
 
     @property
     def norm(self) -> str:
@@ -117,6 +122,24 @@ class GatedMlpWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class OwnInputWeights:
+    """Weights by which a layer reads its own input (``Architecture.per_layer_width``)."""
+
+    gate: Linear  # hidden -> width
+    output: Linear  # width -> hidden
+    after: RmsNorm
+
+
+@dataclass(frozen=True, slots=True)
+class PerLayerWeights:
+    """Weights that make the layers' own inputs: norm(projection(x)) + scale * second embedding."""
+
+    projection: Linear  # hidden -> layers * width
+    norm: RmsNorm  # of each layer's part
+    scale: float
+
+
+@dataclass(frozen=True, slots=True)
 class Layer:
     """One layer's weights. None for those that the model lacks."""
 
@@ -126,6 +149,8 @@ class Layer:
     feed_forward_norm: RmsNorm
     feed_forward: GatedMlpWeights
     feed_forward_after: RmsNorm | None
+    own_input: OwnInputWeights | None = None
+    scalar: float = 1.0
 
     @property
     def attention(self) -> AttentionWeights:
@@ -146,7 +171,23 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
     shapes[names.norm] = (architecture.hidden,)
     if not architecture.tied:
         shapes[names.head] = (architecture.vocabulary, architecture.hidden)
+    if architecture.per_layer_width:
+        width = architecture.per_layer_width
+        widths = len(architecture.layers) * width
+        projection, norm = (f"{names.root}{name}.weight" for name in _PER_LAYER)
+        shapes[names.per_layer_embedding] = (architecture.vocabulary, widths)
+        shapes |= {projection: (widths, architecture.hidden), norm: (width,)}
     return shapes
+
+
+def unread_tensors(architecture: Architecture, names: Names) -> frozenset[str]:
+    """Return what files may hold and nobody reads: keys and values of layers that read others'."""
+    return frozenset(
+        f"{names.layer(index)}self_attn.{part}.weight"
+        for index, spec in enumerate(architecture.layers)
+        if isinstance(spec.mixer, Attention) and spec.mixer.shared_with is not None
+        for part in ("k_proj", "v_proj", "k_norm")
+    )
 
 
 def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple[int, ...]]:
@@ -163,12 +204,20 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
     norms = ["input_layernorm", "post_attention_layernorm"]
     if a.sandwich_norms:
         norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    if a.per_layer_width:
+        shapes["per_layer_input_gate.weight"] = (a.per_layer_width, hidden)
+        shapes["per_layer_projection.weight"] = (hidden, a.per_layer_width)
+        norms.append("post_per_layer_input_norm")
+    if a.layer_scalars:
+        shapes["layer_scalar"] = (1,)
     return shapes | {f"{name}.weight": (hidden,) for name in norms}
 
 
 def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
     queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
     outputs = {"qkv": queries + 2 * keys} if joined else {"q": queries, "k": keys, "v": keys}
+    if spec.keys_as_values:
+        del outputs["v"]
     if spec.shared_with is not None:
         outputs = {"q": queries}
     if spec.output_gate:
@@ -241,6 +290,36 @@ def load_layer(
         feed_forward_norm=norm(before if a.sandwich_norms else after),
         feed_forward=_gated_mlp(a, spec.feed_forward, at, kernels),
         feed_forward_after=norm("post_feedforward_layernorm") if a.sandwich_norms else None,
+        own_input=_own_input(at, norm, kernels) if a.per_layer_width else None,
+        scalar=float(_vector(at("layer_scalar"))) if a.layer_scalars else 1.0,
+    )
+
+
+def load_per_layer(
+    architecture: Architecture, names: Names, tensor: WeightSource, kernels: Kernels
+) -> PerLayerWeights | None:
+    """Return what makes the layers' own inputs; None if they have none.
+
+    Gemma's formula is (norm(hidden ** -0.5 * projection(x)) + width ** 0.5 * embedding) / 2 ** 0.5.
+    """
+    a = architecture
+    if a.per_layer_width is None:
+        return None
+    projection, norm = (tensor(f"{names.root}{name}.weight") for name in _PER_LAYER)
+    return PerLayerWeights(
+        kernels.linear(projection),
+        RmsNorm(_vector(norm).float() * 0.5**0.5, a.epsilon * a.hidden),
+        (a.per_layer_width / 2) ** 0.5,
+    )
+
+
+def _own_input(
+    at: WeightSource, norm: Callable[[str], RmsNorm], kernels: Kernels
+) -> OwnInputWeights:
+    return OwnInputWeights(
+        gate=kernels.linear(at("per_layer_input_gate.weight")),
+        output=kernels.linear(at("per_layer_projection.weight")),
+        after=norm("post_per_layer_input_norm"),
     )
 
 
@@ -331,9 +410,11 @@ def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stack
     if a.joined:
         parts: Sequence[Weight] = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
-        made = "qkv" if spec.shared_with is None else "q"
+        made = "q" if spec.shared_with is not None else "qk" if spec.keys_as_values else "qkv"
         parts = [at(f"self_attn.{name}_proj.{kind}") for name in made]
     query, *keys_values = parts
+    if spec.keys_as_values:
+        keys_values *= 2
     gates: list[Weight] = []
     if spec.output_gate:
         query, gate = _halves_of_heads(query, spec.heads)

@@ -99,7 +99,8 @@ def write_random(
         torch.manual_seed(seed)
         model: Any = AutoModelForCausalLM.from_config(settings, dtype=torch.float32).eval()
         with torch.no_grad():
-            for weight in model.parameters():
+            scalars = [each for name, each in model.named_buffers() if name.endswith("scalar")]
+            for weight in (*model.parameters(), *scalars):
                 if uneven and weight.dim() == 1:
                     weight.add_(uneven * torch.randn(weight.shape))
     write_tokenizer(folder)

@@ -28,6 +28,9 @@ GEMMA3_ROPES = {
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
     "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
 }
+GEMMA4_LAYERS = [
+    f"{kind}_attention" for kind in "sliding full sliding sliding sliding full".split()
+]
 LLAMAS: dict[str, dict[str, Any]] = {
     "head_dim 8, groups of 2, tied": {},
     "head_dim 64, untied": {"hidden_size": 128, "head_dim": 64, "tie_word_embeddings": False},
@@ -100,6 +103,31 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "layer_types": ["sliding_attention", "full_attention"],
             "query_pre_attn_scalar": 16,
             "rope_parameters": GEMMA3_ROPES,
+        },
+    ),
+    "gemma4": (
+        "gemma4_text",
+        {
+            **SLIDING,
+            "num_hidden_layers": 6,
+            "layer_types": GEMMA4_LAYERS,
+            "num_kv_shared_layers": 3,
+            "use_double_wide_mlp": True,
+            "global_head_dim": 16,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": 320,
+            "final_logit_softcapping": 3.0,
+        },
+    ),
+    "gemma4, keys as values": (
+        "gemma4_unified_text",
+        {
+            **SLIDING,
+            "num_hidden_layers": 3,
+            "layer_types": GEMMA4_LAYERS[-3:],
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "global_head_dim": 32,
         },
     ),
     "phi3": ("phi3", {**SLIDING, "pad_token_id": 0, "tie_word_embeddings": False}),

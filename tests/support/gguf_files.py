@@ -28,6 +28,8 @@ ARCHITECTURES = {
     "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
     "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
+    "Gemma4ForCausalLM": gguf.MODEL_ARCH.GEMMA4,
+    "Gemma4UnifiedForCausalLM": gguf.MODEL_ARCH.GEMMA4,
     "Phi3ForCausalLM": gguf.MODEL_ARCH.PHI3,
     "Lfm2ForCausalLM": gguf.MODEL_ARCH.LFM2,
     "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
@@ -91,6 +93,8 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     _describe_ropes(writer, config, checkpoint.head_dim)
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
+    if "gemma4" in config["model_type"]:
+        _describe_gemma4(writer, config)
     if config.get("linear_num_value_heads"):
         _describe_gated_delta(writer, config)
     if config.get("conv_L_cache"):
@@ -138,6 +142,38 @@ def _describe_gated_delta(writer: gguf.GGUFWriter, config: dict[str, Any]) -> No
     writer.add_full_attention_interval(4)
 
 
+def _describe_gemma4(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """What differs between its layers replaces what all have."""
+    slides = [kind == "sliding_attention" for kind in config["layer_types"]]
+    own, shared = config["per_layer_config"], config["num_kv_shared_layers"]
+    heads = [
+        own.get(str(at), {}).get("num_key_value_heads", config["num_key_value_heads"])
+        for at in range(len(slides))
+    ]
+    width, makers = own[str(len(slides) - 1)]["head_dim"], len(slides) - shared
+    wide = 2 if config["use_double_wide_mlp"] else 1
+    for key in ("key_length", "value_length", "head_count_kv"):
+        del writer.kv_data[0][f"gemma4.attention.{key}"]
+    del (
+        writer.kv_data[0]["gemma4.feed_forward_length"],
+        writer.kv_data[0]["gemma4.rope.dimension_count"],
+    )
+    writer.add_key_length(width)
+    writer.add_value_length(width)
+    writer.add_key_length_swa(config["head_dim"])
+    writer.add_value_length_swa(config["head_dim"])
+    writer.add_head_count_kv(heads)
+    writer.add_feed_forward_length(
+        [config["intermediate_size"] * (wide if at >= makers else 1) for at in range(len(slides))]
+    )
+    writer.add_rope_dimension_count(width)
+    writer.add_rope_dimension_count_swa(config["head_dim"])
+    writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    writer.add_sliding_window_pattern(slides)
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(config.get("hidden_size_per_layer_input") or 0)
+
+
 def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: int) -> None:
     rope = config["rope_parameters"]
     rope = rope.get("full_attention", rope)
@@ -173,6 +209,10 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         for length in ("long", "short"):
             listed = np.array(rope[f"{length}_factor"], dtype=np.float32)
             found[f"rope_factors_{length}.weight"] = listed
+    if architecture == gguf.MODEL_ARCH.GEMMA4:
+        pairs = config["per_layer_config"][str(config["num_hidden_layers"] - 1)]["head_dim"] // 2
+        turned_pairs = np.arange(pairs) < rope["full_attention"]["partial_rotary_factor"] * pairs
+        found["rope_freqs.weight"] = np.where(turned_pairs, 1, 1e30).astype(np.float32)
     for name, plain in tensors.items():
         weight = plain
         part = name.split(".")[-2]
@@ -189,6 +229,7 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
             weight = _as_llama_cpp_has_gated_delta(name, weight, config)
         if name.endswith(".conv.conv.weight"):
             weight = weight.squeeze(1)
+        source += ".weight" if name.endswith("layer_scalar") else ""
         target = names.get_name(source, try_suffixes=(".weight", ".bias"))
         assert target is not None, name
         found[target] = weight

@@ -45,6 +45,7 @@ from engine.models.weights import (
     ShortConvolutionWeights,
     WeightSource,
     load_layer,
+    load_per_layer,
     make_norm,
 )
 from engine.noise import Draws
@@ -153,8 +154,19 @@ class NativeDecoder:
             # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
             embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
         )
+        per_layer = load_per_layer(architecture, names, tensor, kernels)
+        second = None if per_layer is None else make(tensor(names.per_layer_embedding))
+        if per_layer is not None and second is not None:
+            shape.own_width = architecture.per_layer_width or 0
+            shape.own_projection, shape.own_embedding = (
+                _matrix(per_layer.projection),
+                second.pointer,
+            )
+            shape.own_norm = per_layer.norm.weight.data_ptr()
+            shape.own_epsilon, shape.own_scale = per_layer.norm.epsilon, per_layer.scale
         # The structures point to these, so they live as long as the decoder.
         self._embedding, self._head = embedding, head
+        self._per_layer = per_layer, second
         self._layers, self._norm, self._rotations = layers, norm, rotations
         self._trimmed_head: TrimmedHead | None = None
         self._begin(shape, parts)
@@ -373,7 +385,15 @@ def _layer(
             intermediate=spec.feed_forward.intermediate,
             gate=native.GATES[spec.feed_forward.activation],
         ),
+        scalar=layer.scalar,
     )
+    if layer.own_input is not None:
+        made.own = structures.OwnInput(
+            gate=_matrix(layer.own_input.gate),
+            output=_matrix(layer.own_input.output),
+            after=layer.own_input.after.weight.data_ptr(),
+            function=native.GATES[spec.feed_forward.activation],
+        )
     match layer.mixer, spec.mixer:
         case AttentionWeights(), Attention(rope=rope, head_dim=head_dim):
             table = None if rope is None else rotations[rope, head_dim]
@@ -400,6 +420,7 @@ def _attention(
         slot=slot,
         output_gate=spec.output_gate,
         shared=spec.shared_with is not None,
+        value_norm=spec.value_norm,
         score_cap=spec.score_cap or 0.0,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.backends.native import trial
-from engine.backends.support import ATTENTION, GATED_MLP, Support
+from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS
 from engine.kernels.native import library as native
@@ -22,13 +22,14 @@ def support(library: Library | None) -> Support:
     return Support(
         "The compiled step",
         {
-            Attention: {*ATTENTION[Attention], "output_gate", "shared_with"},
+            Attention: {*ATTENTION[Attention], "output_gate", "shared_with", "value_norm"},
             GatedDeltaNet: {"tiled"},
             ShortConvolution: (),
         },
         GATED_MLP,
         native.GATES,
         formats,
+        options=DECODER | {"per_layer_width", "layer_scalars"},
         blocks=frozenset(NATIVE_FORMATS),
     )
 
@@ -50,6 +51,8 @@ def why_not(
     if reason is not None:
         return reason
     widths = {spec.feed_forward.intermediate for spec in architecture.layers}
+    if architecture.per_layer_width:
+        widths.add(architecture.per_layer_width)
     heads = {attention.head_dim for attention in architecture.attentions}
     attended = {attention.heads * attention.head_dim for attention in architecture.attentions}
     whole = not any(size % native.LANES for size in {architecture.hidden} | widths | heads)

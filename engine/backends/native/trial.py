@@ -51,7 +51,14 @@ _ATTENTION = Attention(
     score_cap=20.0,
 )
 _OTHER = replace(
-    _ATTENTION, heads=2, kv_heads=1, head_dim=2 * _HEAD_DIM, rope=None, window=5, output_gate=True
+    _ATTENTION,
+    heads=2,
+    kv_heads=1,
+    head_dim=2 * _HEAD_DIM,
+    rope=None,
+    window=5,
+    output_gate=True,
+    value_norm=True,
 )
 _DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
 _ARCHITECTURE = Architecture(
@@ -66,6 +73,8 @@ _ARCHITECTURE = Architecture(
     epsilon=1e-6,
     tied=False,
     sandwich_norms=True,
+    per_layer_width=_WIDTH,
+    layer_scalars=True,
 )
 
 

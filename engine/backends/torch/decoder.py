@@ -9,8 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.backends.layer_decoder import LayerDecoder, add_residual, feed_forward, norm
-from engine.backends.support import ATTENTION, GATED_MLP, Support
+from engine.backends.layer_decoder import (
+    LayerDecoder,
+    add_own_input,
+    add_residual,
+    feed_forward,
+    norm,
+)
+from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
 from engine.backends.torch import gated_delta, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
@@ -39,19 +45,21 @@ from engine.models.weights import (
     ShortConvolutionWeights,
     TensorSource,
     load_layer,
+    load_per_layer,
     make_norm,
 )
 
 SUPPORT = Support(
     "The own decoder",
     {
-        Attention: {*ATTENTION[Attention], "output_gate", "shared_with"},
+        Attention: {*ATTENTION[Attention], "output_gate", "shared_with", "value_norm"},
         GatedDeltaNet: {"tiled"},
         ShortConvolution: (),
     },
     GATED_MLP,
     ACTIVATIONS,
     FORMATS,
+    options=DECODER | {"per_layer_width", "layer_scalars"},
 )
 """Sizes are not limited."""
 
@@ -111,6 +119,9 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             self._load(names.layer(index), spec, tensor, kernels)
             for index, spec in enumerate(architecture.layers)
         ]
+        self.per_layer = load_per_layer(architecture, names, tensor, kernels)
+        if self.per_layer is not None:
+            self.second_embedding = kernels.embedding(tensor(names.per_layer_embedding))
 
     def _shared(self, spec: Attention) -> AttentionShared:
         attend = choose_attend(spec.heads, spec.kv_heads, spec.head_dim, self.dtype, self.device)
@@ -173,6 +184,22 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         """See ``LayerDecoder``."""
         spec = self.architecture.layers[index].feed_forward
         return feed_forward(self.ops, spec, self.layers[index], x)
+
+    def own_inputs(self, ids: Tensor, x: Tensor) -> Tensor | None:
+        """See ``LayerDecoder``."""
+        weights = self.per_layer
+        if weights is None:
+            return None
+        parts = self.ops.linear(weights.projection, x).unflatten(1, (len(self.layers), -1))
+        embedded = self.second_embedding(ids).view_as(parts)
+        return self.ops.add(norm(self.ops, weights.norm, parts), embedded, weights.scale)
+
+    def finish(self, index: int, x: Tensor, own: Tensor | None) -> Tensor:
+        """See ``LayerDecoder``."""
+        layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
+        if own is not None:
+            x = add_own_input(self.ops, spec.activation, layer, x, own[:, index])
+        return x * layer.scalar if self.architecture.layer_scalars else x
 
     def _attention_inputs(self, spec: Attention, state: KVCache, rows: int) -> AttentionInputs:
         start, end = state.end, state.end + rows

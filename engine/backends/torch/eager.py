@@ -250,6 +250,8 @@ def split_qkv(
     if rotation is not None:
         qk = _apply_rope(qk.float(), rotation)
     query, key = qk.to(qkv.dtype).split((spec.heads, kv_heads), dim=1)
+    if spec.value_norm:
+        value = torch.rms_norm(value.float(), (spec.head_dim,), None, epsilon).to(qkv.dtype)
     return query, key, value
 
 

@@ -24,7 +24,7 @@ class FeedForward(IntEnum):
 class Attention(c.Structure):
     _fields_ = [
         *_fields(c.c_void_p, "qkv output qk_norm rotation"),
-        *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate shared"),
+        *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate shared value_norm"),
         ("score_cap", c.c_float),
     ]
 
@@ -47,6 +47,10 @@ class GatedMlp(c.Structure):
     _fields_ = [*_fields(c.c_void_p, "gate_up down"), *_fields(c.c_int32, "intermediate gate")]
 
 
+class OwnInput(c.Structure):
+    _fields_ = [*_fields(c.c_void_p, "gate output after"), ("function", c.c_int32)]
+
+
 class Layer(c.Structure):
     _fields_ = [
         *_fields(c.c_void_p, "mixer_norm mixer_after mlp_norm mlp_after"),
@@ -55,6 +59,8 @@ class Layer(c.Structure):
         ("delta", GatedDelta),
         ("convolution", ShortConvolution),
         ("mlp", GatedMlp),
+        ("own", OwnInput),
+        ("scalar", c.c_float),
     ]
 
 
@@ -64,6 +70,9 @@ class Shape(c.Structure):
         *_fields(c.c_void_p, "embedding head norm"),
         *_fields(c.c_int32, "count vocabulary hidden context"),
         *_fields(c.c_float, "epsilon embedding_scale"),
+        *_fields(c.c_void_p, "own_projection own_embedding own_norm"),
+        ("own_width", c.c_int32),
+        *_fields(c.c_float, "own_epsilon own_scale"),
     ]
 
 

@@ -36,6 +36,16 @@ _HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
 _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
 
+_GEMMA4: Mapping[str, Any] = {
+    "num_hidden_layers": 30,
+    "hidden_size": 2304,
+    "intermediate_size": 9216,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131_072,
+    "tie_word_embeddings": True,
+}
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "gemma2": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True},
     "gemma3_text": {
@@ -46,6 +56,8 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "sliding_window": 4096,
         "tie_word_embeddings": True,
     },
+    "gemma4_text": {**_GEMMA4, "sliding_window": 512, "hidden_size_per_layer_input": 256},
+    "gemma4_unified_text": {**_GEMMA4, "sliding_window": 1024, "max_position_embeddings": 262_144},
     "lfm2": {"tie_word_embeddings": True},
     "qwen3": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True},

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from engine.errors import ModelError
 from engine.models.architecture import Architecture, Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.gemma import gemma2, gemma3
+from engine.models.families.gemma import gemma2, gemma3, gemma4
 from engine.models.families.lfm2 import lfm2
 from engine.models.families.llama import llama
 from engine.models.families.mistral import mistral
@@ -32,6 +32,10 @@ FAMILIES: Mapping[str, Reader] = {
     "Gemma2ForCausalLM": gemma2,
     "Gemma3ForCausalLM": gemma3,
     "Gemma3ForConditionalGeneration": gemma3,  # its text part
+    "Gemma4ForCausalLM": gemma4,
+    "Gemma4ForConditionalGeneration": gemma4,
+    "Gemma4UnifiedForCausalLM": gemma4,
+    "Gemma4UnifiedForConditionalGeneration": gemma4,
     "Phi3ForCausalLM": phi3,
 }
 

@@ -87,6 +87,8 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.mixer.shared_with": replace(
         BASE, layers=(*BASE.layers[:1], LayerSpec(replace(PLAIN, shared_with=0), RELU))
     ),
+    "layers.mixer.value_norm": mixing(replace(PLAIN, value_norm=True)),
+    "layers.mixer.keys_as_values": mixing(replace(PLAIN, keys_as_values=True)),
     "layers.mixer.score_cap": mixing(replace(PLAIN, score_cap=0.5)),
     "layers.mixer.causal": mixing(replace(PLAIN, causal=False)),
     "layers.feed_forward=GatedMlp": BASE,
@@ -101,6 +103,8 @@ EXAMPLES: dict[str, Architecture] = {
     "sandwich_norms": replace(BASE, sandwich_norms=True),
     "embedding_scale": replace(BASE, embedding_scale=3.0),
     "logit_cap": replace(BASE, logit_cap=1.0),
+    "per_layer_width": replace(BASE, per_layer_width=32),
+    "layer_scalars": replace(BASE, layer_scalars=True),
 }
 """A decoder with each feature, by its name."""
 WITHOUT = {"layers.mixer.rope.magnitude": ROTATED, "layers.mixer.tiled": mixing(DELTA)}

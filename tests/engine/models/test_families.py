@@ -15,6 +15,7 @@ from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
 from tests.support.checkpoints import LLAMA, write_random, write_tokenizer
+from tests.support.families import MODELS
 from tests.support.loading import load_model
 
 SIZES: dict[str, Any] = {"initializer_range": 0.1, "uneven": 0.1}
@@ -65,8 +66,27 @@ def phi3_before_5(config: dict[str, Any]) -> None:
     config["original_max_position_embeddings"] = 16
 
 
+def gemma4_as_published(config: dict[str, Any]) -> None:
+    """As google/gemma-4-31B-it, whose sizes of global layers are not listed by layer."""
+    del config["per_layer_config"], config["layer_types"], config["rope_parameters"]
+    config |= {"global_head_dim": 32, "num_global_key_value_heads": 1}
+
+
 EARLIER: dict[str, tuple[str, dict[str, Any], Edit]] = {
     "gemma3": ("gemma3_text", {"sliding_window": 24}, gemma3_before_5),
+    "gemma4": (
+        "gemma4_text",
+        {
+            "sliding_window": 24,
+            "num_hidden_layers": 7,
+            "global_head_dim": 32,
+            "attention_k_eq_v": True,
+            "num_global_key_value_heads": 1,
+            "hidden_size_per_layer_input": 0,
+            "use_bidirectional_attention": "vision",
+        },
+        gemma4_as_published,
+    ),
     "gemma2": ("gemma2", {"sliding_window": 24}, gemma2_before_5),
     "qwen2": ("qwen2", {"max_window_layers": 1}, qwen2_before_5),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}, smollm3_without_lists),
@@ -132,6 +152,30 @@ def test_the_text_of_a_gemma_with_eyes(tmp_path: Path) -> None:
     reference = gemma3_with_eyes(tmp_path)
     assert inspect(tmp_path).architecture == "Gemma3ForConditionalGeneration"
     assert_same(tmp_path, reference)
+
+
+def test_the_text_of_a_gemma4_with_eyes(tmp_path: Path) -> None:
+    """Its file also holds keys and values of layers that read those of others."""
+    from safetensors.torch import load_file, save_file
+    from transformers import Gemma4Config, Gemma4ForConditionalGeneration
+
+    build: Any = Gemma4Config
+    eyes = {
+        "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "head_dim": 8,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "position_embedding_size": 16,
+    }  # fmt: skip
+    text = {**LLAMA, **MODELS["gemma4"][1], "initializer_range": 0.1}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model: Any = Gemma4ForConditionalGeneration(build(text_config=text, vision_config=eyes))
+    write_tokenizer(tmp_path)
+    model.eval().save_pretrained(tmp_path)
+    file, unread = (
+        tmp_path / "model.safetensors",
+        "model.language_model.layers.3.self_attn.k_proj.weight",
+    )
+    save_file({**load_file(file), unread: torch.ones(16, 32)}, file, metadata={"format": "pt"})
+    assert_same(tmp_path, model)
 
 
 def test_what_gemma_leaves_out_of_its_configuration(tmp_path: Path) -> None:

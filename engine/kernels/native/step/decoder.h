@@ -77,19 +77,21 @@ struct Scratch {
           scores(size_t(QUERY_TILE) * rounded_up(shape.context, LANES)),
           head(size_t(QUERY_TILE) * head_dim),
           gates(size_t(2) * MAX_STEP_ROWS * GATE_PANELS * LANES),
+          embedded(size_t(shape.count) * shape.own_width),
           delta(delta) {}
 
     std::vector<float> x, normed;
     Arranged arranged;
     std::vector<float> scores, head;
     std::vector<float> gates;  // [MAX_STEP_ROWS][GATE_PANELS * 16], then the same of the up projection
+    std::vector<float> embedded;  // a token's row of the second embedding
     DeltaRow delta;
 };
 
 class Decoder {
 public:
     Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool) {
-        int qkv = 0, attended = 0, head_dim = 0, intermediate = 0, keys = 0, values = 0;  // the widest layer's
+        int qkv = 0, attended = 0, head_dim = 0, intermediate = shape.own_width, keys = 0, values = 0;  // the widest layer's
         for (int index = 0; index < shape.count; ++index) {
             const Layer& layer = shape.layers[index];
             intermediate = std::max(intermediate, layer.mlp.intermediate);
@@ -115,7 +117,8 @@ public:
         attended_.resize(size_t(MAX_STEP_ROWS) * attended);
         update_.resize(size_t(MAX_STEP_ROWS) * shape.hidden);
         active_.resize(size_t(MAX_STEP_ROWS) * intermediate);
-        counters_ = std::vector<WorkCounter>(size_t(shape.count) * LINEARS + 1);
+        own_.resize(size_t(MAX_STEP_ROWS) * shape.count * shape.own_width);
+        counters_ = std::vector<WorkCounter>(size_t(shape.count) * LINEARS + 2);
     }
 
     // Return the number of logits of a row.
@@ -137,11 +140,12 @@ public:
     }
 
 private:
-    enum Linear { QKV, OUTPUT, GATE_UP, DOWN, LINEARS };  // of a layer
+    enum Linear { QKV, OUTPUT, GATE_UP, DOWN, OWN_GATE, OWN_OUTPUT, LINEARS };  // of a layer
 
     void work(int thread) {
         Scratch& scratch = *scratch_[thread];
         embed(scratch);
+        if (shape_.own_width) own_inputs(scratch, thread);
         for (int index = 0; index < shape_.count; ++index) {
             const Layer& layer = shape_.layers[index];
             write_aux(index, scratch, thread);
@@ -155,6 +159,7 @@ private:
                 case FeedForward::GATED_MLP: gated_mlp(index, layer, scratch); break;
             }
             add(scratch, layer.mlp_after);
+            finish(index, layer, scratch);
         }
         write_aux(shape_.count, scratch, thread);
         if (step_.last > 0) logits(scratch);
@@ -311,6 +316,48 @@ private:
         }
     }
 
+    // Make the layers' own inputs of the embedded rows.
+    void own_inputs(Scratch& scratch, int thread) {
+        const int part_width = shape_.own_width, width = shape_.count * part_width;
+        linear(*shape_.own_projection, scratch.x.data(), shape_.hidden, scratch, counters_[counters_.size() - 2], own_);
+        pool_.barrier();
+        const auto [first, end] = part(rows_, thread);
+        for (int r = first; r < end; ++r) {
+            float *row = own_.data() + size_t(r) * width, *embedded = scratch.embedded.data();
+            shape_.own_embedding->row(int(step_.tokens[r]), embedded);
+            for (int at = 0; at < width; at += part_width) normalise(row + at, shape_.own_norm, part_width, shape_.own_epsilon, row + at);
+            for (int k = 0; k < width; k += LANES) store(row + k, fused(load(embedded + k), all(shape_.own_scale), load(row + k)));
+        }
+        pool_.barrier();
+    }
+
+    // Add what a layer makes of its own input, and scale the result.
+    void finish(int index, const Layer& layer, Scratch& scratch) {
+        if (shape_.own_width) {
+            own_input(index, layer.own, scratch);
+            add(scratch, layer.own.after);
+        }
+        if (layer.scalar == 1.0f) return;
+        float* x = scratch.x.data();
+        for (int k = 0; k < rows_ * shape_.hidden; k += LANES) store(x + k, load(x + k) * all(layer.scalar));
+    }
+
+    void own_input(int index, const OwnInput& weights, Scratch& scratch) {
+        const int width = shape_.own_width, all_layers = shape_.count * width;
+        const Arranged& rows = scratch.arranged.arrange(weights.gate->kinds, scratch.x.data(), rows_, shape_.hidden);
+        pool_.parallel_for(counter(index, OWN_GATE), weights.gate->panels, [&](int first, int end) {
+            weights.gate->multiply(rows, first, end, active_.data(), width);
+            for (int r = 0; r < rows_; ++r) {
+                const float* input = own_.data() + size_t(r) * all_layers + size_t(index) * width;
+                float* to = active_.data() + size_t(r) * width;
+                for (int k = first * LANES; k < end * LANES; k += LANES) store(to + k, gated(weights.function, load(to + k)) * load(input + k));
+            }
+        });
+        pool_.barrier();
+        linear(*weights.output, active_.data(), width, scratch, counter(index, OWN_OUTPUT), update_);
+        pool_.barrier();
+    }
+
     void logits(Scratch& scratch) {
         const Matrix& head = *shape_.head;
         const float* last = scratch.x.data() + size_t(rows_ - step_.last) * shape_.hidden;
@@ -447,7 +494,14 @@ private:
         const int heads = layer.heads, width = layer.head_dim;
         const float* row = row_of(layer, r);
         rotate(layer, row + size_t(heads + head) * width, heads + head, positions_[r], scratch.head.data());
-        cache.write(place, scratch.head.data(), row + size_t(heads + layer.kv_heads + head) * width);
+        const float* value = row + size_t(heads + layer.kv_heads + head) * width;
+        if (layer.value_norm) {
+            float* normed = scratch.head.data() + width;
+            const Floats factor = all(norm_factor(value, width, shape_.epsilon));
+            for (int d = 0; d < width; d += LANES) store(normed + d, load(value + d) * factor);
+            value = normed;
+        }
+        cache.write(place, scratch.head.data(), value);
     }
 
     // Attend for queries from .. to - 1 of those that share `kv_head`, of `rows` rows from `row` on.
@@ -500,8 +554,8 @@ private:
     int rows_ = 0;                  // of all sequences
     int positions_[MAX_STEP_ROWS];  // of each row in its sequence
     std::vector<std::unique_ptr<Scratch>> scratch_;
-    std::vector<float> qkv_, attended_, update_, active_;
-    std::vector<WorkCounter> counters_;  // of each linear layer in a step, the head's last
+    std::vector<float> qkv_, attended_, update_, active_, own_;
+    std::vector<WorkCounter> counters_;  // of each linear layer in a step; the own inputs' and the head's last
 };
 
 }  // namespace foretoken

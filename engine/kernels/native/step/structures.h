@@ -23,6 +23,7 @@ struct Attention {
     int32_t slot;    // of the layer's keys and values in a cache
     int32_t output_gate;
     int32_t shared;  // another layer stores the keys and values of the slot; qkv makes none
+    int32_t value_norm;  // values are normalised per head
     float score_cap;
 
     int group() const { return heads / kv_heads; }
@@ -64,6 +65,13 @@ struct GatedMlp {
     Gate gate;
 };
 
+// How a layer reads its own input, `own_width` numbers: output(function(gate(x)) * input), normalised by `after`. Null where there is none.
+struct OwnInput {
+    const Matrix *gate, *output;
+    const float* after;
+    Gate function;
+};
+
 // A mixer and a feed-forward; the weights of their kinds are filled in. The norms after them may be null.
 struct Layer {
     const float *mixer_norm, *mixer_after, *mlp_norm, *mlp_after;
@@ -73,6 +81,8 @@ struct Layer {
     GatedDelta delta;
     ShortConvolution convolution;
     GatedMlp mlp;
+    OwnInput own;
+    float scalar;  // the layer's result is multiplied by it
 };
 
 struct Shape {
@@ -81,6 +91,11 @@ struct Shape {
     const float* norm;
     int32_t count, vocabulary, hidden, context;
     float epsilon, embedding_scale;
+    // The layers' own inputs: projection(x), normalised in parts of `own_width`, plus the token's row of a second embedding.
+    const Matrix *own_projection, *own_embedding;
+    const float* own_norm;  // [own_width]
+    int32_t own_width;      // 0: there are none
+    float own_epsilon, own_scale;
 };
 
 // Where to write a layer's hidden states, in the cache's dtype.

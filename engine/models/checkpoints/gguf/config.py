@@ -23,17 +23,18 @@ _CLASSES = {
     "smollm3": ("SmolLM3ForCausalLM", "smollm3"),
     "gemma2": ("Gemma2ForCausalLM", "gemma2"),
     "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
+    "gemma4": ("Gemma4ForCausalLM", "gemma4_text"),
     "phi3": ("Phi3ForCausalLM", "phi3"),
     "lfm2": ("Lfm2ForCausalLM", "lfm2"),
 }
 """Transformers' class and ``model_type``, by architecture."""
 _SMOLLM3_EVERY = 4
 """Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
-_SLIDING_EVERY = {"gemma2": 2, "gemma3": 6}
+_SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6}
 """The period of layers with global attention, if the file does not say (llama.cpp's gemma*.cpp)."""
 _WINDOWS = {"gemma2": 4096}
 _SLIDING_THETA = 10_000.0
-"""The rope base of Gemma 3's sliding layers."""
+"""The rope base of the sliding layers of Gemma 3 and 4."""
 _LARGEST_GEMMAS = {"gemma2": 46, "gemma3": 62}
 """Layers of the 27B models, whose query scale assumes heads of hidden / heads numbers."""
 
@@ -45,9 +46,12 @@ class Settings:
         self.file, self.metadata = file, metadata
         self.architecture = check_architecture(file, metadata.get("general.architecture"))
 
-    def size(self, key: str, default: int | None = None) -> int:
-        """Return a whole number above 0; of a list, the one that all layers have."""
-        return self.whole(key, self._value(key, default))
+    def size(self, key: str, default: int | None = None, layer: int | None = None) -> int:
+        """Return a whole number above 0; of a list, that of ``layer`` or the one that all layers have."""
+        value = self._value(key, default)
+        if isinstance(value, list) and layer is not None and layer < len(value):
+            value = value[layer]
+        return self.whole(key, value)
 
     def whole(self, key: str, value: Any) -> int:
         """Return ``value``, which ``key`` has, if it is as ``size`` returns it."""
@@ -113,14 +117,15 @@ def config_from(
         raise settings.wrong(
             "attention.value_length", settings.optional("attention.value_length"), str(head_dim)
         )
+    first = 0 if architecture == "gemma4" else None  # its layers differ in these two
     config: dict[str, Any] = {
         "architectures": [name],
         "model_type": model_type,
         "hidden_size": hidden,
-        "intermediate_size": settings.size("feed_forward_length"),
+        "intermediate_size": settings.size("feed_forward_length", layer=first),
         "num_hidden_layers": settings.size("block_count") - settings.drafting_layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": _kv_heads(settings, heads),
+        "num_key_value_heads": _kv_heads(settings, heads, first),
         "head_dim": head_dim,
         "max_position_embeddings": settings.size("context_length"),
         "rms_norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
@@ -129,6 +134,8 @@ def config_from(
         "mlp_bias": "model.layers.0.mlp.gate_proj.bias" in tensors,
         "rope_parameters": _rope(settings, head_dim, factors),
     }
+    if architecture == "gemma4":
+        return config | _gemma4(settings, config, tensors, factors)
     return config | _family_fields(settings, config)
 
 
@@ -148,13 +155,17 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
     return {}
 
 
-def _kv_heads(settings: Settings, default: int) -> int:
-    """Return the key-value heads of the layers that attend; the others of a list have 0."""
+def _kv_heads(settings: Settings, default: int, layer: int | None) -> int:
+    """Return the key-value heads of ``layer`` or all that attend; the others of a list have 0."""
     key = "attention.head_count_kv"
     listed = settings.optional(key)
-    if isinstance(listed, list) and (attending := [each for each in listed if each]):
+    if (
+        layer is None
+        and isinstance(listed, list)
+        and (attending := [each for each in listed if each])
+    ):
         return settings.whole(key, attending)
-    return settings.size(key, default)
+    return settings.size(key, default, layer)
 
 
 def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,6 +189,47 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
             "full_attention": config["rope_parameters"],
             "sliding_attention": {"rope_type": "default", "rope_theta": theta},
         }
+    return fields
+
+
+def _gemma4(
+    settings: Settings,
+    config: Mapping[str, Any],
+    tensors: frozenset[str],
+    factors: Mapping[str, Sequence[float]],
+) -> dict[str, Any]:
+    """Return Gemma 4's fields. Factors of 1 turn a pair of a global head, huge ones leave it as it is."""
+    sliding = _sliding(settings, int(config["num_hidden_layers"]))
+    local, last = sliding.index(True), len(sliding) - 1
+    turned = [factor == 1 for factor in factors.get("long", ())] or [True]
+    fields: dict[str, Any] = {
+        "head_dim": settings.size("attention.key_length_swa"),
+        "global_head_dim": config["head_dim"],
+        "num_key_value_heads": settings.size("attention.head_count_kv", layer=local),
+        "num_global_key_value_heads": settings.size("attention.head_count_kv", layer=last),
+        "use_double_wide_mlp": settings.size("feed_forward_length", layer=last)
+        > config["intermediate_size"],
+        "num_kv_shared_layers": settings.optional("attention.shared_kv_layers") or 0,
+        "hidden_size_per_layer_input": settings.optional("embedding_length_per_layer_input") or 0,
+        "sliding_window": _window(settings),
+        "layer_types": ["sliding_attention" if slides else "full_attention" for slides in sliding],
+        "rope_parameters": {
+            "full_attention": {
+                "rope_type": "proportional",
+                "rope_theta": settings.number("rope.freq_base"),
+                "partial_rotary_factor": sum(turned) / len(turned),
+            },
+            "sliding_attention": {
+                "rope_type": "default",
+                "rope_theta": settings.number("rope.freq_base_swa", _SLIDING_THETA),
+            },
+        },
+    }
+    makers = len(sliding) - fields["num_kv_shared_layers"]
+    global_ = next((at for at, slides in enumerate(sliding[:makers]) if not slides), last)
+    fields["attention_k_eq_v"] = f"model.layers.{global_}.self_attn.v_proj.weight" not in tensors
+    if settings.optional("final_logit_softcapping"):
+        fields["final_logit_softcapping"] = settings.number("final_logit_softcapping")
     return fields
 
 

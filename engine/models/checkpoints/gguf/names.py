@@ -16,6 +16,9 @@ OUTER_PARTS: Mapping[str, str] = {
     "token_embd": "model.embed_tokens",
     "output_norm": "model.norm",
     "output": "lm_head",
+    "per_layer_token_embd": "model.embed_tokens_per_layer",
+    "per_layer_model_proj": "model.per_layer_model_projection",
+    "per_layer_proj_norm": "model.per_layer_projection_norm",
 }
 """llama.cpp's names outside the layers -> transformers', for every architecture."""
 _OUTER_PARTS_OF: Mapping[str, Mapping[str, str]] = {"lfm2": {"token_embd_norm": "model.norm"}}
@@ -47,6 +50,13 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "llama": _LLAMA,
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
+    "gemma4": {
+        **_GEMMA,
+        **_HEAD_NORMS,
+        "inp_gate": "per_layer_input_gate",
+        "proj": "per_layer_projection",
+        "post_norm": "post_per_layer_input_norm",
+    },
     "smollm3": _LLAMA,
     "gemma2": _GEMMA,
     "gemma3": _GEMMA | _HEAD_NORMS,
@@ -85,6 +95,8 @@ INTERLEAVED = ("llama", "smollm3")
 """Architectures whose queries and keys have interleaved rotary pairs."""
 _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
 """Of a gated delta net. Transformers' names have no suffix."""
+_SCALAR = {"layer_output_scale.weight": "layer_scalar"}
+"""Of Gemma 4, likewise."""
 CENTRED = ("gemma2", "gemma3", "qwen35")
 """Architectures whose norms are stored as 1 + w."""
 
@@ -114,6 +126,8 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
     number, _, part = rest.partition(".")
     if part in _RATES and "ssm_norm" in LAYER_PARTS[architecture]:
         return TensorRole(f"model.layers.{number}.{_RATES[part]}", decay=part == "ssm_a")
+    if part in _SCALAR and architecture == "gemma4":
+        return TensorRole(f"model.layers.{number}.{_SCALAR[part]}")
     stem, _, kind = name.rpartition(".")
     if kind not in ("weight", "bias"):
         return None
