@@ -13,16 +13,16 @@ IN_GRIDS = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 
 @functools.cache
 def grid_of(format: str) -> Tensor:
-    """Return bytes as int32 ``(parts, indices)``: part p holds inputs 4 p to 4 p + 3 of each index.
+    """Return uint8 ``(indices, inputs of one)``.
 
-    The bytes are the values, but 8 (value + 1) in IQ1: a shift of 1/8 is added to -1, 0 or 1 there.
+    They are the values, but 8 (value + 1) in IQ1, where a shift of 1/8 is added to -1, 0 or 1.
     """
     # Imported here: a machine that never reads such a file need not have it.
     from gguf import quants
 
     kind = getattr(quants, format.upper())
     kind.init_grid()
-    values = torch.from_numpy(kind.grid[0, 0])  # (indices, 4 or 8)
+    values = torch.from_numpy(kind.grid[0, 0])
     if format.startswith("iq1"):
         values = 8 * (values + 1)
-    return values.to(torch.uint8).view(torch.int32).T.contiguous()
+    return values.to(torch.uint8)

@@ -280,7 +280,7 @@ def _give_grids(library: LinearLibrary, parts: Sequence[Weight]) -> None:
     """Hand over the grids that the parts' formats look values up in. Repeated calls change nothing."""
     for format in {part.format for part in parts if isinstance(part, Blocks)} & set(IN_GRIDS):
         grid = grid_of(format)
-        library.set_grid(BLOCKS[format], grid.data_ptr(), grid.numel())
+        library.set_grid(BLOCKS[format], grid.data_ptr(), grid.numel() // 4)
 
 
 def _check_parts(parts: Sequence[Weight], kinds: Sequence[int]) -> None:

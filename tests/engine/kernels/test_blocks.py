@@ -11,6 +11,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from engine.kernels.formats import mxfp4
 from engine.kernels.formats.block_formats import LAYOUTS, NATIVE_FORMATS
 from engine.kernels.formats.blocks import Blocks
+from tests.support.block_matrices import random_blocks
 
 
 def test_layouts_are_those_of_the_package_gguf() -> None:
@@ -19,6 +20,16 @@ def test_layouts_are_those_of_the_package_gguf() -> None:
             kind = GGMLQuantizationType[name.upper()]
             assert GGML_QUANT_SIZES[kind] == (layout.inputs, layout.size)
     assert set(NATIVE_FORMATS) == LAYOUTS.keys()
+
+
+@pytest.mark.parametrize(("format", "bits"), [("q1_0", 1), ("q2_0", 2)])
+def test_codes_of_few_bits_are_those_of_ggml(format: str, bits: int) -> None:
+    """Its ``dequantize_row_q1_0`` and ``dequantize_row_q2_0``; the package gguf has neither."""
+    blocks = random_blocks(format, 1, LAYOUTS[format].inputs)
+    scale, codes = blocks.data[0, :2].view(torch.float16).item(), blocks.data[0, 2:].tolist()
+    for j, found in enumerate(blocks.dequantise()[0].tolist()):
+        code = codes[j * bits // 8] >> (j * bits % 8) & 2**bits - 1
+        assert found == (scale * (code - 1) if bits == 2 else scale if code else -scale)
 
 
 def test_mxfp4_of_safetensors_keeps_every_number() -> None:

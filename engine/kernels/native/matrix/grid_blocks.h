@@ -10,17 +10,38 @@ namespace foretoken {
 
 namespace unpacking {
 
-// The values of four inputs in a word, by index. Where an index stands for eight inputs, those of the last four inputs follow
-// after those of the first four of all indices.
+// The values of each index: a byte for an input.
 template <class Kind>
 inline std::vector<uint32_t> grid;
 
-inline Unsigned looked_up(const uint32_t* values, Unsigned index) {
-    alignas(64) uint32_t lanes[LANES];
-    std::memcpy(lanes, &index, sizeof lanes);
-    for (uint32_t& lane : lanes) lane = values[lane];
-    std::memcpy(&index, lanes, sizeof lanes);
+// Look up four inputs by each lane's index.
+inline Unsigned four_of(const std::vector<uint32_t>& grid, Unsigned index) {
+#ifdef __AVX512F__
+    // GCC 12 takes a vector apart lane by lane if left to itself.
+    return (Unsigned)_mm512_i32gather_epi32((__m512i)index, grid.data(), 4);
+#else
+    for (int lane = 0; lane < LANES; ++lane) index[lane] = grid[index[lane]];
     return index;
+#endif
+}
+
+struct Eight {
+    Unsigned fours[2];
+};
+
+// Look up eight inputs by each lane's index.
+inline Eight eight_of(const std::vector<uint32_t>& grid, Unsigned index) {
+    Eight found;
+#ifdef __AVX512F__
+    const auto eights = [&](__m256i half) { return _mm512_i32gather_epi64(half, grid.data(), 8); };
+    const auto low = (Unsigned)eights(_mm512_castsi512_si256((__m512i)index)), high = (Unsigned)eights(_mm512_extracti64x4_epi64((__m512i)index, 1));
+    found.fours[0] = __builtin_shufflevector(low, high, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+    found.fours[1] = __builtin_shufflevector(low, high, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#else
+    for (int lane = 0; lane < LANES; ++lane)
+        for (int q = 0; q < 2; ++q) found.fours[q][lane] = grid[2 * index[lane] + q];
+#endif
+    return found;
 }
 
 // Negate the bytes of a quad that have a sign, by signs in the order of `by_quads`. No byte is 0, so no sum carries.
@@ -57,12 +78,14 @@ struct IQ2_XXS {
     static constexpr auto GRID = &grid<IQ2_XXS>;
     static uint32_t arrange(int index, uint32_t word) { return index % 2 ? EvenSigns::arrange(word) : word; }
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        const uint32_t *first = GRID->data(), *second = first + GRID->size() / 2;
         const Floats scale = half(rest);
         for (int g = 0; g < 8; ++g) {
             const Unsigned indices = words[2 * g], word = words[2 * g + 1], signs = EvenSigns::signs(word);
             FORETOKEN_UNROLL
-            for (int q = 0; q < 8; ++q) to.put(8 * g + q, negated(looked_up(q % 2 ? second : first, indices >> (q / 2 * 8) & 0xff), signs, q) ^ FLIPPED);
+            for (int eight = 0; eight < 4; ++eight) {
+                const Eight sizes = eight_of(*GRID, indices >> (8 * eight) & 0xff);
+                for (int q = 0; q < 2; ++q) to.put(8 * g + 2 * eight + q, negated(sizes.fours[q], signs, 2 * eight + q) ^ FLIPPED);
+            }
             to.scales[g] = scale * EvenSigns::scale(word) * all(0.25f);
         }
     }
@@ -72,7 +95,6 @@ struct IQ2_XXS {
 struct IQ2_XS {
     static constexpr auto GRID = &grid<IQ2_XS>;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        const uint32_t *first = GRID->data(), *second = first + GRID->size() / 2;
         const Floats scale = half(rest);
         for (int g = 0; g < 16; ++g) {
             const Unsigned word = words[g];
@@ -83,9 +105,10 @@ struct IQ2_XS {
                 odd ^= odd >> 2;
                 odd ^= odd >> 1;
                 const Unsigned signs = seven | (odd & 1) << 7;
+                const Eight sizes = eight_of(*GRID, index);
                 for (int q = 0; q < 2; ++q) {
                     const Unsigned four = signs >> (4 * q) & 15;
-                    to.put(4 * g + 2 * eight + q, around_64(negated(looked_up(q ? second : first, index), four | four << 7 | four << 14 | four << 21, 0)));
+                    to.put(4 * g + 2 * eight + q, around_64(negated(sizes.fours[q], four | four << 7 | four << 14 | four << 21, 0)));
                 }
             }
             to.scales[g] = scale * (number(words[16 + g / 8] >> (g % 8 * 4) & 15) + all(0.5f)) * all(0.25f);
@@ -98,14 +121,13 @@ struct IQ2_S {
     static constexpr auto GRID = &grid<IQ2_S>;
     static uint32_t arrange(int index, uint32_t word) { return index / 8 == 1 ? by_quads(word) : word; }
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
-        const uint32_t *first = GRID->data(), *second = first + GRID->size() / 2;
         const Floats scale = half(rest);
         for (int g = 0; g < 8; ++g) {
             const Unsigned low = words[g], signs = words[8 + g], high = words[16 + g / 4] >> (g % 4 * 8);
             FORETOKEN_UNROLL
-            for (int q = 0; q < 8; ++q) {
-                const Unsigned index = (low >> (q / 2 * 8) & 0xff) | (high >> (q / 2 * 2) & 3) << 8;
-                to.put(8 * g + q, around_64(negated(looked_up(q % 2 ? second : first, index), signs, q)));
+            for (int eight = 0; eight < 4; ++eight) {
+                const Eight sizes = eight_of(*GRID, (low >> (8 * eight) & 0xff) | (high >> (2 * eight) & 3) << 8);
+                for (int q = 0; q < 2; ++q) to.put(8 * g + 2 * eight + q, around_64(negated(sizes.fours[q], signs, 2 * eight + q)));
             }
             for (int part = 0; part < 2; ++part)
                 to.scales[2 * g + part] = scale * (number(words[18 + g / 4] >> (g % 4 * 8 + part * 4) & 15) + all(0.5f)) * all(0.25f);
@@ -123,7 +145,7 @@ struct IQ3_XXS {
             const Unsigned word = words[16 + g], signs = EvenSigns::signs(word);
             FORETOKEN_UNROLL
             for (int q = 0; q < 8; ++q)
-                to.put(8 * g + q, negated(looked_up(GRID->data(), words[2 * g + q / 4] >> (q % 4 * 8) & 0xff), signs, q) ^ FLIPPED);
+                to.put(8 * g + q, negated(four_of(*GRID, words[2 * g + q / 4] >> (q % 4 * 8) & 0xff), signs, q) ^ FLIPPED);
             to.scales[g] = scale * EvenSigns::scale(word) * all(0.5f);
         }
     }
@@ -140,7 +162,7 @@ struct IQ3_S {
             FORETOKEN_UNROLL
             for (int q = 0; q < 8; ++q) {
                 const Unsigned index = (words[2 * g + q / 4] >> (q % 4 * 8) & 0xff) | (high >> q & 1) << 8;
-                to.put(8 * g + q, negated(looked_up(GRID->data(), index), signs, q) ^ FLIPPED);
+                to.put(8 * g + q, negated(four_of(*GRID, index), signs, q) ^ FLIPPED);
             }
             to.scales[g] = scale * number((words[26] >> (4 * g) & 15) * 2 + 1);
         }
@@ -148,9 +170,10 @@ struct IQ3_S {
 };
 
 // The grid holds 8 (v + 1) for values v of -1, 0 or 1, and an eighth is added to or subtracted from all eight: codes around 9.
-inline void shifted(const std::vector<uint32_t>& grid, Unsigned index, Unsigned subtracted, Unsigned (&fours)[2]) {
-    const Unsigned shift = (1 - subtracted) * 0x02020202;
-    for (int q = 0; q < 2; ++q) fours[q] = looked_up(grid.data() + q * grid.size() / 2, index) + shift;
+inline Eight shifted(const std::vector<uint32_t>& grid, Unsigned index, Unsigned subtracted) {
+    Eight codes = eight_of(grid, index);
+    for (Unsigned& four : codes.fours) four += (1 - subtracted) * 0x02020202;
+    return codes;
 }
 
 // 32 bytes of indices of eight inputs; then for each 32 inputs three more bits of each index, three of the scale, and the shift.
@@ -162,9 +185,8 @@ struct IQ1_S {
             const Unsigned low = words[g], high = words[8 + g / 2] >> (g % 2 * 16);
             FORETOKEN_UNROLL
             for (int eight = 0; eight < 4; ++eight) {
-                Unsigned fours[2];
-                shifted(*GRID, (low >> (8 * eight) & 0xff) | (high >> (3 * eight) & 7) << 8, high >> 15 & 1, fours);
-                for (int q = 0; q < 2; ++q) to.put(8 * g + 2 * eight + q, widened(fours[q], 9));
+                const Eight codes = shifted(*GRID, (low >> (8 * eight) & 0xff) | (high >> (3 * eight) & 7) << 8, high >> 15 & 1);
+                for (int q = 0; q < 2; ++q) to.put(8 * g + 2 * eight + q, widened(codes.fours[q], 9));
             }
             to.scales[g] = scale * number((high >> 12 & 7) * 2 + 1) * all(0.125f);
         }
@@ -182,9 +204,8 @@ struct IQ1_M {
             const Unsigned low = words[g / 2] >> (g % 2 * 16), high = words[8 + g / 4] >> (g % 4 * 8);
             FORETOKEN_UNROLL
             for (int eight = 0; eight < 2; ++eight) {
-                Unsigned fours[2];
-                shifted(*GRID, (low >> (8 * eight) & 0xff) | (high >> (4 * eight) & 7) << 8, high >> (4 * eight + 3) & 1, fours);
-                for (int q = 0; q < 2; ++q) to.put(4 * g + 2 * eight + q, fours[q]);
+                const Eight codes = shifted(*GRID, (low >> (8 * eight) & 0xff) | (high >> (4 * eight) & 7) << 8, high >> (4 * eight + 3) & 1);
+                for (int q = 0; q < 2; ++q) to.put(4 * g + 2 * eight + q, codes.fours[q]);
             }
             const Unsigned scales = g < 8 ? one : two;
             to.scales[g] = scale * number((scales >> (g / 4 % 2 * 16 + g % 4 * 3) & 7) * 2 + 1) * all(0.125f);
