@@ -24,7 +24,7 @@ from engine.machine.devices import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.checkpoints.config_file import recurrent
+from engine.models.checkpoints.config_file import refusal
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.stored_tensor import check_finite
@@ -210,19 +210,27 @@ def _load_adapter(plan: ModelPlan) -> Model:
             "through transformers, where that is not read. Use the original model in bf16."
         )
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             checkpoint.path,
             dtype=DTYPES[plan.quantization],
             trust_remote_code=False,
             use_safetensors=True,
             local_files_only=True,
+            output_loading_info=True,
         )
     except Exception as error:  # transformers raises what its parsers and validators raise
         raise ModelError(
             f"transformers could not load {checkpoint.path} ({checkpoint.architecture}): {error}"
         ) from error
+    model, found = loaded
+    if missing := found["missing_keys"]:  # transformers would make up random ones
+        raise ModelError(
+            f"{checkpoint.path} lacks {len(missing)} tensors that transformers' "
+            f"{type(model).__name__} needs, such as {min(missing)}. Download the model again, or "
+            "choose one of another architecture."
+        )
     if getattr(model, "_is_stateful", False):
-        raise ModelError(recurrent(checkpoint.architecture))
+        raise ModelError(refusal(checkpoint.architecture))
     for name, weight in model.named_parameters():
         check_finite(checkpoint.path, name, weight)
     context = plan.context - plan.context % WINDOW  # windows are whole
@@ -234,18 +242,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
             raise
         raise ModelError(
             f"transformers loads {checkpoint.path} ({checkpoint.architecture}) but cannot compute it: "
-            f"{error}. {_contradiction(checkpoint)}Use a config.json that was published with the weights."
+            f"{error}. Use a config.json that was published with the weights."
         ) from error
     model.to(plan.device.device)
     return adapted
-
-
-def _contradiction(checkpoint: Checkpoint) -> str:
-    """Return a sentence on a known contradiction in the configuration, or ""."""
-    sizes = [checkpoint.config.get(key) for key in ("head_dim", "qk_rope_head_dim")]
-    if None in sizes or sizes[0] == sizes[1]:
-        return ""
-    return (
-        f"Its head_dim is {sizes[0]} and its qk_rope_head_dim {sizes[1]}; latent attention needs them to "
-        "be the same. "
-    )

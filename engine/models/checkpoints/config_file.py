@@ -9,25 +9,45 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.checkpoints.weight_files import read_json
 
-_RECURRENT = {"linear_attention", "mamba", "mamba2", "recurrent"}
+_MAMBA, _MAMBA_2 = "Mamba layers", "Mamba-2 layers"
+_RECURRENT = "recurrent layers of its own kind"
+_LAYERS: Mapping[str, str] = {
+    **dict.fromkeys(("mamba", "falcon_mamba", "jamba", "zamba", "plamo2"), _MAMBA),
+    **dict.fromkeys(
+        ("mamba2", "bamba", "falcon_h1", "zamba2", "granitemoehybrid", "granitehybrid"), _MAMBA_2
+    ),
+    **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), _MAMBA_2),
+    **dict.fromkeys(("rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "xlstm"), _RECURRENT),
+    **dict.fromkeys(("recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "zaya"), _RECURRENT),
+    "minimax": "lightning attention",
+    "kimi_k2": "latent attention of a type that transformers does not know",
+    "kimi_linear": "Kimi delta attention and latent attention",
+    "deepseek_v4": "compressed attention",
+    "glm_dsa": "latent attention with an indexer",
+}
+"""What models have that this engine does not compute, by ``model_type`` or a GGUF file's architecture."""
+_KEYS: Mapping[str, str] = {
+    "index_topk": "latent attention with an indexer",
+    "linear_attn_config": _RECURRENT,
+    "hybrid_override_pattern": _MAMBA_2,
+    "ssm_state_size": _MAMBA_2,
+    "mamba_d_state": _MAMBA_2,
+}
+"""The same by keys that only configurations with such layers have, the first that is there."""
+_LAYER_TYPES = {"linear_attention", "mamba", "mamba2", "recurrent", "conv"}
 """Values of ``layer_types`` for layers that keep a state instead of keys and values."""
-_RECURRENT_KEYS = (
-    "linear_attn_config",
-    "hybrid_override_pattern",
-    "ssm_state_size",
-    "mamba_d_state",
-)
-"""Keys that only configurations with such layers have."""
-
-
-HYBRIDS = frozenset({"qwen3_5", "qwen3_5_text"})
+_ROTATES_HEAD_DIM = ("deepseek_v2", "deepseek_v3")
+"""Model types whose latent attention has ``head_dim`` rotated numbers; transformers computes it."""
+HYBRIDS = frozenset({"qwen3_5", "qwen3_5_text", "lfm2"})
 """Model types with such layers that a family describes (models/families)."""
 
 
 def check_computable(file: Path, config: Mapping[str, Any]) -> None:
     """Raise ModelError for a model with layers that cannot be run here, before its sizes are read."""
-    if config.get("model_type") in HYBRIDS:
+    kind = config.get("model_type")
+    if kind in HYBRIDS:
         return
+    found = uncomputed(kind) or next((what for key, what in _KEYS.items() if config.get(key)), None)
     layers = {
         each
         for key in ("layer_types", "layers_block_type")
@@ -35,15 +55,27 @@ def check_computable(file: Path, config: Mapping[str, Any]) -> None:
         for each in listed
         if isinstance(each, str)
     }
-    if layers & _RECURRENT or any(config.get(key) for key in _RECURRENT_KEYS):
-        raise ModelError(recurrent(config.get("model_type") or file.parent.name))
+    if found or layers & _LAYER_TYPES:
+        raise ModelError(refusal(kind or file.parent.name, found or _RECURRENT))
+    widths = [config.get(key) for key in ("head_dim", "qk_rope_head_dim")]
+    if kind in _ROTATES_HEAD_DIM and None not in widths and widths[0] != widths[1]:
+        raise ModelError(
+            f"{file} says that head_dim is {widths[0]} and qk_rope_head_dim {widths[1]}; the latent "
+            f"attention of {kind} rotates both alike. Use the config.json that was published with the "
+            "weights."
+        )
 
 
-def recurrent(name: str) -> str:
-    """Return the message for a model with recurrent layers."""
+def uncomputed(kind: object) -> str | None:
+    """Return the layers of models of a ``model_type`` or architecture that are not computed here."""
+    return _LAYERS.get(str(kind).replace("-", "_"))
+
+
+def refusal(name: object, layers: str = _RECURRENT) -> str:
+    """Return the message for a model with ``layers``."""
     return (
-        f"{name} has recurrent layers of a kind that is not computed here; only Qwen3.5's are. Choose "
-        "Qwen3.5, or a model with attention alone."
+        f"{name} has {layers}, which this engine does not compute. Choose a model with grouped-query "
+        "attention, or Qwen3.5 or LFM2, whose recurrent layers it computes."
     )
 
 

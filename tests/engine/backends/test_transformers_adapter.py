@@ -193,8 +193,9 @@ def test_a_model_that_transformers_cannot_compute_is_refused_by_name_as_it_is_lo
     write_random(tmp_path, "deepseek_v3", **{**LATENT, "head_dim": 8})
     with pytest.raises(ModelError) as refused:
         load_model(tmp_path, quantization="fp32")
-    assert "DeepseekV3ForCausalLM" in str(refused.value)
-    assert "head_dim is 8 and its qk_rope_head_dim 4" in str(refused.value)
+    assert "head_dim is 8 and qk_rope_head_dim 4; the latent attention of deepseek_v3" in str(
+        refused.value
+    )
 
 
 def test_a_model_that_does_not_continue_a_text_is_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from engine.errors import ModelError
+from engine.models.checkpoints.config_file import refusal, uncomputed
 
 OUTER_PARTS: Mapping[str, str] = {
     "token_embd": "model.embed_tokens",
@@ -158,6 +159,8 @@ def check_architecture(file: object, architecture: object) -> str:
             f"{file} is the part of a model that sees pictures (mmproj), not the model itself. Give the "
             "file that lies beside it."
         )
+    if layers := uncomputed(architecture):
+        raise ModelError(refusal(f"{file} ({architecture!r})", layers))
     raise ModelError(
         f"{file} is a model of the architecture {architecture!r}, which is not run from GGUF here; known "
         f"are {', '.join(LAYER_PARTS)}. Use one of these, or the model's safetensors repository."

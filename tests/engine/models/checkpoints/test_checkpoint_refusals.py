@@ -76,22 +76,29 @@ def test_a_missing_key_is_named(tmp_path: Path, key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("layers", "changes"),
     [
-        {"model_type": "nemotron_h", "layers_block_type": ["linear_attention", "moe"]},
-        {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-"},
-        {"model_type": "kimi_linear", "layer_types": ["linear_attention", "full_attention"]},
-        {"model_type": "kimi_linear", "linear_attn_config": {"kda_layers": [1]}},
+        ("Mamba-2 layers", {"model_type": "nemotron_h", "layers_block_type": ["linear_attention"]}),
+        ("Mamba-2 layers", {"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-"}),
+        ("Mamba-2 layers", {"model_type": "mamba2"}),
+        ("Mamba layers", {"model_type": "falcon_mamba"}),
+        (
+            "Kimi delta attention",
+            {"model_type": "kimi_linear", "layer_types": ["linear_attention"]},
+        ),
+        ("recurrent layers", {"model_type": "new", "linear_attn_config": {"kda_layers": [1]}}),
+        ("latent attention with an indexer", {"model_type": "deepseek_v32", "index_topk": 2048}),
+        ("compressed attention", {"model_type": "deepseek_v4"}),
     ],
 )
-def test_layers_with_a_recurrent_state_are_the_reason_and_not_a_key_that_such_models_lack(
-    tmp_path: Path, changes: dict[str, object]
+def test_layers_that_are_not_computed_are_the_reason_and_not_a_key_that_such_models_lack(
+    tmp_path: Path, layers: str, changes: dict[str, object]
 ) -> None:
     """It was said that config.json lacks 'num_hidden_layers' or 'max_position_embeddings'."""
     lacking = {"num_hidden_layers": None, "max_position_embeddings": None}
     folder = change(write_model(tmp_path), "config.json", **lacking, **changes)
     said = refusal(folder)
-    assert str(changes["model_type"]) in said and "recurrent layers" in said and "lacks" not in said
+    assert f"{changes['model_type']} has {layers}" in said and "lacks" not in said
 
 
 def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
