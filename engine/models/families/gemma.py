@@ -74,6 +74,11 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
     Global layers have wider heads, of which a part rotates. The small models have per-layer embeddings.
     """
     config = checkpoint.text_config
+    if config.get("enable_moe_block"):
+        raise ModelError(
+            f"{checkpoint.path} has experts beside the MLP of each layer (its setting enable_moe_block), "
+            "which Gemma 4 does not compute here. Choose one of the others: E2B, E4B, 12B or 31B."
+        )
     ropes = rope_settings(config) or _GEMMA4_ROPES
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % 6 != 0)
     sliding[-1] = False  # as in transformers, whatever is stated
