@@ -16,11 +16,11 @@ from torch import Tensor
 
 from engine.backends.operations import Arithmetic, Memory, Operations
 from engine.kernels.operands import Rows
-from engine.models.architecture import Architecture, GatedMlp
+from engine.models.architecture import Architecture, GatedMlp, Mlp
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
-from engine.models.weights import Layer, RmsNorm
+from engine.models.weights import GatedMlpWeights, Layer, LayerNorm, MlpWeights, RmsNorm
 
 State = TypeVar("State", bound=SequenceState)
 Step = TypeVar("Step")
@@ -61,8 +61,8 @@ class LayerDecoder(ABC, Generic[State, Step]):
         """
 
     @abstractmethod
-    def feed_forward(self, index: int, x: Tensor) -> Tensor:
-        """Return ``x (rows, hidden)`` plus layer ``index``'s feed-forward on normed ``x``."""
+    def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
+        """Return ``mixed`` plus layer ``index``'s feed-forward on normed ``x``, both (rows, hidden)."""
 
     def own_inputs(self, ids: Tensor, x: Tensor) -> Tensor | None:
         """Return the layers' own inputs (rows, layers, width) for embedded ``x``; None without."""
@@ -124,8 +124,9 @@ class LayerDecoder(ABC, Generic[State, Step]):
         for index in range(len(self.architecture.layers)):
             if aux is not None and positions is not None:
                 aux.write(AuxLayer(index), positions, x)
-            x = self.mixer(index, x, step)
-            x = self.finish(index, self.feed_forward(index, x), own)
+            mixed = self.mixer(index, x, step)
+            x = self.feed_forward(index, x if self.architecture.parallel else mixed, mixed)
+            x = self.finish(index, x, own)
         if aux is not None and positions is not None:
             aux.write(AuxLayer(len(self.architecture.layers)), positions, x)
             if aux.has(NORMED):
@@ -158,13 +159,25 @@ def attention(
     return ops.linear(weights.output, ops.attend(qkv, memory, index, weights.qk_norm, rows))
 
 
-def feed_forward(ops: Arithmetic, spec: GatedMlp, layer: Layer, x: Tensor) -> Tensor:
+def feed_forward(ops: Arithmetic, spec: GatedMlp | Mlp, layer: Layer, x: Tensor) -> Tensor:
     """Return ``x (rows, hidden)`` plus ``layer``'s feed-forward on normed ``x``."""
-    weights = layer.feed_forward
-    normed = norm(ops, layer.feed_forward_norm, x)
-    gate, up = ops.linear(weights.gate_up, normed).chunk(2, dim=1)
-    result = ops.linear(weights.down, ops.activate(spec.activation, gate, times=up))
+    result = mlp(ops, spec, layer.feed_forward, norm(ops, layer.feed_forward_norm, x))
     return add_residual(ops, x, result, layer.feed_forward_after)
+
+
+def mlp(
+    ops: Arithmetic,
+    spec: GatedMlp | Mlp,
+    weights: GatedMlpWeights | MlpWeights,
+    normed: Tensor,
+) -> Tensor:
+    """Return the feed-forward of its normed input ``(rows, hidden)``."""
+    if isinstance(weights, MlpWeights):
+        inner = ops.activate(spec.activation, ops.linear(weights.up, normed))
+    else:
+        gate, up = ops.linear(weights.gate_up, normed).chunk(2, dim=1)
+        inner = ops.activate(spec.activation, gate, times=up)
+    return ops.linear(weights.down, inner)
 
 
 def add_own_input(ops: Arithmetic, function: str, layer: Layer, x: Tensor, own: Tensor) -> Tensor:
@@ -175,11 +188,19 @@ def add_own_input(ops: Arithmetic, function: str, layer: Layer, x: Tensor, own: 
     return add_residual(ops, x, ops.linear(weights.output, gated), weights.after)
 
 
-def add_residual(ops: Arithmetic, x: Tensor, result: Tensor, after: RmsNorm | None) -> Tensor:
-    """Return ``x`` plus ``result``, which is normed by ``after`` first if there is one."""
-    return ops.add(x, result if after is None else norm(ops, after, result))
+def add_residual(
+    ops: Arithmetic, x: Tensor, result: Tensor, after: RmsNorm | None, scale: float = 1.0
+) -> Tensor:
+    """Return ``x`` plus ``scale`` times ``result``, which is normed by ``after`` if there is one."""
+    return ops.add(x, norm(ops, after, result), scale)
 
 
-def norm(ops: Arithmetic, weights: RmsNorm, x: Tensor) -> Tensor:
-    """Return ``x (rows, width)``, normed."""
-    return ops.norm(x, weights.epsilon, weight=weights.weight)
+def norm(ops: Arithmetic, weights: RmsNorm | None, x: Tensor) -> Tensor:
+    """Return ``x (rows, width)``, normed if there are ``weights``."""
+    if weights is None:
+        return x
+    if isinstance(weights, LayerNorm):
+        wide = x.to(weights.weight.dtype)
+        normed = torch.layer_norm(wide, x.shape[-1:], weights.weight, weights.bias, weights.epsilon)
+        return normed.to(x.dtype)
+    return ops.norm(x, weights.epsilon, weight=weights.weight, bias=weights.bias)

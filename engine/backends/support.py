@@ -6,35 +6,45 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.kernels.formats import AS_STORED
-from engine.models.architecture import Architecture, Attention, GatedMlp, features
+from engine.models.architecture import Architecture, Attention, GatedMlp, Mlp, features
 
 ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {
-            "rope",
-            "rope.magnitude",
-            "window",
-            "qkv_bias",
-            "output_bias",
-            "qk_norm",
-            "score_cap",
-            "keys_as_values",
+            "rope", "rope.magnitude", "rope.interleaved", "window", "qkv_bias", "output_bias", "joined",
+            "qk_norm", "score_cap", "keys_as_values",
         }
     )
-}
+}  # fmt: skip
 """Attention, with the options that every executor computes."""
-GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias"})}
+ALL_ATTENTION: Mapping[type, frozenset[str]] = {
+    Attention: ATTENTION[Attention]
+    | {
+        "output_gate",
+        "shared_with",
+        "value_norm",
+        "qk_norm_across_heads",
+        "qk_norm_after_rope",
+        "temperature",
+    }
+}
+"""Attention, with all options of a decoder's."""
+GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias", "joined"})}
 """The feed-forward of every executor, with its options."""
+MLPS: Mapping[type, frozenset[str]] = {**GATED_MLP, Mlp: frozenset({"bias"})}
 HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {"rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "causal", "inputs"}
     )
 }
 """The attention operation of heads (``Operations.attend``), with its options."""
-DECODER = frozenset(
-    {"tied", "joined", "centred_norms", "sandwich_norms", "embedding_scale", "logit_cap"}
-)
+DECODER = frozenset({"tied", "centred_norms", "sandwich_norms", "embedding_scale", "logit_cap"})
 """Options of ``Architecture`` that every executor computes."""
+ALL_DECODER = DECODER | {
+    "post_norms", "layer_norms", "norm_bias", "parallel", "residual_scale", "logit_scale",
+    "per_layer_width", "layer_scalars",
+}  # fmt: skip
+"""All options of ``Architecture``."""
 
 
 @dataclass(frozen=True, slots=True)

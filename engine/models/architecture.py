@@ -26,6 +26,16 @@ class Rope:
 
     frequencies: tuple[float, ...]
     magnitude: float = 1.0
+    interleaved: bool = False
+    """In the file, the numbers of a pair stand side by side; otherwise half the rotated width apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """Queries at position p are multiplied by 1 + scale * ln(1 + floor(p / length)) (Llama 4)."""
+
+    scale: float
+    length: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +53,15 @@ class Attention:
     """Positions that a row sees, itself included; None: all of the past."""
     qkv_bias: bool = False
     output_bias: bool = False
+    joined: bool = False
+    """The file holds qkv_proj instead of its parts."""
     qk_norm: bool = False
     """Queries and keys are normalised per head before RoPE."""
+    qk_norm_across_heads: bool = False
+    """They are normalised over all heads together instead."""
+    qk_norm_after_rope: bool = False
+    """They are normalised after RoPE instead."""
+    temperature: Temperature | None = None
     output_gate: bool = False
     """What a head attends to is multiplied by sigmoid(gate(x)), gates as wide as the queries."""
     shared_with: int | None = None
@@ -145,6 +162,18 @@ class GatedMlp:
     activation: str
     """Transformers' name of the gate's function."""
     bias: bool = False
+    joined: bool = False
+    """The file holds gate_up_proj instead of its parts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mlp:
+    """down(activation(up(x))), ``intermediate`` wide inside."""
+
+    intermediate: int
+    activation: str
+    """Transformers' name."""
+    bias: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +181,7 @@ class LayerSpec:
     """A layer: a mixer, through which a row sees the rows before it, then a feed-forward."""
 
     mixer: Attention | GatedDeltaNet | ShortConvolution
-    feed_forward: GatedMlp
+    feed_forward: GatedMlp | Mlp
 
     @property
     def attention(self) -> Attention:
@@ -164,7 +193,7 @@ class LayerSpec:
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """A pre-norm decoder: embedding, layers, final norm and output head."""
+    """A decoder: embedding, layers, final norm and output head."""
 
     layers: tuple[LayerSpec, ...]
     vocabulary: int
@@ -173,13 +202,23 @@ class Architecture:
     tied: bool
     """The output head is the embedding."""
 
-    joined: bool = False
-    """The file holds qkv_proj and gate_up_proj instead of their parts."""
     centred_norms: bool = False
     """Norms multiply by 1 + weight."""
     sandwich_norms: bool = False
     """The results of mixers and feed-forwards are normalised too, before they are added."""
+    post_norms: bool = False
+    """They are normalised before they are added, and inputs are not."""
+    layer_norms: bool = False
+    """Norms subtract the mean first (LayerNorm, Ba et al. 2016)."""
+    norm_bias: bool = False
+    """Norms add a bias."""
+    parallel: bool = False
+    """The feed-forward reads what the mixer reads, and the results of both are added."""
+    residual_scale: float = 1.0
+    """Multiplies the results of mixers and feed-forwards before they are added."""
     embedding_scale: float = 1.0
+    logit_scale: float = 1.0
+    """Multiplies logits, before ``logit_cap``."""
     per_layer_width: int | None = None
     """Width of the input that each layer has of its own, from a second embedding: Gemma's per-layer
     embeddings. The activation of the layer's feed-forward gates it."""
@@ -214,6 +253,7 @@ SIZES = frozenset(
     {
         "layers", "vocabulary", "hidden", "epsilon", "layers.feed_forward.intermediate",
         "layers.mixer.rope.frequencies", "layers.mixer.query_scale",
+        "layers.mixer.temperature.scale", "layers.mixer.temperature.length",
         *(f"layers.mixer.{name}" for name in (
             "heads", "kv_heads", "head_dim", "key_heads", "value_heads", "key_dim", "value_dim",
             "kernel", "width",

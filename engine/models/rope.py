@@ -90,6 +90,13 @@ def _default(frequencies: list[float], inputs: ScalingInputs) -> Rope:
     return Rope(tuple(frequencies))
 
 
+def _dynamic(frequencies: list[float], inputs: ScalingInputs) -> Rope:
+    """Stretch the base by a fixed ``alpha`` (Hunyuan). Otherwise change nothing: this scales only beyond
+    max_position_embeddings, which no context here exceeds."""
+    alpha, last = float(inputs.settings.get("alpha") or 1), len(frequencies) - 1
+    return Rope(tuple(f * alpha ** (-pair / last) for pair, f in enumerate(frequencies)))
+
+
 def _linear(frequencies: list[float], inputs: ScalingInputs) -> Rope:
     """Divide positions by ``factor`` (kaiokendev 2023)."""
     factor = inputs.number("factor")
@@ -172,8 +179,7 @@ def _longrope(frequencies: list[float], inputs: ScalingInputs) -> Rope:
 
 SCALINGS: Mapping[str, Callable[[list[float], ScalingInputs], Rope]] = {
     "default": _default,
-    # Scales only beyond max_position_embeddings, which no context here exceeds.
-    "dynamic": _default,
+    "dynamic": _dynamic,
     "linear": _linear,
     "proportional": _proportional,
     "llama3": _llama3,

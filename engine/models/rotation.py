@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.models.architecture import Rope
+from engine.models.architecture import Rope, Temperature
 
 _CHUNK = 1024
 """Positions whose angles are computed at once."""
@@ -36,12 +36,18 @@ def cosines(rope: Rope, head_dim: int, context: int) -> Tensor:
     return torch.view_as_real(rotations(rope, head_dim, context)).contiguous()
 
 
+def temperatures(temperature: Temperature, context: int) -> Tensor:
+    """Return the multiplier of the queries at each position: (context,) float32."""
+    steps = torch.arange(context, dtype=torch.float64).div(temperature.length).floor()
+    return (1 + temperature.scale * torch.log1p(steps)).float()
+
+
 def interleave(weight: Tensor, heads: int, rope: Rope | None) -> Tensor:
     """Reorder ``weight (heads * d, ...)``: within a head 0, w/2, 1, w/2 + 1, ..., then the rest.
 
-    w is the width that ``rope`` rotates.
+    w is the width that ``rope`` rotates. Files with interleaved pairs have that order already.
     """
-    if rope is None:
+    if rope is None or rope.interleaved:
         return weight
     half = len(rope.frequencies)
     by_head = weight.view(heads, weight.shape[0] // heads, -1)

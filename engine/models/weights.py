@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mlp,
     Rope,
     ShortConvolution,
 )
@@ -35,8 +37,11 @@ dtype that its kernels take."""
 WeightSource = Callable[[str], Weight]
 """The same, but matrices may be blocks of a GGUF file."""
 
+T = TypeVar("T")
+
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 _PER_LAYER = "per_layer_model_projection", "per_layer_projection_norm"
+_OWN_NORM = "post_per_layer_input_norm.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +76,27 @@ class Names:
     def layer(self, index: int) -> str:
         return f"{self.root}layers.{index}."
 
+    def within(self, index: int, tensor: Callable[[str], T]) -> Callable[[str], T]:
+        """Return the source of a layer's tensors by their names within it."""
+        prefix = self.layer(index)
+        return lambda name: tensor(prefix + name)
+
 
 @dataclass(frozen=True, slots=True)
 class RmsNorm:
-    """RMSNorm (Zhang and Sennrich 2019), computed in the dtype of ``weight (width,)``."""
+    """RMSNorm (Zhang and Sennrich 2019), computed in the dtype of ``weight (width,)``.
+
+    ``bias (width,)`` lies behind ``weight`` in memory.
+    """
 
     weight: Tensor
     epsilon: float
+    bias: Tensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LayerNorm(RmsNorm):
+    """LayerNorm (Ba, Kiros, Hinton 2016): the mean is subtracted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +141,14 @@ class GatedMlpWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class MlpWeights:
+    """Weights of ``Mlp``."""
+
+    up: Linear  # hidden -> intermediate
+    down: Linear
+
+
+@dataclass(frozen=True, slots=True)
 class OwnInputWeights:
     """Weights by which a layer reads its own input (``Architecture.per_layer_width``)."""
 
@@ -143,11 +170,11 @@ class PerLayerWeights:
 class Layer:
     """One layer's weights. None for those that the model lacks."""
 
-    mixer_norm: RmsNorm
+    mixer_norm: RmsNorm | None
     mixer: MixerWeights
     mixer_after: RmsNorm | None
-    feed_forward_norm: RmsNorm
-    feed_forward: GatedMlpWeights
+    feed_forward_norm: RmsNorm | None
+    feed_forward: GatedMlpWeights | MlpWeights
     feed_forward_after: RmsNorm | None
     own_input: OwnInputWeights | None = None
     scalar: float = 1.0
@@ -168,7 +195,7 @@ def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[i
         for name, size in layer_shapes(architecture, spec).items()
     }
     shapes[names.embedding] = (architecture.vocabulary, architecture.hidden)
-    shapes[names.norm] = (architecture.hidden,)
+    shapes |= _norm_shapes(architecture, names.norm)
     if not architecture.tied:
         shapes[names.head] = (architecture.vocabulary, architecture.hidden)
     if architecture.per_layer_width:
@@ -195,27 +222,48 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
     a, hidden = architecture, architecture.hidden
     match spec.mixer:
         case Attention():
-            shapes = _attention_shapes(spec.mixer, hidden, a.joined)
+            shapes = _attention_shapes(spec.mixer, hidden)
         case GatedDeltaNet():
             shapes = _gated_delta_shapes(spec.mixer, hidden)
         case ShortConvolution():
             shapes = _short_convolution_shapes(spec.mixer, hidden)
-    shapes |= _gated_mlp_shapes(spec.feed_forward, hidden, a.joined)
-    norms = ["input_layernorm", "post_attention_layernorm"]
-    if a.sandwich_norms:
-        norms += ["pre_feedforward_layernorm", "post_feedforward_layernorm"]
+    shapes |= _mlp_shapes(spec.feed_forward, hidden)
+    for name in _norm_names(a):
+        shapes |= {} if name is None else _norm_shapes(a, name)
     if a.per_layer_width:
         shapes["per_layer_input_gate.weight"] = (a.per_layer_width, hidden)
         shapes["per_layer_projection.weight"] = (hidden, a.per_layer_width)
-        norms.append("post_per_layer_input_norm")
+        shapes |= _norm_shapes(a, _OWN_NORM)
     if a.layer_scalars:
         shapes["layer_scalar"] = (1,)
-    return shapes | {f"{name}.weight": (hidden,) for name in norms}
+    return shapes
 
 
-def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
+def _norm_names(a: Architecture) -> tuple[str | None, ...]:
+    """Return the weights of the norms before and after the mixer, then of those of the feed-forward."""
+    first, second = "input_layernorm.weight", "post_attention_layernorm.weight"
+    third, fourth = "pre_feedforward_layernorm.weight", "post_feedforward_layernorm.weight"
+    assert a.post_norms + a.sandwich_norms + a.parallel <= 1, "these exclude each other"
+    if a.post_norms:
+        return None, second, None, fourth
+    if a.sandwich_norms:
+        return first, second, third, fourth
+    return first, None, None if a.parallel else second, None
+
+
+def _norm_shapes(a: Architecture, weight: str) -> dict[str, tuple[int, ...]]:
+    return dict.fromkeys([weight, _bias_of(weight)] if a.norm_bias else [weight], (a.hidden,))
+
+
+def _bias_of(weight: str) -> str:
+    return weight.removesuffix("weight") + "bias"
+
+
+def _attention_shapes(spec: Attention, hidden: int) -> dict[str, tuple[int, ...]]:
     queries, keys = spec.heads * spec.head_dim, spec.kv_heads * spec.head_dim
-    outputs = {"qkv": queries + 2 * keys} if joined else {"q": queries, "k": keys, "v": keys}
+    outputs = {"q": queries, "k": keys, "v": keys}
+    if spec.joined:
+        outputs = {"qkv": queries + 2 * keys}
     if spec.keys_as_values:
         del outputs["v"]
     if spec.shared_with is not None:
@@ -229,8 +277,10 @@ def _attention_shapes(spec: Attention, hidden: int, joined: bool) -> dict[str, t
         )
     shapes |= _linear_shapes("self_attn.o_proj", hidden, queries, spec.output_bias)
     if spec.qk_norm:
-        names = "qk" if spec.shared_with is None else "q"
-        shapes |= {f"self_attn.{name}_norm.weight": (spec.head_dim,) for name in names}
+        widths = {"q": queries, "k": keys} if spec.shared_with is None else {"q": queries}
+        for name, width in widths.items():
+            size = width if spec.qk_norm_across_heads else spec.head_dim
+            shapes[f"self_attn.{name}_norm.weight"] = (size,)
     return shapes
 
 
@@ -259,9 +309,11 @@ def _short_convolution_shapes(spec: ShortConvolution, hidden: int) -> dict[str, 
     }
 
 
-def _gated_mlp_shapes(spec: GatedMlp, hidden: int, joined: bool) -> dict[str, tuple[int, ...]]:
+def _mlp_shapes(spec: GatedMlp | Mlp, hidden: int) -> dict[str, tuple[int, ...]]:
     width = spec.intermediate
-    outputs = {"gate_up": 2 * width} if joined else {"gate": width, "up": width}
+    outputs = {"up": width}
+    if isinstance(spec, GatedMlp):
+        outputs = {"gate_up": 2 * width} if spec.joined else {"gate": width, "up": width}
     shapes: dict[str, tuple[int, ...]] = {}
     for name, rows in outputs.items():
         shapes |= _linear_shapes(f"mlp.{name}_proj", rows, hidden, spec.bias)
@@ -278,19 +330,17 @@ def load_layer(
 ) -> Layer:
     """Return one layer; ``at`` returns a tensor by its name within the layer."""
     a = architecture
-    after, before = "post_attention_layernorm", "pre_feedforward_layernorm"
-
-    def norm(name: str) -> RmsNorm:
-        return make_norm(a, _vector(at(f"{name}.weight")))
-
+    mixer_norm, mixer_after, feed_forward_norm, feed_forward_after = (
+        None if name is None else read_norm(a, at, name) for name in _norm_names(a)
+    )
     return Layer(
-        mixer_norm=norm("input_layernorm"),
+        mixer_norm=mixer_norm,
         mixer=_mixer(a, spec, at, kernels),
-        mixer_after=norm(after) if a.sandwich_norms else None,
-        feed_forward_norm=norm(before if a.sandwich_norms else after),
-        feed_forward=_gated_mlp(a, spec.feed_forward, at, kernels),
-        feed_forward_after=norm("post_feedforward_layernorm") if a.sandwich_norms else None,
-        own_input=_own_input(at, norm, kernels) if a.per_layer_width else None,
+        mixer_after=mixer_after,
+        feed_forward_norm=feed_forward_norm,
+        feed_forward=_feed_forward(spec.feed_forward, at, kernels),
+        feed_forward_after=feed_forward_after,
+        own_input=_own_input(a, at, kernels) if a.per_layer_width else None,
         scalar=float(_vector(at("layer_scalar"))) if a.layer_scalars else 1.0,
     )
 
@@ -313,13 +363,11 @@ def load_per_layer(
     )
 
 
-def _own_input(
-    at: WeightSource, norm: Callable[[str], RmsNorm], kernels: Kernels
-) -> OwnInputWeights:
+def _own_input(a: Architecture, at: WeightSource, kernels: Kernels) -> OwnInputWeights:
     return OwnInputWeights(
         gate=kernels.linear(at("per_layer_input_gate.weight")),
         output=kernels.linear(at("per_layer_projection.weight")),
-        after=norm("post_per_layer_input_norm"),
+        after=read_norm(a, at, _OWN_NORM),
     )
 
 
@@ -337,7 +385,7 @@ def _attention(
     a: Architecture, spec: Attention, at: WeightSource, kernels: Kernels
 ) -> AttentionWeights:
     return AttentionWeights(
-        qkv=_linear(kernels, partial(_qkv, a, spec, at), spec.qkv_bias),
+        qkv=_linear(kernels, partial(_qkv, spec, at), spec.qkv_bias),
         qk_norm=_qk_norm(a, spec, at) if spec.qk_norm else None,
         output=_linear(kernels, lambda kind: at(f"self_attn.o_proj.{kind}"), spec.output_bias),
     )
@@ -375,21 +423,33 @@ def _taps(weight: Tensor) -> Tensor:
     return weight.flatten(1).T.contiguous()
 
 
-def _gated_mlp(
-    a: Architecture, spec: GatedMlp, at: WeightSource, kernels: Kernels
-) -> GatedMlpWeights:
-    return GatedMlpWeights(
-        gate_up=_linear(kernels, partial(_gate_up, a, at), spec.bias),
-        down=_linear(kernels, lambda kind: at(f"mlp.down_proj.{kind}"), spec.bias),
-    )
+def _feed_forward(
+    spec: GatedMlp | Mlp, at: WeightSource, kernels: Kernels
+) -> GatedMlpWeights | MlpWeights:
+    def linear(name: str) -> Linear:
+        return _linear(kernels, lambda kind: at(f"mlp.{name}_proj.{kind}"), spec.bias)
+
+    if isinstance(spec, Mlp):
+        return MlpWeights(linear("up"), linear("down"))
+    gate_up = _linear(kernels, partial(_gate_up, spec, at), spec.bias)
+    return GatedMlpWeights(gate_up, linear("down"))
 
 
-def make_norm(architecture: Architecture, weight: Tensor) -> RmsNorm:
-    """Return the norm with ``weight``."""
-    if not architecture.centred_norms:
-        return RmsNorm(weight, architecture.epsilon)
-    # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
-    return RmsNorm(1 + weight.float(), architecture.epsilon)
+def read_norm(architecture: Architecture, at: WeightSource, weight: str) -> RmsNorm:
+    """Return the norm whose weight has this name."""
+    bias = _vector(at(_bias_of(weight))) if architecture.norm_bias else None
+    return make_norm(architecture, _vector(at(weight)), bias)
+
+
+def make_norm(architecture: Architecture, weight: Tensor, bias: Tensor | None = None) -> RmsNorm:
+    """Return the norm with ``weight`` and ``bias``."""
+    if architecture.centred_norms:
+        # In bf16 the sum 1 + w would lose the last bits of w, so these norms work in float32.
+        weight = 1 + weight.float()
+    if bias is not None:
+        weight, bias = torch.stack([weight, bias.to(weight.dtype)])
+    kind = LayerNorm if architecture.layer_norms else RmsNorm
+    return kind(weight, architecture.epsilon, bias)
 
 
 def _linear(kernels: Kernels, fetch: Callable[[str], Stacked], biased: bool) -> Linear:
@@ -404,10 +464,10 @@ def _vector(tensor: Stacked) -> Tensor:
     return tensor
 
 
-def _qkv(a: Architecture, spec: Attention, at: WeightSource, kind: str) -> Stacked:
+def _qkv(spec: Attention, at: WeightSource, kind: str) -> Stacked:
     """Return queries, keys and values stacked, the rotary pairs of the first two interleaved."""
     sizes = [heads * spec.head_dim for heads in (spec.heads, spec.kv_heads, spec.kv_heads)]
-    if a.joined:
+    if spec.joined:
         parts: Sequence[Weight] = at(f"self_attn.qkv_proj.{kind}").split(sizes)
     else:
         made = "q" if spec.shared_with is not None else "qk" if spec.keys_as_values else "qkv"
@@ -447,17 +507,19 @@ def _interleaved(weight: Weight, heads: int, rope: Rope | None) -> Weight:
 def _qk_norm(a: Architecture, spec: Attention, at: WeightSource) -> Tensor:
     """Return the weights of the heads' norms: (heads + kv_heads, head_dim), float32."""
 
-    def norm(name: str) -> Tensor:
+    def norm(name: str, heads: int) -> Tensor:
         weight = _vector(at(f"self_attn.{name}_norm.weight")).float()
-        return interleave(weight + 1 if a.centred_norms else weight, 1, spec.rope)
+        weight = weight + 1 if a.centred_norms else weight
+        weight = weight.view(-1, spec.head_dim).expand(heads, -1).flatten()
+        return interleave(weight, heads, spec.rope).view(heads, spec.head_dim)
 
-    query = (norm("q") * spec.query_scale).expand(spec.heads, -1)
+    query = norm("q", spec.heads) * spec.query_scale
     if spec.shared_with is not None:
-        return query.contiguous()
-    return torch.cat([query, norm("k").expand(spec.kv_heads, -1)])
+        return query
+    return torch.cat([query, norm("k", spec.kv_heads)])
 
 
-def _gate_up(a: Architecture, at: WeightSource, kind: str) -> Stacked:
-    if a.joined:
+def _gate_up(spec: GatedMlp, at: WeightSource, kind: str) -> Stacked:
+    if spec.joined:
         return at(f"mlp.gate_up_proj.{kind}")
     return stack(*(at(f"mlp.{name}_proj.{kind}") for name in ("gate", "up")))

@@ -17,6 +17,7 @@ LLAMA3 = {
 }
 SIZES = {"initializer_range": 0.1, "uneven": 0.1, "intermediate_size": 52}
 SLIDING = {"sliding_window": 24}
+HALF_SLIDING = ["sliding_attention", "full_attention"]
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 128}
 LONGROPE = {
     "rope_type": "longrope",
@@ -143,6 +144,40 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         "phi3",
         {"pad_token_id": 0, "original_max_position_embeddings": 64, "rope_parameters": LONGROPE},
     ),
+    "granite": (
+        "granite",
+        {
+            "embedding_multiplier": 6.0,
+            "attention_multiplier": 0.2,
+            "residual_multiplier": 0.4,
+            "logits_scaling": 4.0,
+        },
+    ),
+    "ministral": ("ministral", {**SLIDING, "layer_types": HALF_SLIDING}),
+    "ministral3": (
+        "ministral3",
+        {"pad_token_id": 0, "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.5}},
+    ),
+    "olmo2": ("olmo2", {}),
+    "olmo3": (
+        "olmo3",
+        {
+            **SLIDING,
+            "layer_types": HALF_SLIDING,
+            "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_theta": 1e4}},
+        },
+    ),
+    "exaone4": ("exaone4", {**SLIDING, "layer_types": HALF_SLIDING}),
+    "exaone4, global": ("exaone4", {"sliding_window": None, "layer_types": ["full_attention"] * 2}),
+    "hunyuan": (
+        "hunyuan_v1_dense",
+        {"rope_parameters": {"rope_type": "dynamic", "alpha": 50.0, "factor": 1.0}},
+    ),
+    "seed_oss": ("seed_oss", {"attention_out_bias": True, "tie_word_embeddings": False}),
+    "ernie4_5": ("ernie4_5", {"use_bias": True}),
+    "glm4": ("glm4", {"pad_token_id": 0, "tie_word_embeddings": False}),
+    "cohere2": ("cohere2", {**SLIDING, "layer_types": HALF_SLIDING}),
+    "starcoder2": ("starcoder2", SLIDING),
 }
 """Every other family: transformers' kind, and what makes its features show in 300 tokens."""
 MODELS = {name: ("llama", config) for name, config in LLAMAS.items()} | OTHERS

@@ -43,6 +43,19 @@ ARCHITECTURE = recurrent(DELTA)
 _JOINED = {"qkv_proj": ("q_proj", "k_proj", "v_proj"), "gate_up_proj": ("gate_proj", "up_proj")}
 
 
+def in_parts(architecture: Architecture) -> Architecture:
+    """``architecture`` without joined matrices."""
+    layers = []
+    for spec in architecture.layers:
+        mixer, feed_forward = spec.mixer, spec.feed_forward
+        if isinstance(mixer, Attention):
+            mixer = replace(mixer, joined=False)
+        if isinstance(feed_forward, GatedMlp):
+            feed_forward = replace(feed_forward, joined=False)
+        layers.append(LayerSpec(mixer, feed_forward))
+    return replace(architecture, layers=tuple(layers))
+
+
 class RandomTensors(dict[str, Tensor]):
     """The tensors of a decoder by name, drawn when they are first read.
 
@@ -52,7 +65,7 @@ class RandomTensors(dict[str, Tensor]):
 
     def __init__(self, architecture: Architecture) -> None:
         super().__init__()
-        self._shapes = tensor_shapes(replace(architecture, joined=False), Names())
+        self._shapes = tensor_shapes(in_parts(architecture), Names())
 
     def __missing__(self, name: str) -> Tensor:
         for joined, parts in _JOINED.items():

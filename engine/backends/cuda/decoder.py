@@ -7,7 +7,6 @@ graph. In Triton's interpreter everything is in the CPU's memory.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,7 +31,7 @@ from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
-from engine.models.weights import Names, TensorSource, make_norm
+from engine.models.weights import Names, TensorSource, read_norm
 
 WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""
@@ -81,14 +80,14 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             weight = convert_weight(quantization, tensor(names.head))
         del table
         self.head = make_linear(weight)
-        norm = make_norm(architecture, tensor(names.norm))
+        norm = read_norm(architecture, tensor, names.norm)
         self.norm = Norm(norm.weight, norm.epsilon)
         rotations = self._rotations()
         self.layers = [
             layers.load(
                 architecture,
                 spec,
-                partial(_at, tensor, names.layer(index)),
+                names.within(index, tensor),
                 quantization,
                 rotations.get((spec.attention.rope, spec.attention.head_dim)),
             )
@@ -176,15 +175,15 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             return layer.output(attended, x)
         return normalise(layer.output(attended), layer.attention_after, x)
 
-    def feed_forward(self, index: int, x: Tensor) -> Tensor:
+    def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
         """See ``LayerDecoder``. Fused like ``mixer``; ``gate_up`` includes the gate if the kernel can."""
         layer = self.layers[index]
         inner = layer.gate_up(x)
         if layer.gate is not None:
             inner = layer.gate(inner)
         if layer.mlp_after is None:
-            return layer.down(inner, x)
-        return normalise(layer.down(inner), layer.mlp_after, x)
+            return layer.down(inner, mixed)
+        return normalise(layer.down(inner), layer.mlp_after, mixed)
 
     def _attention(
         self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, length: Tensor
@@ -236,7 +235,3 @@ def _tiling(spec: Attention) -> Tiling:
 
 def _joined(parts: list[Tensor]) -> Tensor:
     return parts[0] if len(parts) == 1 else torch.cat(parts)
-
-
-def _at(tensor: TensorSource, prefix: str, name: str) -> Tensor:
-    return tensor(prefix + name)

@@ -15,7 +15,7 @@ from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
-from engine.models.weights import RmsNorm, TensorSource, load_layer
+from engine.models.weights import GatedMlpWeights, RmsNorm, TensorSource, load_layer
 
 FUSED_GATE = "silu"
 """The gate that the kernels apply themselves; torch applies others after the product."""
@@ -65,6 +65,8 @@ def load(
     )
     unscaled = replace(spec, mixer=replace(spec.attention, query_scale=1.0))
     layer = load_layer(architecture, unscaled, tensor, kernels)
+    mlp = layer.feed_forward
+    assert isinstance(mlp, GatedMlpWeights)
     gated = spec.feed_forward.activation == FUSED_GATE
     return CudaLayer(
         qkv=_fused(layer.attention.qkv, layer.mixer_norm),
@@ -72,9 +74,9 @@ def load(
         rotation=rotation,
         output=_fused(layer.attention.output),
         attention_after=norm_of(layer.mixer_after),
-        gate_up=_fused(layer.feed_forward.gate_up, layer.feed_forward_norm, gated=gated),
+        gate_up=_fused(mlp.gate_up, layer.feed_forward_norm, gated=gated),
         gate=None if gated else partial(_gate, activation(spec.feed_forward.activation)),
-        down=_fused(layer.feed_forward.down),
+        down=_fused(mlp.down),
         mlp_after=norm_of(layer.feed_forward_after),
     )
 

@@ -29,24 +29,28 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mlp,
     Rope,
     ShortConvolution,
+    Temperature,
 )
 from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
-from engine.models.rotation import cosines
+from engine.models.rotation import cosines, temperatures
 from engine.models.sequence_state import SequenceState
 from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 from engine.models.weights import (
     AttentionWeights,
     GatedDeltaWeights,
     Layer,
+    MlpWeights,
     Names,
+    RmsNorm,
     ShortConvolutionWeights,
     WeightSource,
     load_layer,
     load_per_layer,
-    make_norm,
+    read_norm,
 )
 from engine.noise import Draws
 
@@ -57,7 +61,10 @@ MIXERS: Mapping[type, structures.Mixer] = {
     GatedDeltaNet: structures.Mixer.GATED_DELTA,
     ShortConvolution: structures.Mixer.SHORT_CONVOLUTION,
 }
-FEED_FORWARDS: Mapping[type, structures.FeedForward] = {GatedMlp: structures.FeedForward.GATED_MLP}
+FEED_FORWARDS: Mapping[type, structures.FeedForward] = {
+    GatedMlp: structures.FeedForward.GATED_MLP,
+    Mlp: structures.FeedForward.MLP,
+}
 """The step's numbers of mixers and feed-forwards."""
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
@@ -73,6 +80,30 @@ def takes_file_dtype(architecture: Architecture, quantization: str) -> bool:
         each.qk_norm or math.frexp(each.query_scale)[0] == 0.5 for each in architecture.attentions
     )
     return exact or quantization != "fp32"
+
+
+class Positions:
+    """Tables of the positions up to ``context``, which layers share."""
+
+    def __init__(self, architecture: Architecture, context: int) -> None:
+        self._rotations: dict[tuple[Rope, int], Tensor] = {}
+        self._temperatures: dict[Temperature, Tensor] = {}
+        for each in set(architecture.attentions):
+            if each.rope is not None:
+                key = each.rope, each.head_dim
+                self._rotations[key] = cosines(*key, context)
+            if each.temperature is not None:
+                self._temperatures[each.temperature] = temperatures(each.temperature, context)
+
+    def rotation(self, spec: Attention) -> int | None:
+        """Return the address of a layer's cosines and sines, None if it has no positions."""
+        rope = spec.rope
+        return None if rope is None else self._rotations[rope, spec.head_dim].data_ptr()
+
+    def temperature(self, spec: Attention) -> int | None:
+        """Return the address of what a layer's queries are multiplied by, None if they are not."""
+        wanted = spec.temperature
+        return None if wanted is None else self._temperatures[wanted].data_ptr()
 
 
 class TrimmedHead:
@@ -127,30 +158,29 @@ class NativeDecoder:
         del table
         kernels = Kernels(make, plain_embedding)
         layers = [
-            load_layer(architecture, spec, partial(_at, tensor, names.layer(index)), kernels)
+            load_layer(architecture, spec, names.within(index, tensor), kernels)
             for index, spec in enumerate(architecture.layers)
         ]
-        weight = tensor(names.norm)
-        assert isinstance(weight, Tensor)
-        norm = make_norm(architecture, weight)
-        rotations = {
-            (each.rope, each.head_dim): cosines(each.rope, each.head_dim, info.context)
-            for each in set(architecture.attentions)
-            if each.rope is not None
-        }
+        norm = read_norm(architecture, tensor, names.norm)
+        positions = Positions(architecture, info.context)
         slots, recurrent = architecture.kv_slots, itertools.count()
         parts = [
-            _layer(layer, spec, rotations, slots[index] if index in slots else next(recurrent))
+            _layer(layer, spec, positions, slots[index] if index in slots else next(recurrent))
             for index, (layer, spec) in enumerate(zip(layers, architecture.layers, strict=True))
         ]
         shape = structures.Shape(
             embedding=embedding.pointer,
             head=head.pointer,
-            norm=norm.weight.data_ptr(),
+            norm=_norm(norm),
             vocabulary=architecture.vocabulary,
             hidden=architecture.hidden,
             context=info.context,
+            layer_norms=architecture.layer_norms,
+            norm_bias=architecture.norm_bias,
+            parallel=architecture.parallel,
             epsilon=architecture.epsilon,
+            residual_scale=architecture.residual_scale,
+            logit_scale=architecture.logit_scale,
             # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
             embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
         )
@@ -167,7 +197,7 @@ class NativeDecoder:
         # The structures point to these, so they live as long as the decoder.
         self._embedding, self._head = embedding, head
         self._per_layer = per_layer, second
-        self._layers, self._norm, self._rotations = layers, norm, rotations
+        self._layers, self._norm, self._positions = layers, norm, positions
         self._trimmed_head: TrimmedHead | None = None
         self._begin(shape, parts)
 
@@ -209,7 +239,7 @@ class NativeDecoder:
 
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``."""
-        return self._capped(self._head(normed))
+        return self._capped(self._head(normed * self.architecture.logit_scale))
 
     def _capped(self, logits: Tensor) -> Tensor:
         return soft_cap(logits, self.architecture.logit_cap)
@@ -355,10 +385,6 @@ def _ids(tokens: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * len(tokens))(*tokens)
 
 
-def _at(tensor: WeightSource, prefix: str, name: str) -> Weight:
-    return tensor(prefix + name)
-
-
 def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
     """Return queries in float32: in 16 bits, the scale of the scores would round them again."""
     weight = tensor(name)
@@ -367,20 +393,18 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
     return weight
 
 
-def _layer(
-    layer: Layer, spec: LayerSpec, rotations: Mapping[tuple[Rope, int], Tensor], slot: int
-) -> structures.Layer:
+def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> structures.Layer:
     """Return ``layer`` for the step. ``slot``: the index of what its mixer keeps of a sequence."""
-    after, mlp = layer.feed_forward_after, layer.feed_forward
+    mlp = layer.feed_forward
     made = structures.Layer(
         mixer=MIXERS[type(spec.mixer)],
         feed_forward=FEED_FORWARDS[type(spec.feed_forward)],
-        mixer_norm=layer.mixer_norm.weight.data_ptr(),
-        mixer_after=layer.mixer_after and layer.mixer_after.weight.data_ptr(),
-        mlp_norm=layer.feed_forward_norm.weight.data_ptr(),
-        mlp_after=after and after.weight.data_ptr(),
+        mixer_norm=_norm(layer.mixer_norm),
+        mixer_after=_norm(layer.mixer_after),
+        mlp_norm=_norm(layer.feed_forward_norm),
+        mlp_after=_norm(layer.feed_forward_after),
         mlp=structures.GatedMlp(
-            gate_up=_matrix(mlp.gate_up),
+            gate_up=_matrix(mlp.up if isinstance(mlp, MlpWeights) else mlp.gate_up),
             down=_matrix(mlp.down),
             intermediate=spec.feed_forward.intermediate,
             gate=native.GATES[spec.feed_forward.activation],
@@ -395,9 +419,8 @@ def _layer(
             function=native.GATES[spec.feed_forward.activation],
         )
     match layer.mixer, spec.mixer:
-        case AttentionWeights(), Attention(rope=rope, head_dim=head_dim):
-            table = None if rope is None else rotations[rope, head_dim]
-            made.attention = _attention(layer.mixer, spec.mixer, table, slot)
+        case AttentionWeights(), Attention():
+            made.attention = _attention(layer.mixer, spec.mixer, positions, slot)
         case GatedDeltaWeights(), GatedDeltaNet():
             made.delta = _gated_delta(layer.mixer, spec.mixer, slot)
         case ShortConvolutionWeights(), ShortConvolution():
@@ -405,14 +428,20 @@ def _layer(
     return made
 
 
+def _norm(norm: RmsNorm | None) -> int | None:
+    """Return the address of a norm's weight, behind which its bias lies."""
+    return None if norm is None else norm.weight.data_ptr()
+
+
 def _attention(
-    weights: AttentionWeights, spec: Attention, rotation: Tensor | None, slot: int
+    weights: AttentionWeights, spec: Attention, positions: Positions, slot: int
 ) -> structures.Attention:
     return structures.Attention(
         qkv=_matrix(weights.qkv),
         output=_matrix(weights.output),
         qk_norm=None if weights.qk_norm is None else weights.qk_norm.data_ptr(),
-        rotation=None if rotation is None else rotation.data_ptr(),
+        rotation=positions.rotation(spec),
+        temperature=positions.temperature(spec),
         heads=spec.heads,
         kv_heads=spec.kv_heads,
         head_dim=spec.head_dim,
@@ -421,6 +450,8 @@ def _attention(
         output_gate=spec.output_gate,
         shared=spec.shared_with is not None,
         value_norm=spec.value_norm,
+        qk_norm_across_heads=spec.qk_norm_across_heads,
+        qk_norm_after_rope=spec.qk_norm_after_rope,
         score_cap=spec.score_cap or 0.0,
     )
 

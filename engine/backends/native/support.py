@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.backends.native import trial
-from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
+from engine.backends.support import ALL_ATTENTION, ALL_DECODER, MLPS, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet, ShortConvolution
+from engine.models.architecture import Architecture, GatedDeltaNet, ShortConvolution
 from engine.models.four_bits import IN_FOUR_BITS
 
 
@@ -21,15 +21,11 @@ def support(library: Library | None) -> Support:
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
-        {
-            Attention: {*ATTENTION[Attention], "output_gate", "shared_with", "value_norm"},
-            GatedDeltaNet: {"tiled"},
-            ShortConvolution: (),
-        },
-        GATED_MLP,
+        {**ALL_ATTENTION, GatedDeltaNet: frozenset({"tiled"}), ShortConvolution: frozenset()},
+        MLPS,
         native.GATES,
         formats,
-        options=DECODER | {"per_layer_width", "layer_scalars"},
+        ALL_DECODER,
         blocks=frozenset(NATIVE_FORMATS),
     )
 

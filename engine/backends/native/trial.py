@@ -29,8 +29,10 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mlp,
     Rope,
     ShortConvolution,
+    Temperature,
 )
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
@@ -59,7 +61,10 @@ _OTHER = replace(
     window=5,
     output_gate=True,
     value_norm=True,
+    qk_norm_across_heads=True,
+    temperature=Temperature(0.5, 4),
 )
+_AFTER = replace(_ATTENTION, qk_norm_after_rope=True)
 _DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
 _ARCHITECTURE = Architecture(
     layers=(
@@ -67,6 +72,7 @@ _ARCHITECTURE = Architecture(
         LayerSpec(_DELTA, GatedMlp(_WIDTH, "relu")),
         LayerSpec(ShortConvolution(_WIDTH, 3), GatedMlp(_WIDTH, "silu")),
         LayerSpec(_OTHER, GatedMlp(_WIDTH, "gelu")),
+        LayerSpec(_AFTER, Mlp(_WIDTH, "gelu_pytorch_tanh", bias=True)),
     ),
     vocabulary=64,
     hidden=_WIDTH,
@@ -75,6 +81,10 @@ _ARCHITECTURE = Architecture(
     sandwich_norms=True,
     per_layer_width=_WIDTH,
     layer_scalars=True,
+    layer_norms=True,
+    norm_bias=True,
+    residual_scale=0.7,
+    logit_scale=0.6,
 )
 
 

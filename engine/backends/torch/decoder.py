@@ -9,14 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.backends.layer_decoder import (
-    LayerDecoder,
-    add_own_input,
-    add_residual,
-    feed_forward,
-    norm,
-)
-from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
+from engine.backends.layer_decoder import LayerDecoder, add_own_input, add_residual, mlp, norm
+from engine.backends.support import ALL_ATTENTION, ALL_DECODER, MLPS, Support
 from engine.backends.torch import gated_delta, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
@@ -28,47 +22,45 @@ from engine.models.architecture import (
     Architecture,
     Attention,
     GatedDeltaNet,
-    LayerSpec,
     Recurrent,
     ShortConvolution,
 )
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import AuxLayer
-from engine.models.rotation import rotations
+from engine.models.rotation import rotations, temperatures
 from engine.models.sequence_state import KVCache
 from engine.models.weights import (
     AttentionWeights,
     GatedDeltaWeights,
-    Layer,
     MixerWeights,
     Names,
     ShortConvolutionWeights,
     TensorSource,
     load_layer,
     load_per_layer,
-    make_norm,
+    read_norm,
 )
 
 SUPPORT = Support(
     "The own decoder",
-    {
-        Attention: {*ATTENTION[Attention], "output_gate", "shared_with", "value_norm"},
-        GatedDeltaNet: {"tiled"},
-        ShortConvolution: (),
-    },
-    GATED_MLP,
+    {**ALL_ATTENTION, GatedDeltaNet: frozenset({"tiled"}), ShortConvolution: frozenset()},
+    MLPS,
     ACTIVATIONS,
     FORMATS,
-    options=DECODER | {"per_layer_width", "layer_scalars"},
+    ALL_DECODER,
 )
 """Sizes are not limited."""
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionShared:
-    """Values shared by layers with one ``Attention``. ``rotation``: (context, head_dim / 2), complex."""
+    """Values shared by layers with one ``Attention``.
+
+    rotation (context, head_dim / 2) complex; temperature (context,).
+    """
 
     rotation: Tensor | None
+    temperature: Tensor | None
     attend: Attend
 
 
@@ -77,6 +69,7 @@ class AttentionInputs:
     """Inputs of one step shared by layers with the same ``Attention``."""
 
     rotation: Tensor | None  # (rows, 1, head_dim / 2), complex
+    temperature: Tensor | None  # (rows, 1, 1)
     first: int  # page of the cache
     bias: Tensor  # see causal_bias
 
@@ -105,7 +98,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     ) -> None:
         last = tensor(names.norm)
         super().__init__(architecture, info, last.dtype, last.device)
-        self.norm = make_norm(architecture, last)
+        self.norm = read_norm(architecture, tensor, names.norm)
         # First, because its float copy is the largest: it is freed before other weights are loaded.
         table = tensor(names.embedding)  # (vocabulary, hidden)
         self.embedding = kernels.embedding(table)
@@ -116,7 +109,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             activation(spec.feed_forward.activation)  # raises for an unknown one
         self.ops = RowArithmetic()
         self.layers = [
-            self._load(names.layer(index), spec, tensor, kernels)
+            load_layer(architecture, spec, names.within(index, tensor), kernels)
             for index, spec in enumerate(architecture.layers)
         ]
         self.per_layer = load_per_layer(architecture, names, tensor, kernels)
@@ -125,13 +118,13 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     def _shared(self, spec: Attention) -> AttentionShared:
         attend = choose_attend(spec.heads, spec.kv_heads, spec.head_dim, self.dtype, self.device)
-        if spec.rope is None:
-            return AttentionShared(None, attend)
-        table = rotations(spec.rope, spec.head_dim, self._info.context)
-        return AttentionShared(table.to(self.device), attend)
-
-    def _load(self, prefix: str, spec: LayerSpec, tensor: TensorSource, kernels: Kernels) -> Layer:
-        return load_layer(self.architecture, spec, lambda name: tensor(prefix + name), kernels)
+        context, device = self._info.context, self.device
+        rotation = temperature = None
+        if spec.rope is not None:
+            rotation = rotations(spec.rope, spec.head_dim, context).to(device)
+        if spec.temperature is not None:
+            temperature = temperatures(spec.temperature, context).to(device)
+        return AttentionShared(rotation, temperature, attend)
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:
         """See ``HiddenStateModel``."""
@@ -141,7 +134,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``."""
-        logits = self.head(normed.to(self.dtype)).float()
+        logits = self.head(normed.to(self.dtype)).float() * self.architecture.logit_scale
         return soft_cap(logits, self.architecture.logit_cap)
 
     def final_norm(self, x: Tensor) -> Tensor:
@@ -167,7 +160,8 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         else:
             assert isinstance(spec, Recurrent)
             result = self._recurrent(layer.mixer, spec, normed, step, step.state.memories[index])
-        return add_residual(self.ops, x, result, layer.mixer_after)
+        scale = self.architecture.residual_scale
+        return add_residual(self.ops, x, result, layer.mixer_after, scale)
 
     def _recurrent(
         self, weights: MixerWeights, spec: Recurrent, x: Tensor, step: Step, state: Any
@@ -180,10 +174,13 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
                 return short_convolution.mix(weights, spec, x, state, final=step.final)
         raise TypeError(f"{type(spec).__name__} has weights of another mixer")
 
-    def feed_forward(self, index: int, x: Tensor) -> Tensor:
+    def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
         """See ``LayerDecoder``."""
-        spec = self.architecture.layers[index].feed_forward
-        return feed_forward(self.ops, spec, self.layers[index], x)
+        layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
+        weights = layer.mixer_norm if self.architecture.parallel else layer.feed_forward_norm
+        result = mlp(self.ops, spec, layer.feed_forward, norm(self.ops, weights, x))
+        scale = self.architecture.residual_scale
+        return add_residual(self.ops, mixed, result, layer.feed_forward_after, scale)
 
     def own_inputs(self, ids: Tensor, x: Tensor) -> Tensor | None:
         """See ``LayerDecoder``."""
@@ -207,8 +204,13 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         keys, _ = state.pages(0, end, first)
         group = spec.heads // spec.kv_heads
         bias = causal_bias(start, rows, group, len(keys), keys, first=first, window=spec.window)
-        table = self.shared[spec].rotation
-        return AttentionInputs(None if table is None else table[start:end, None, :], first, bias)
+        rotation, temperature = self.shared[spec].rotation, self.shared[spec].temperature
+        return AttentionInputs(
+            None if rotation is None else rotation[start:end, None, :],
+            None if temperature is None else temperature[start:end, None, None],
+            first,
+            bias,
+        )
 
     def _attention(
         self, weights: AttentionWeights, spec: Attention, x: Tensor, step: Step, slot: int
@@ -218,6 +220,8 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         if spec.output_gate:
             qkv, gates = qkv.tensor_split([-spec.heads * spec.head_dim], dim=1)
         query, key, value = split_qkv(qkv, spec, weights.qk_norm, inputs.rotation, epsilon)
+        if inputs.temperature is not None:
+            query = (query * inputs.temperature).to(query.dtype)
         if spec.shared_with is None:
             cache.write(slot, cache.end, key, value)
         keys, values = cache.pages(slot, cache.end + len(x), inputs.first)

@@ -245,14 +245,24 @@ def split_qkv(
     by_head = qkv.view(len(qkv), -1, spec.head_dim)
     kv_heads = spec.kv_heads if spec.shared_with is None else 0
     qk, value = by_head.split((spec.heads + kv_heads, kv_heads), dim=1)
-    if norms is not None:
-        qk = torch.rms_norm(qk.float(), (spec.head_dim,), None, epsilon) * norms
+    if norms is not None and not spec.qk_norm_after_rope:
+        qk = _norm_qk(qk.float(), spec, epsilon) * norms
     if rotation is not None:
         qk = _apply_rope(qk.float(), rotation)
+    if norms is not None and spec.qk_norm_after_rope:
+        qk = _norm_qk(qk.float(), spec, epsilon) * norms
     query, key = qk.to(qkv.dtype).split((spec.heads, kv_heads), dim=1)
     if spec.value_norm:
         value = torch.rms_norm(value.float(), (spec.head_dim,), None, epsilon).to(qkv.dtype)
     return query, key, value
+
+
+def _norm_qk(qk: Tensor, spec: Attention, epsilon: float) -> Tensor:
+    """Return queries and keys ``(rows, heads, head_dim)``, each head normed or all of a kind together."""
+    if not spec.qk_norm_across_heads:
+        return torch.rms_norm(qk, (spec.head_dim,), None, epsilon)
+    parts = qk.tensor_split([spec.heads], dim=1)
+    return torch.cat([torch.rms_norm(each, each.shape[1:], None, epsilon) for each in parts], dim=1)
 
 
 def _apply_rope(x: Tensor, rope: Tensor) -> Tensor:

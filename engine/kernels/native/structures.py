@@ -19,12 +19,14 @@ class Mixer(IntEnum):
 
 class FeedForward(IntEnum):
     GATED_MLP = 0
+    MLP = 1
 
 
 class Attention(c.Structure):
     _fields_ = [
-        *_fields(c.c_void_p, "qkv output qk_norm rotation"),
+        *_fields(c.c_void_p, "qkv output qk_norm rotation temperature"),
         *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate shared value_norm"),
+        *_fields(c.c_int32, "qk_norm_across_heads qk_norm_after_rope"),
         ("score_cap", c.c_float),
     ]
 
@@ -68,8 +70,8 @@ class Shape(c.Structure):
     _fields_ = [
         ("layers", c.POINTER(Layer)),
         *_fields(c.c_void_p, "embedding head norm"),
-        *_fields(c.c_int32, "count vocabulary hidden context"),
-        *_fields(c.c_float, "epsilon embedding_scale"),
+        *_fields(c.c_int32, "count vocabulary hidden context layer_norms norm_bias parallel"),
+        *_fields(c.c_float, "epsilon embedding_scale residual_scale logit_scale"),
         *_fields(c.c_void_p, "own_projection own_embedding own_norm"),
         ("own_width", c.c_int32),
         *_fields(c.c_float, "own_epsilon own_scale"),

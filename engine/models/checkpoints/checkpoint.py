@@ -58,9 +58,20 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     },
     "gemma4_text": {**_GEMMA4, "sliding_window": 512, "hidden_size_per_layer_input": 256},
     "gemma4_unified_text": {**_GEMMA4, "sliding_window": 1024, "max_position_embeddings": 262_144},
+    "cohere2": {"tie_word_embeddings": True, "sliding_window": 4096},
+    "ernie4_5": {"head_dim": 128, "rms_norm_eps": 1e-5, "tie_word_embeddings": True},
+    "exaone4": {"rms_norm_eps": 1e-5},
+    "glm4": {"head_dim": 128, "rms_norm_eps": 1.5625e-7},
+    "hunyuan_v1_dense": {"rms_norm_eps": 1e-5},
+    "minicpm": {"tie_word_embeddings": True},
+    "ministral3": {"head_dim": 128, "rms_norm_eps": 1e-5},
+    "olmo2": {"rms_norm_eps": 1e-5},
+    "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096},
     "lfm2": {"tie_word_embeddings": True},
     "qwen3": {"head_dim": 128},
+    "seed_oss": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True},
+    "starcoder2": {"tie_word_embeddings": True},
 }
 """transformers' defaults that published configurations of a ``model_type`` leave out."""
 

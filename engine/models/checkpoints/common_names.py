@@ -18,7 +18,16 @@ _LFM2 = {
     "feed_forward.w3": "mlp.up_proj",
     "feed_forward.w2": "mlp.down_proj",
 }
-PARTS: Mapping[str, Mapping[str, str]] = {"lfm2": _LFM2}
+PARTS: Mapping[str, Mapping[str, str]] = {
+    "glm4": {
+        "post_attention_layernorm": "pre_feedforward_layernorm",
+        "post_self_attn_layernorm": "post_attention_layernorm",
+        "post_mlp_layernorm": "post_feedforward_layernorm",
+    },
+    "hunyuan_v1_dense": {"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
+    "lfm2": _LFM2,
+    "starcoder2": {"c_fc": "up_proj", "c_proj": "down_proj"},
+}
 """By ``model_type``: parts of names in transformers' checkpoints -> the common ones."""
 
 

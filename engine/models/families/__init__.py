@@ -10,13 +10,18 @@ from collections.abc import Callable, Mapping
 from engine.errors import ModelError
 from engine.models.architecture import Architecture, Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.families.cohere2 import cohere2
 from engine.models.families.gemma import gemma2, gemma3, gemma4
+from engine.models.families.glm4 import glm4
+from engine.models.families.granite import granite, minicpm
 from engine.models.families.lfm2 import lfm2
-from engine.models.families.llama import llama
-from engine.models.families.mistral import mistral
+from engine.models.families.llama import ernie4_5, hunyuan, llama, seed_oss
+from engine.models.families.mistral import ministral, ministral3, mistral, mistral3
+from engine.models.families.olmo import exaone4, olmo2, olmo3
 from engine.models.families.phi3 import phi3
 from engine.models.families.qwen import qwen2, qwen3, qwen3_5
 from engine.models.families.smollm3 import smollm3
+from engine.models.families.starcoder2 import starcoder2
 
 Reader = Callable[[Checkpoint, int], Architecture]
 
@@ -37,6 +42,20 @@ FAMILIES: Mapping[str, Reader] = {
     "Gemma4UnifiedForCausalLM": gemma4,
     "Gemma4UnifiedForConditionalGeneration": gemma4,
     "Phi3ForCausalLM": phi3,
+    "GraniteForCausalLM": granite,
+    "MiniCPMForCausalLM": minicpm,
+    "MinistralForCausalLM": ministral,
+    "Ministral3ForCausalLM": ministral3,
+    "Mistral3ForConditionalGeneration": mistral3,  # its text part
+    "Olmo2ForCausalLM": olmo2,
+    "Olmo3ForCausalLM": olmo3,
+    "Exaone4ForCausalLM": exaone4,
+    "HunYuanDenseV1ForCausalLM": hunyuan,
+    "SeedOssForCausalLM": seed_oss,
+    "Ernie4_5ForCausalLM": ernie4_5,
+    "Glm4ForCausalLM": glm4,
+    "Cohere2ForCausalLM": cohere2,
+    "Starcoder2ForCausalLM": starcoder2,
 }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.rope import read_rope, rope_settings
 
 
 def architecture(
@@ -70,6 +71,23 @@ def layer_types(
             f"{checkpoint.config_remedy}"
         )
     return list(names)
+
+
+def ropes(
+    checkpoint: Checkpoint, context: int, theta: float, sliding_theta: float
+) -> tuple[Rope, Rope]:
+    """Return the ropes of global and of sliding layers, with these bases if the settings name none.
+
+    Settings that do not tell them apart are those of global layers.
+    """
+    settings = rope_settings(checkpoint.text_config)
+    nested = "full_attention" in settings or "sliding_attention" in settings
+    far = settings.get("full_attention") or {} if nested else settings
+    near = settings.get("sliding_attention") or {} if nested else {}
+    return (
+        read_rope(checkpoint, context, settings=far, theta=theta),
+        read_rope(checkpoint, context, settings=near, theta=sliding_theta),
+    )
 
 
 def window_of(checkpoint: Checkpoint) -> int | None:

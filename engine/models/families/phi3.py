@@ -16,5 +16,7 @@ def phi3(checkpoint: Checkpoint, context: int) -> Architecture:
     if (settings.get("rope_type") or settings.get("type")) in _LONGROPE_NAMES:
         settings["rope_type"] = "longrope"
     rope, window = read_rope(checkpoint, context, settings=settings), window_of(checkpoint)
-    layer = LayerSpec(attention(checkpoint, rope, window=window), gated_mlp(checkpoint))
-    return architecture(checkpoint, [layer] * checkpoint.layers, joined=True)
+    layer = LayerSpec(
+        attention(checkpoint, rope, window=window, joined=True), gated_mlp(checkpoint, joined=True)
+    )
+    return architecture(checkpoint, [layer] * checkpoint.layers)

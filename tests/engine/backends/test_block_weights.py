@@ -33,11 +33,9 @@ MLP = GatedMlp(512, "silu")
 
 def architecture(joined: bool) -> Architecture:
     rope = Rope(tuple(10000 ** (-pair / 32) for pair in range(32)))
-    attention = Attention(4, 2, 64, 64**-0.5, rope, qkv_bias=not joined)
-    return Architecture(
-        layers=(LayerSpec(attention, MLP),) * 2, vocabulary=100, hidden=256, epsilon=1e-6, tied=False,
-        joined=joined,
-    )  # fmt: skip
+    attention = Attention(4, 2, 64, 64**-0.5, rope, qkv_bias=not joined, joined=joined)
+    layers = (LayerSpec(attention, replace(MLP, joined=joined)),) * 2
+    return Architecture(layers, vocabulary=100, hidden=256, epsilon=1e-6, tied=False)
 
 
 def weights(of: Architecture) -> dict[str, Weight]:

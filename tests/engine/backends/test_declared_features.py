@@ -35,8 +35,10 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mlp,
     Rope,
     ShortConvolution,
+    Temperature,
     features,
 )
 from engine.models.base import ModelInfo
@@ -63,12 +65,12 @@ def mixing(mixer: Attention | GatedDeltaNet | ShortConvolution) -> Architecture:
     return replace(BASE, layers=(LayerSpec(mixer, RELU), *BASE.layers[1:]))
 
 
-def feeding(feed_forward: GatedMlp) -> Architecture:
+def feeding(feed_forward: GatedMlp | Mlp) -> Architecture:
     """``BASE`` with another feed-forward in the first layer."""
     return replace(BASE, layers=(LayerSpec(PLAIN, feed_forward), *BASE.layers[1:]))
 
 
-ROTATED = mixing(ATTENTION)
+ROTATED, NORMED = mixing(ATTENTION), mixing(replace(ATTENTION, qk_norm=True))
 assert ATTENTION.rope is not None
 EXAMPLES: dict[str, Architecture] = {
     "layers.mixer=Attention": BASE,
@@ -79,10 +81,21 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.mixer.rope.magnitude": mixing(
         replace(ATTENTION, rope=replace(ATTENTION.rope, magnitude=1.5))
     ),
+    "layers.mixer.rope.interleaved": mixing(
+        replace(ATTENTION, rope=replace(ATTENTION.rope, interleaved=True))
+    ),
     "layers.mixer.window": mixing(replace(PLAIN, window=2)),
     "layers.mixer.qkv_bias": mixing(replace(PLAIN, qkv_bias=True)),
     "layers.mixer.output_bias": mixing(replace(PLAIN, output_bias=True)),
-    "layers.mixer.qk_norm": mixing(replace(PLAIN, qk_norm=True)),
+    "layers.mixer.joined": mixing(replace(PLAIN, joined=True)),
+    "layers.mixer.qk_norm": NORMED,
+    "layers.mixer.qk_norm_across_heads": mixing(
+        replace(ATTENTION, qk_norm=True, qk_norm_across_heads=True)
+    ),
+    "layers.mixer.qk_norm_after_rope": mixing(
+        replace(ATTENTION, qk_norm=True, qk_norm_after_rope=True)
+    ),
+    "layers.mixer.temperature": mixing(replace(PLAIN, temperature=Temperature(2.0, 2))),
     "layers.mixer.output_gate": mixing(replace(PLAIN, output_gate=True)),
     "layers.mixer.shared_with": replace(
         BASE, layers=(*BASE.layers[:1], LayerSpec(replace(PLAIN, shared_with=0), RELU))
@@ -92,22 +105,35 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.mixer.score_cap": mixing(replace(PLAIN, score_cap=0.5)),
     "layers.mixer.causal": mixing(replace(PLAIN, causal=False)),
     "layers.feed_forward=GatedMlp": BASE,
+    "layers.feed_forward=Mlp": feeding(Mlp(RELU.intermediate, "relu")),
     "layers.feed_forward.bias": feeding(replace(RELU, bias=True)),
+    "layers.feed_forward.joined": feeding(replace(RELU, joined=True)),
     **{
         f"layers.feed_forward.activation={name}": feeding(replace(MLP, activation=name))
         for name in {**ACTIVATIONS, **GATES}
     },
     "tied": replace(BASE, tied=True),
-    "joined": replace(BASE, joined=True),
     "centred_norms": replace(BASE, centred_norms=True),
     "sandwich_norms": replace(BASE, sandwich_norms=True),
+    "post_norms": replace(BASE, post_norms=True),
+    "layer_norms": replace(BASE, layer_norms=True),
+    "norm_bias": replace(BASE, norm_bias=True),
+    "parallel": replace(BASE, parallel=True),
+    "residual_scale": replace(BASE, residual_scale=0.5),
+    "logit_scale": replace(BASE, logit_scale=0.5),
     "embedding_scale": replace(BASE, embedding_scale=3.0),
     "logit_cap": replace(BASE, logit_cap=1.0),
     "per_layer_width": replace(BASE, per_layer_width=32),
     "layer_scalars": replace(BASE, layer_scalars=True),
 }
 """A decoder with each feature, by its name."""
-WITHOUT = {"layers.mixer.rope.magnitude": ROTATED, "layers.mixer.tiled": mixing(DELTA)}
+WITHOUT = {
+    "layers.mixer.rope.magnitude": ROTATED,
+    "layers.mixer.rope.interleaved": ROTATED,
+    "layers.mixer.qk_norm_across_heads": NORMED,
+    "layers.mixer.qk_norm_after_rope": NORMED,
+    "layers.mixer.tiled": mixing(DELTA),
+}
 """What a decoder is compared with, where that is not ``BASE``."""
 
 
@@ -160,7 +186,7 @@ def is_computed(executor: Executor, feature: str) -> bool:
     without = executor.logits(WITHOUT.get(feature, BASE))
     assert without is not None
     # Joined matrices only lie otherwise in the file.
-    return torch.allclose(with_it, without, atol=1e-3) is (feature == "joined")
+    return torch.allclose(with_it, without, atol=1e-3) is feature.endswith("joined")
 
 
 @pytest.mark.parametrize("feature", EXAMPLES)

@@ -121,6 +121,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
             "bf16 mistral",
         ),
         *("fp32 qwen3.5", "int8 qwen3.5", "int8 lfm2"),
+        *("fp32 cohere2", "int8 olmo3", "bf16 hunyuan", "fp32 starcoder2", "int8 ministral3"),
     ],
 )
 def model(

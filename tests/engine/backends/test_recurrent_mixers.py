@@ -95,13 +95,11 @@ def test_a_gated_delta_nets_numbers_are_those_of_transformers() -> None:
         layer_types=["linear_attention"],
     )  # fmt: skip
     tensors = RandomTensors(ARCHITECTURE)
-    first = Names().layer(0)
-    layer = load_layer(
-        ARCHITECTURE, ARCHITECTURE.layers[0], lambda name: tensors[first + name], PLAIN
-    )
+    source = Names().within(0, tensors.__getitem__)
+    layer = load_layer(ARCHITECTURE, ARCHITECTURE.layers[0], source, PLAIN)
     assert isinstance(layer.mixer, GatedDeltaWeights)
     reference = qwen.Qwen3_5GatedDeltaNet(config, 0)
-    prefix = first + "linear_attn."
+    prefix = Names().layer(0) + "linear_attn."
     own = {name.removeprefix(prefix): each for name, each in tensors.items() if prefix in name}
     reference.load_state_dict(own)
     x = torch.randn(90, HIDDEN, generator=torch.Generator().manual_seed(7))

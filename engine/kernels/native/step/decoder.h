@@ -30,10 +30,21 @@ inline float norm_factor(const float* x, int width, float epsilon) {
     return 1.0f / std::sqrt(total(squares) / float(width) + epsilon);
 }
 
-// RMSNorm (Zhang and Sennrich 2019).
+inline void multiply(const float* x, float factor, const float* weight, int width, float* to) {
+    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) * all(factor) * load(weight + k));
+}
+
+// RMSNorm (Zhang and Sennrich 2019). `to` may be `x`.
 inline void normalise(const float* x, const float* weight, int width, float epsilon, float* to) {
-    const Floats factor = all(norm_factor(x, width, epsilon));
-    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) * factor * load(weight + k));
+    multiply(x, norm_factor(x, width, epsilon), weight, width, to);
+}
+
+// Subtract the mean, as LayerNorm does first (Ba, Kiros, Hinton 2016).
+inline void centre(const float* x, int width, float* to) {
+    Floats sum{};
+    for (int k = 0; k < width; k += LANES) sum += load(x + k);
+    const Floats mean = all(total(sum) / float(width));
+    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) - mean);
 }
 
 inline Floats gated(Gate gate, Floats x) {
@@ -54,16 +65,20 @@ inline Floats gated(Gate gate, Floats x) {
     return x;
 }
 
-// Normalise a head of queries or keys by `norm`, and rotate it by the cosines and sines of its position (RoPE). Null: skip that.
-__attribute__((always_inline)) inline void norm_and_rope(const float* from, const float* norm, const float* rotation, int width, float epsilon, float* to) {
-    if (norm) normalise(from, norm, width, epsilon, to);
-    else std::memcpy(to, from, sizeof(float) * width);
-    if (!rotation) return;
+// Rotate a head of queries or keys by the cosines and sines of its position (RoPE).
+__attribute__((always_inline)) inline void rope(const float* rotation, int width, float* to) {
     for (int d = 0; d < width; d += 2) {
         const float real = to[d], imaginary = to[d + 1];
         to[d] = real * rotation[d] - imaginary * rotation[d + 1];
         to[d + 1] = real * rotation[d + 1] + imaginary * rotation[d];
     }
+}
+
+// Normalise a head of queries or keys by `norm`, and rotate it. Null: skip that.
+__attribute__((always_inline)) inline void norm_and_rope(const float* from, const float* norm, const float* rotation, int width, float epsilon, float* to) {
+    if (norm) normalise(from, norm, width, epsilon, to);
+    else std::memcpy(to, from, sizeof(float) * width);
+    if (rotation) rope(rotation, width, to);
 }
 
 constexpr int GATE_PANELS = 8;  // that are computed before they are applied, while a cache holds them
@@ -156,7 +171,8 @@ private:
             }
             add(scratch, layer.mixer_after);
             switch (layer.feed_forward) {
-                case FeedForward::GATED_MLP: gated_mlp(index, layer, scratch); break;
+                case FeedForward::GATED_MLP:
+                case FeedForward::MLP: mlp(index, layer, scratch); break;
             }
             add(scratch, layer.mlp_after);
             finish(index, layer, scratch);
@@ -179,7 +195,7 @@ private:
 
     void write_aux_row(const Sequence& sequence, const AuxLayer& aux, int r, const float* row, Scratch& scratch) {
         if (aux.layer < 0) {
-            normalise(row, shape_.norm, shape_.hidden, shape_.epsilon, scratch.normed.data());
+            norm_row(row, shape_.norm, scratch.normed.data());
             row = scratch.normed.data();
         }
         const size_t start = size_t(sequence.start + r) * shape_.hidden;
@@ -288,31 +304,35 @@ private:
         own.mix(row, positions_[before + r], attended_.data() + size_t(before + r) * mixer.width);
     }
 
-    void gated_mlp(int index, const Layer& layer, Scratch& scratch) {
+    void mlp(int index, const Layer& layer, Scratch& scratch) {
         const GatedMlp& mlp = layer.mlp;
         const Matrix& gate_up = *mlp.gate_up;
         const int width = mlp.intermediate, panels = width / LANES;
-        const Arranged& rows = scratch.arranged.arrange(gate_up.kinds, normed(scratch, layer.mlp_norm), rows_, shape_.hidden);
+        const Arranged& rows = scratch.arranged.arrange(gate_up.kinds, feed_forward_input(layer, scratch), rows_, shape_.hidden);
+        const bool is_gated = layer.feed_forward == FeedForward::GATED_MLP;
         pool_.parallel_for(counter(index, GATE_UP), panels, [&](int first, int end) {
-            for (; first < end; first += GATE_PANELS) activate(mlp, rows, first, std::min(first + GATE_PANELS, end), scratch);
+            for (; first < end; first += GATE_PANELS) activate(mlp, is_gated, rows, first, std::min(first + GATE_PANELS, end), scratch);
         });
         pool_.barrier();
         linear(*mlp.down, active_.data(), width, scratch, counter(index, DOWN), update_);
         pool_.barrier();
     }
 
-    // Compute panels first .. end - 1, at most GATE_PANELS, of the gated activations.
-    void activate(const GatedMlp& mlp, const Arranged& rows, int first, int end, Scratch& scratch) {
+    // Compute panels first .. end - 1, at most GATE_PANELS, of the activations; those of a gated MLP are multiplied by `up`.
+    void activate(const GatedMlp& mlp, bool is_gated, const Arranged& rows, int first, int end, Scratch& scratch) {
         constexpr int STRIDE = GATE_PANELS * LANES;
         const Matrix& gate_up = *mlp.gate_up;
         const int panels = mlp.intermediate / LANES;
         float *gates = scratch.gates.data(), *up = gates + MAX_STEP_ROWS * STRIDE;
         // `multiply` adds a panel's offset in the whole matrix, so it is subtracted here.
         gate_up.multiply(rows, first, end, gates - ptrdiff_t(first) * LANES, STRIDE);
-        gate_up.multiply(rows, panels + first, panels + end, up - ptrdiff_t(panels + first) * LANES, STRIDE);
+        if (is_gated) gate_up.multiply(rows, panels + first, panels + end, up - ptrdiff_t(panels + first) * LANES, STRIDE);
         for (int r = 0; r < rows_; ++r, gates += STRIDE, up += STRIDE) {
             float* to = active_.data() + size_t(r) * mlp.intermediate + first * LANES;
-            for (int k = 0; k < (end - first) * LANES; k += LANES) store(to + k, gated(mlp.gate, load(gates + k)) * load(up + k));
+            for (int k = 0; k < (end - first) * LANES; k += LANES) {
+                const Floats active = gated(mlp.gate, load(gates + k));
+                store(to + k, is_gated ? active * load(up + k) : active);
+            }
         }
     }
 
@@ -362,8 +382,9 @@ private:
         const Matrix& head = *shape_.head;
         const float* last = scratch.x.data() + size_t(rows_ - step_.last) * shape_.hidden;
         for (int r = 0; r < step_.last; ++r) {
-            const size_t start = size_t(r) * shape_.hidden;
-            normalise(last + start, shape_.norm, shape_.hidden, shape_.epsilon, scratch.normed.data() + start);
+            float* normed = scratch.normed.data() + size_t(r) * shape_.hidden;
+            norm_row(last + size_t(r) * shape_.hidden, shape_.norm, normed);
+            for (int k = 0; k < shape_.hidden; ++k) normed[k] *= shape_.logit_scale;
         }
         const Arranged& rows = scratch.arranged.arrange(head.kinds, scratch.normed.data(), step_.last, shape_.hidden);
         const TrimmedPanels& trimmed = step_.trimmed;
@@ -393,25 +414,41 @@ private:
         pool_.parallel_for(counter, matrix.panels, [&](int first, int end) { matrix.multiply(rows, first, end, to.data(), matrix.outputs); });
     }
 
+    // Return the rows that a feed-forward reads. In a parallel block these are the mixer's, which are still there.
+    const float* feed_forward_input(const Layer& layer, Scratch& scratch) {
+        return shape_.parallel ? scratch.normed.data() : normed(scratch, layer.mlp_norm);
+    }
+
+    // Return the rows of the residual stream, normalised by `weight` if there is one.
     const float* normed(Scratch& scratch, const float* weight) {
+        if (!weight) return scratch.x.data();
         for (int r = 0; r < rows_; ++r) {
             const size_t start = size_t(r) * shape_.hidden;
-            normalise(scratch.x.data() + start, weight, shape_.hidden, shape_.epsilon,
-                      scratch.normed.data() + start);
+            norm_row(scratch.x.data() + start, weight, scratch.normed.data() + start);
         }
         return scratch.normed.data();
     }
 
-    // Add `update_` to the residual stream, normalised by `weight` if there is one.
+    // Normalise a row of the residual stream, or what is added to it. A bias lies behind `weight`.
+    void norm_row(const float* x, const float* weight, float* to) const {
+        const int width = shape_.hidden;
+        if (shape_.layer_norms) centre(x, width, to);
+        normalise(shape_.layer_norms ? to : x, weight, width, shape_.epsilon, to);
+        if (!shape_.norm_bias) return;
+        for (int k = 0; k < width; k += LANES) store(to + k, load(to + k) + load(weight + width + k));
+    }
+
+    // Add `update_` to the residual stream, normalised by `weight` if there is one, and scaled.
     void add(Scratch& scratch, const float* weight) {
         for (int r = 0; r < rows_; ++r) {
             float* x = scratch.x.data() + size_t(r) * shape_.hidden;
             const float* update = update_.data() + size_t(r) * shape_.hidden;
             if (weight) {
-                normalise(update, weight, shape_.hidden, shape_.epsilon, scratch.normed.data());
+                norm_row(update, weight, scratch.normed.data());
                 update = scratch.normed.data();
             }
-            for (int k = 0; k < shape_.hidden; k += LANES) store(x + k, load(x + k) + load(update + k));
+            const Floats scale = all(shape_.residual_scale);
+            for (int k = 0; k < shape_.hidden; k += LANES) store(x + k, fused(load(update + k), scale, load(x + k)));
         }
     }
 
@@ -514,6 +551,8 @@ private:
             const int position = positions_[r];
             float* rotated = scratch.head.data() + size_t(query - from) * width;
             rotate(layer, row_of(layer, r) + size_t(head) * width, head, position, rotated);
+            if (layer.temperature)
+                for (int d = 0; d < width; ++d) rotated[d] *= layer.temperature[position];
             const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
             float* result = attended_.data() + (size_t(r) * layer.heads + head) * width;
             queries[query - from] = {rotated, first, position, result};
@@ -542,7 +581,15 @@ private:
         const int width = layer.head_dim;
         const float* norm = layer.qk_norm ? layer.qk_norm + size_t(head) * width : nullptr;
         const float* rotation = layer.rotation ? layer.rotation + size_t(position) * width : nullptr;
-        norm_and_rope(from, norm, rotation, width, shape_.epsilon, to);
+        if (layer.qk_norm_across_heads) {
+            const int first = head < layer.heads ? 0 : layer.heads, count = first ? layer.kv_heads : layer.heads;
+            const float factor = norm_factor(from - ptrdiff_t(head - first) * width, count * width, shape_.epsilon);
+            multiply(from, factor, norm, width, to);
+            if (rotation) rope(rotation, width, to);
+        } else if (layer.qk_norm_after_rope) {
+            norm_and_rope(from, nullptr, rotation, width, shape_.epsilon, to);
+            normalise(to, norm, width, shape_.epsilon, to);
+        } else norm_and_rope(from, norm, rotation, width, shape_.epsilon, to);
     }
 
     Range part(int count, int thread) const { return share(count, thread, pool_.count()); }

@@ -11,19 +11,21 @@ namespace foretoken {
 enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
 
 enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1, SHORT_CONVOLUTION = 2 };
-enum class FeedForward : int32_t { GATED_MLP = 0 };
+enum class FeedForward : int32_t { GATED_MLP = 0, MLP = 1 };
 
-// Grouped-query attention. `qk_norm` and `rotation` are null in models without them.
+// Grouped-query attention. `qk_norm`, `rotation` and `temperature` are null in models without them.
 struct Attention {
     const Matrix *qkv, *output;  // qkv: also a gate for each number that is attended to, where `output_gate`
     const float* qk_norm;   // [heads + kv_heads][head_dim]
     const float* rotation;  // [context][head_dim / 2][cosine, sine]
+    const float* temperature;  // [context]: multiplies queries
     int32_t heads, kv_heads, head_dim;
     int32_t window;  // positions that a row sees; 0: all
     int32_t slot;    // of the layer's keys and values in a cache
     int32_t output_gate;
     int32_t shared;  // another layer stores the keys and values of the slot; qkv makes none
     int32_t value_norm;  // values are normalised per head
+    int32_t qk_norm_across_heads, qk_norm_after_rope;
     float score_cap;
 
     int group() const { return heads / kv_heads; }
@@ -59,6 +61,7 @@ struct ShortConvolution {
     int32_t slot;  // of the layer's memory in a cache
 };
 
+// Also the weights of an Mlp, whose `gate_up` is `up` alone.
 struct GatedMlp {
     const Matrix *gate_up, *down;
     int32_t intermediate;
@@ -72,7 +75,7 @@ struct OwnInput {
     Gate function;
 };
 
-// A mixer and a feed-forward; the weights of their kinds are filled in. The norms after them may be null.
+// A mixer and a feed-forward; the weights of their kinds are filled in. Any of the norms before and after them may be null.
 struct Layer {
     const float *mixer_norm, *mixer_after, *mlp_norm, *mlp_after;
     Mixer mixer;
@@ -85,12 +88,16 @@ struct Layer {
     float scalar;  // the layer's result is multiplied by it
 };
 
+// The norms of the residual stream have weights [hidden] and, with `norm_bias`, biases [hidden] behind them.
 struct Shape {
     const Layer* layers;
     const Matrix *embedding, *head;
     const float* norm;
     int32_t count, vocabulary, hidden, context;
-    float epsilon, embedding_scale;
+    int32_t layer_norms;  // they subtract the mean first
+    int32_t norm_bias;
+    int32_t parallel;  // a feed-forward reads what its mixer reads
+    float epsilon, embedding_scale, residual_scale, logit_scale;
     // The layers' own inputs: projection(x), normalised in parts of `own_width`, plus the token's row of a second embedding.
     const Matrix *own_projection, *own_embedding;
     const float* own_norm;  // [own_width]
