@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 from engine.train.output.model_card import FRONT_MATTER, LOG_FILE, curve_table, thinned
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
-_UNREAD = frozenset(
+UNREAD = frozenset(
     ("_name_or_path", "id2label", "label2id", "chunk_size_feed_forward", "output_attentions",
      "output_hidden_states", "problem_type", "return_dict")
 )  # fmt: skip
@@ -43,7 +43,7 @@ _DATA = """\
 def export_model(model: Any, tokenizer: Path, folder: Path) -> None:
     """config.json, model.safetensors (bf16), generation_config.json and the tokenizer into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    config = {key: value for key, value in model.config.to_dict().items() if key not in _UNREAD}
+    config = {key: value for key, value in model.config.to_dict().items() if key not in UNREAD}
     config |= {"architectures": ["LlamaForCausalLM"], "dtype": "bfloat16"}
     _write_json(folder / "config.json", config)
     ends = {key: config[key] for key in ("bos_token_id", "eos_token_id", "pad_token_id")}
