@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, TypeVar
 
-from engine.tool_calls.lark import json_options
+from engine.tool_calls.forms.json_form import json_options
 from engine.values.grammar import Grammar, GrammarKind
 
 T = TypeVar("T")

@@ -43,7 +43,8 @@ from engine.machine.devices import Device, device_errors
 from engine.models.base import BatchModel, Model
 from engine.request import Control, Request
 from engine.thoughts import CLOSING, OPENING
-from engine.tool_calls.lark import grammar_of_calls
+from engine.tool_calls.lark import content_in_channels, grammar_of_calls
+from engine.tool_calls.styles import HARMONY
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.prompt import Prompt
 from engine.values.tools import Tool
@@ -145,7 +146,7 @@ class Session:
 
     def _grammar_of(self, request: Request) -> CompiledGrammar | None:
         """Return the reply's grammar, compiled. Raises InvalidRequest if it cannot be."""
-        grammar, style = request.grammar, self.codec.calls
+        grammar, style = request.grammar, self.codec.written_calls
         if request.tools:
             for at, tool in enumerate(request.tools):
                 self._check_parameters(tool, f"tools[{at}].function.parameters")
@@ -153,6 +154,8 @@ class Session:
             grammar = grammar_of_calls(
                 request.tools, request.tool_choice, style, special, request.grammar
             )
+        elif grammar is not None and style is HARMONY and request.messages:
+            grammar = content_in_channels(grammar, self._special(style.control))
         return None if grammar is None else self.grammars.compiled(grammar)
 
     def _check_parameters(self, tool: Tool, field: str) -> None:

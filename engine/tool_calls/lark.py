@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from engine.errors import InvalidRequest
-from engine.tool_calls.styles import CallStyle
+from engine.tool_calls.forms import JSON, rules_of
+from engine.tool_calls.forms.json_form import json_rule
+from engine.tool_calls.styles import HARMONY, CallStyle
 from engine.tool_calls.unmarked import MIDDLE, NAME
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.tools import Tool, ToolChoice
@@ -49,33 +50,100 @@ def grammar_of_calls(
     def lark(text: str) -> str:
         return _quoted(text, special)
 
+    def arguments(at: int, tool: Tool) -> list[str]:
+        return rules_of(style.form, f"arguments_{at}", tool.arguments, lark, tool.strict)
+
+    rules = ["body: " + " | ".join(f"tool_{at}" for at in range(len(offered)))]
+    for at, tool in enumerate(offered):
+        rules.append(
+            f"tool_{at}: {lark(tool.name + style.middle)} arguments_{at} {lark(style.tail)}"
+        )
+        rules += arguments(at, tool)
+    if style is HARMONY:
+        start, more = _in_channels(offered, choice, lark, content)
+        return _grammar([start, *more, *rules])
     first = lark(style.opening + style.head)
-    rules = [
-        f"next: {lark(style.between + style.head)} body",
-        "body: " + " | ".join(f"tool_{at}" for at in range(len(offered))),
-        *(
-            f"tool_{at}: {lark(tool.name + style.middle)} %json {_schema(tool)} {lark(style.tail)}"
-            for at, tool in enumerate(offered)
-        ),
-    ]
+    rules.append(f"next: {lark(style.between + style.head)} body")
     behind = f"body {'next*' if several else ''} {lark(style.closing)}"
     if choice.must:
         start = f"start: {first} {behind}"
     elif content is not None:
         start = f"start: content | {first} {behind}"
-        rules.append(f"content: {_json(content)}")
+        rules.append(f"content: {_content(content)}")
     elif style.whole:
         start = f"start: TEXT | {first} {behind}"
         rules.append(f"TEXT: {_NO_BRACE}")
     else:
-        rest = lark((style.opening + style.head).removeprefix(style.trigger))
-        # A model may also spell out what it has a token for.
-        token = f"text {lark(style.trigger)} | " if style.trigger in special else ""
-        start = f"start: text | ({token}open | bare other) {rest} {behind} | bare bare_call"
-        trigger = _quoted(style.trigger, {})
-        rules += [f"open[lazy]: TEXT {trigger}", f"other[lazy]: OTHER {trigger}"]
-        rules += ["text: TEXT | bare OTHER", f"TEXT: {_ANYTHING}", *_bare(offered, several)]
-    return Grammar(GrammarKind.LARK, "\n".join(["%llguidance {}", start, *rules]) + "\n")
+        start, more = _among_text(offered, style, special, behind, several)
+        rules += more
+    return _grammar([start, *rules])
+
+
+def _among_text(
+    offered: Sequence[Tool],
+    style: CallStyle,
+    special: Mapping[str, int],
+    behind: str,
+    several: bool,
+) -> tuple[str, list[str]]:
+    """Return the first rule of a reply that may call tools behind text, and the rules that it needs."""
+    rest = _quoted((style.opening + style.head).removeprefix(style.trigger), special)
+    trigger = _quoted(style.trigger, {})
+    # A model may also spell out what it has a token for.
+    token = f"text {_quoted(style.trigger, special)} | " if style.trigger in special else ""
+    rules = [f"open[lazy]: TEXT {trigger}", f"TEXT: {_ANYTHING}"]
+    if style.form != JSON:
+        return f"start: text | ({token}open) {rest} {behind}", [*rules, "text: TEXT"]
+    start = f"start: text | ({token}open | bare other) {rest} {behind} | bare bare_call"
+    rules += [f"other[lazy]: OTHER {trigger}", "text: TEXT | bare OTHER", *_bare(offered, several)]
+    return start, rules
+
+
+def _in_channels(
+    offered: Sequence[Tool],
+    choice: ToolChoice,
+    lark: Callable[[str], str],
+    content: Grammar | None,
+) -> tuple[str, list[str]]:
+    """Return the first rule of a reply in harmony's channels, and the rules that it needs.
+
+    It thinks as often as it likes, and then answers or makes one call, perhaps behind a preamble.
+    """
+    following = lark("<|end|><|start|>assistant")
+    analysis, final = (lark(f"<|channel|>{name}<|message|>") for name in ("analysis", "final"))
+    preamble = lark("<|channel|>commentary<|message|>")
+    spelt = lark("<|channel|>commentary json<|message|>")
+    rules = [
+        f"TEXT: {_ANYTHING}",
+        f"analysis: {analysis} TEXT {following}",
+        f"preamble: {preamble} TEXT {following}",
+        f"call: {lark(HARMONY.head)} body | {lark(' to=functions.')} named",
+        "named: " + " | ".join(f"named_{at}" for at in range(len(offered))),
+        *(
+            f"named_{at}: {lark(tool.name)} {spelt} arguments_{at}"
+            for at, tool in enumerate(offered)
+        ),
+    ]
+    answer = "TEXT" if content is None else _content(content)
+    ends = "call" if choice.must else f"(call | {final} {answer})"
+    return f"start: analysis* (preamble analysis*)? {ends}", rules
+
+
+def content_in_channels(content: Grammar, special: Mapping[str, int]) -> Grammar:
+    """Return the grammar of a reply in harmony's channels whose answer must match ``content``."""
+
+    def lark(text: str) -> str:
+        return _quoted(text, special)
+
+    analysis, final = (lark(f"<|channel|>{name}<|message|>") for name in ("analysis", "final"))
+    start = (
+        f"start: ({analysis} TEXT {lark('<|end|><|start|>assistant')})* {final} {_content(content)}"
+    )
+    return _grammar([start, f"TEXT: {_ANYTHING}"])
+
+
+def _grammar(rules: Sequence[str]) -> Grammar:
+    return Grammar(GrammarKind.LARK, "\n".join(["%llguidance {}", *rules]) + "\n")
 
 
 def _bare(offered: Sequence[Tool], several: bool) -> list[str]:
@@ -90,23 +158,12 @@ def _bare(offered: Sequence[Tool], several: bool) -> list[str]:
         f"OTHER: {_ANYTHING} & ~/({names}){MIDDLE}(.|\\n)*/",
         "bare_call: " + " | ".join(f"bare_{at}" for at in range(len(offered))),
         *(
-            f'bare_{at}: /{re.escape(tool.name)}{MIDDLE}/ " "? %json {_schema(tool)} {behind}'
+            f'bare_{at}: /{re.escape(tool.name)}{MIDDLE}/ " "? arguments_{at} {behind}'
             for at, tool in enumerate(offered)
         ),
         f"BARE_END: /{_BARE_END}/",
         f"BARE_NEXT: /{_BARE_BETWEEN}{NAME}/",
     ]
-
-
-def json_options(strict: bool) -> dict[str, Any]:
-    """Return llguidance's options for a JSON schema; the schema's own "x-guidance" takes
-    precedence.
-
-    JSON in one line as ``json.dumps`` writes it: what models were trained to write in calls, what leaves
-    most to be forced, and what no model can fill up with spaces without end.
-    """
-    one_line = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
-    return {**one_line, "lenient": not strict}
 
 
 def _quoted(text: str, special: Mapping[str, int]) -> str:
@@ -123,20 +180,15 @@ def _quoted(text: str, special: Mapping[str, int]) -> str:
     )
 
 
-def _schema(tool: Tool) -> str:
-    return json.dumps({"x-guidance": json_options(tool.strict), **tool.arguments})
-
-
-def _json(content: Grammar) -> str:
+def _content(content: Grammar) -> str:
     match content.kind:
         case GrammarKind.JSON_OBJECT:
-            return "%json " + json.dumps({"x-guidance": json_options(True), "type": "object"})
+            return json_rule({"type": "object"}, True)
         case GrammarKind.JSON_SCHEMA:
-            options = json_options(content.strict)
-            return "%json " + json.dumps({"x-guidance": options, **json.loads(content.text)})
+            return json_rule(json.loads(content.text), content.strict)
         case _:
             raise InvalidRequest(
                 "grammar",
-                f"grammar is of the kind {content.kind.value}, which cannot stand beside tools. Give a "
-                "JSON schema, or leave the tools out.",
+                f"grammar is of the kind {content.kind.value}, which cannot stand beside tools or in "
+                "channels. Give a JSON schema, or leave the tools out.",
             )

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from engine.tool_calls.forms import JSON, ArgumentsReader, reader_of
+from engine.tool_calls.forms.json_form import JsonArguments
 from engine.tool_calls.styles import CallStyle
-from engine.tool_calls.unmarked import JsonObject, Unmarked
+from engine.tool_calls.unmarked import Unmarked
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,7 @@ class Arguments:
 
 
 Part = Content | Thought | CallStart | Arguments
+_NAME = re.compile(r"[A-Za-z0-9_.-]*")
 
 
 class CallReader:
@@ -57,15 +62,19 @@ class CallReader:
         structured: bool = False,
         tools: Collection[str] = (),
         parallel: bool = True,
+        schemas: Mapping[str, Any] | None = None,
     ) -> None:
         """``required``: the reply may hold nothing but calls. ``structured``: text outside
         calls is JSON. ``tools``: names of tools whose calls are also read without the style's
-        mark at the start of a line. ``parallel``: whether more calls may follow such a call."""
+        mark at the start of a line. ``parallel``: whether more calls may follow such a call.
+        ``schemas``: those of tools, by name, where values are read by their types."""
         self._style, self._required, self._structured = style, required, structured
-        self._unmarked = Unmarked(tools) if tools and not structured and not style.whole else None
+        self._schemas = schemas or {}
+        unmarked = tools and not structured and not style.whole and style.form == JSON
+        self._unmarked = Unmarked(tools) if unmarked else None
         self._parallel = parallel
         self._text = ""  # not yet reported
-        self._json: JsonObject | None = None  # of the current call
+        self._json: ArgumentsReader | None = None  # of the current call
         self._begun = self._plain = self._bare = False  # a call began, text was said, no mark
         self._begins_line = True
         self._call = ""  # the one begun last: its name, a line feed, its arguments
@@ -129,7 +138,12 @@ class CallReader:
         """Begin the next call once the text around its name is complete."""
         if not self._text.startswith(before):
             return None
-        end = self._text.find(self._style.middle, len(before))
+        if not self._style.middle:  # the name ends where no name goes on
+            name = _NAME.match(self._text, len(before))
+            end = name.end() if name is not None else len(self._text)
+            end = end if end < len(self._text) else -1
+        else:
+            end = self._text.find(self._style.middle, len(before))
         if end < 0:
             return None
         return self._begin(self._text[len(before) : end], end + len(self._style.middle))
@@ -145,23 +159,30 @@ class CallReader:
     def _begin(self, name: str, end: int) -> Sequence[Part]:
         """Begin a call of ``name``, whose arguments start at ``end``."""
         self._text = self._text[end:]
-        self._json, self._begun, self._call = JsonObject(), True, f"{name}\n"
+        reader = (
+            JsonArguments() if self._bare else reader_of(self._style.form, self._schema_of(name))
+        )
+        self._json, self._begun, self._call = reader, True, f"{name}\n"
         self._maybe_repeated = self._repeats()
         if self._maybe_repeated:
             return []
         self.calls += 1
         return [CallStart(self.calls - 1, name)]
 
-    def _more_arguments(self, json: JsonObject) -> Sequence[Part] | None:
-        length = json.read(self._text)
-        if not length:
+    def _schema_of(self, name: str) -> Mapping[str, Any]:
+        schema = self._schemas.get(name)
+        return schema if isinstance(schema, Mapping) else {}
+
+    def _more_arguments(self, json: ArgumentsReader) -> Sequence[Part] | None:
+        length, more = json.read(self._text)
+        if not length and not json.ended:
             return None
-        more, self._text = self._text[:length], self._text[length:]
+        self._text = self._text[length:]
         self._call += more
         if json.ended:
             self._json = None
         if not self._maybe_repeated:
-            parts: list[Part] = [Arguments(self.calls - 1, more)]
+            parts: list[Part] = [Arguments(self.calls - 1, more)] if more else []
         elif self._call in self._made and json.ended:
             self.repeated = True
             return []

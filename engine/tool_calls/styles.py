@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from engine.tool_calls.forms import ARG_KEYS, GEMMA, JSON, PARAMETERS, PYTHON, TIGHT_ARG_KEYS
 from engine.values.tools import ToolCall
 
 
@@ -28,6 +29,8 @@ class CallStyle:
     closing: str = ""
     trigger: str = ""
     control: tuple[str, ...] = ()
+    form: str = JSON
+    """How arguments are written, see ``engine.tool_calls.forms``."""
 
     @property
     def whole(self) -> bool:
@@ -35,7 +38,7 @@ class CallStyle:
         return not self.trigger
 
     def written(self, calls: Sequence[ToolCall]) -> str:
-        """Write calls as a model writes them."""
+        """Write calls, with their arguments as JSON, as a model of this style writes them."""
         each = (f"{self.head}{call.name}{self.middle}{call.arguments}{self.tail}" for call in calls)
         return f"{self.opening}{self.between.join(each)}{self.closing}"
 
@@ -74,7 +77,7 @@ MISTRAL = CallStyle(
     control=("[TOOL_CALLS]", "[ARGS]"),
 )
 """From version 11 on."""
-GEMMA = CallStyle(
+GEMMA_CODE = CallStyle(
     "gemma",
     head='```tool_code\n{"name": "',
     middle='", "arguments": ',
@@ -82,6 +85,75 @@ GEMMA = CallStyle(
     trigger="```tool_code",
 )
 """A block of code. Gemma's own templates have no tools, so it is told so."""
+
+
+QWEN3_CODER = CallStyle(
+    "qwen3_coder",
+    head="<tool_call>\n<function=",
+    middle=">\n",
+    tail="</function>\n</tool_call>",
+    trigger="<tool_call>",
+    control=("<tool_call>", "</tool_call>"),
+    form=PARAMETERS,
+)
+"""Qwen3-Coder's, and that of Qwen 3.5 and later."""
+GLM45 = CallStyle(
+    "glm45",
+    head="<tool_call>",
+    middle="\n",
+    tail="</tool_call>",
+    trigger="<tool_call>",
+    control=(
+        "<tool_call>",
+        "</tool_call>",
+        "<arg_key>",
+        "</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
+    ),
+    form=ARG_KEYS,
+)
+GLM47 = replace(GLM45, name="glm47", middle="", between="", form=TIGHT_ARG_KEYS)
+GEMMA4 = CallStyle(
+    "gemma4",
+    head="<|tool_call>call:",
+    middle="",
+    tail="<tool_call|>",
+    between="",
+    trigger="<|tool_call>",
+    control=("<|tool_call>", "<tool_call|>", '<|"|>'),
+    form=GEMMA,
+)
+LFM2 = CallStyle(
+    "lfm2",
+    opening="<|tool_call_start|>[",
+    head="",
+    middle="(",
+    tail="",
+    between=", ",
+    closing="]<|tool_call_end|>",
+    trigger="<|tool_call_start|>",
+    control=("<|tool_call_start|>", "<|tool_call_end|>"),
+    form=PYTHON,
+)
+HARMONY = CallStyle(
+    "openai",
+    head="<|channel|>commentary to=functions.",
+    middle=" <|constrain|>json<|message|>",
+    tail="",
+    trigger="<|channel|>",
+    control=("<|channel|>", "<|message|>", "<|constrain|>", "<|start|>", "<|end|>", "<|call|>"),
+)
+"""gpt-oss', with a grammar of its own. Its replies are read in Hermes' style, see ``told``."""
+
+_BY_MARK: tuple[tuple[str, CallStyle], ...] = (
+    ("<|tool_call>call:", GEMMA4),
+    ("<|tool_call_start|>", LFM2),
+    ("</arg_key><arg_value>", GLM47),
+    ("<arg_key>", GLM45),
+    ("<function=", QWEN3_CODER),
+    ("<tool_call>", HERMES),
+)
 
 
 def style_of(template: str | None) -> tuple[CallStyle, bool]:
@@ -92,14 +164,22 @@ def style_of(template: str | None) -> tuple[CallStyle, bool]:
     Hermes' style in a message.
     """
     if template is None or not re.search(r"\btools\b", template):
-        return (GEMMA if template and "<start_of_turn>" in template else HERMES), False
+        return (GEMMA_CODE if template and "<start_of_turn>" in template else HERMES), False
+    if is_harmony(template):
+        return HARMONY, True
     if "[TOOL_CALLS]" in template:
         return (MISTRAL if "[ARGS]" in template else MISTRAL_LIST), True
-    if "<tool_call>" in template and "<function=" not in template and "<arg_key>" not in template:
-        return HERMES, True
+    for mark, style in _BY_MARK:
+        if mark in template:
+            return style, True
     if "<|eot_id|>" in template and '"parameters"' in template:
         return LLAMA, True
     return HERMES, False
+
+
+def told(style: CallStyle) -> CallStyle:
+    """Return the style in which a reply's text has the calls that a model writes in ``style``."""
+    return HERMES if style is HARMONY else style
 
 
 def is_harmony(template: str) -> bool:

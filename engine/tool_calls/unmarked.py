@@ -59,28 +59,3 @@ class Unmarked:
         if not lead[1]:
             return _CUT_LEAD.fullmatch(rest) is not None
         return any(head.startswith(rest) for head in self._heads.values())
-
-
-class JsonObject:
-    """Finds where a JSON object ends."""
-
-    def __init__(self) -> None:
-        self._depth, self._quoted, self._escaped = 0, False, False
-        self.ended = False
-
-    def read(self, text: str) -> int:
-        """Return how many characters of ``text`` belong to the object."""
-        for at, character in enumerate(text):
-            if self._quoted:
-                self._quoted = self._escaped or character != '"'
-                self._escaped = not self._escaped and character == "\\"
-            elif character == '"':
-                self._quoted = True
-            elif character in "{[":
-                self._depth += 1
-            elif character in "}]":
-                self._depth -= 1
-                if not self._depth:
-                    self.ended = True
-                    return at + 1
-        return len(text)

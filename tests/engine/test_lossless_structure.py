@@ -18,6 +18,8 @@ from engine.drafting.heads import kinds as head_kinds
 from engine.events import Finished, FinishReason
 from engine.local.session import Session
 from engine.request import Control, Request, Speculation
+from engine.tool_calls.lark import grammar_of_calls
+from engine.tool_calls.styles import GEMMA4, GLM45, LFM2, QWEN3_CODER
 from engine.values.grammar import Grammar, GrammarKind
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
@@ -40,13 +42,21 @@ from tests.support.places import PIP
 DRAFTING = proposers.names()[1:]
 LENGTH = 48
 ANIMALS = Grammar(GrammarKind.REGEX, r"(The|A) [a-z]{3,9}( (and|or) (the|a) [a-z]{3,9}){0,3}\.")
+WEATHER = Tool("weather", parameters=json.dumps({
+    "type": "object", "required": ["city", "days"],
+    "properties": {"city": {"enum": ["Rome", "Oslo"]}, "days": {"type": "integer"}},
+}))  # fmt: skip
+CALLS = tuple(
+    grammar_of_calls((WEATHER,), ToolChoice(Calling.REQUIRED), style, {})
+    for style in (QWEN3_CODER, GEMMA4, LFM2, GLM45)
+)
 CASES = all_pairs(
     DRAFTING,
     (GREEDY, COUPLED[0], COUPLED[5], COUPLED[7]),
     (2, 5),
     (0, 6),
     (Control.FIXED, Control.AUTO),
-    (RECORD, ANIMALS, Grammar(GrammarKind.JSON_OBJECT)),
+    (RECORD, ANIMALS, Grammar(GrammarKind.JSON_OBJECT), *CALLS),
 )
 
 

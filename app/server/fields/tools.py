@@ -201,6 +201,7 @@ class CallsInReply:
             structured=request.grammar is not None,
             tools=[tool.name for tool in request.tools],
             parallel=choice.parallel,
+            schemas={tool.name: tool.schema for tool in request.tools},
         )
         self.content = ""
         self.calls: list[WrittenCall] = []

@@ -11,7 +11,7 @@ from engine.decoding.text.control_tokens import ControlTokens
 from engine.errors import ContextExceeded, InvalidRequest
 from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.request import Request
-from engine.tool_calls.styles import CallStyle
+from engine.tool_calls.styles import CallStyle, told
 from engine.values.messages import Message
 
 _UNFINISHED = "\ufffd"  # what an incomplete UTF-8 sequence decodes to
@@ -54,9 +54,19 @@ class TextCodec:
         return self._template.exists
 
     @property
-    def calls(self) -> CallStyle:
+    def written_calls(self) -> CallStyle:
         """The style in which the model writes tool calls."""
         return self._template.calls
+
+    @property
+    def calls(self) -> CallStyle:
+        """The style in which the text of its replies has them."""
+        return told(self._template.calls)
+
+    @property
+    def thinking(self) -> tuple[str, ...]:
+        """The choices of how much to think that the chat template has."""
+        return self._template.thinking
 
     def token_named(self, name: str) -> int | None:
         """Return the id of the token with that name, or None."""

@@ -10,7 +10,7 @@ import pytest
 from engine.decoding.text.codec import TextCodec
 from engine.errors import InvalidRequest
 from engine.request import Request
-from engine.tool_calls.styles import GEMMA, HERMES
+from engine.tool_calls.styles import GEMMA_CODE, HERMES
 from engine.values.messages import Message
 from engine.values.tools import Tool, ToolCall
 from tests.support.checkpoints import write_tokenizer
@@ -83,7 +83,7 @@ def test_a_system_message_that_a_template_refuses_stands_in_the_first_of_the_use
     tmp_path: Path,
 ) -> None:
     made = codec(tmp_path, NO_SYSTEM)
-    assert made.calls == GEMMA
+    assert made.calls == GEMMA_CODE
     said, _ = prompt(made, messages=CHAT[:1])
     assert (
         said.startswith("<start_of_turn><|user|>You can call functions") or "You can call" in said

@@ -16,11 +16,12 @@ from engine.models.checkpoints.tokenizer import load_tokenizer
 from engine.tool_calls.lark import grammar_of_calls
 from engine.tool_calls.reading import Arguments, CallReader, CallStart, Content, Part
 from engine.tool_calls.styles import (
-    GEMMA,
+    GEMMA_CODE,
     HERMES,
     LLAMA,
     MISTRAL,
     MISTRAL_LIST,
+    QWEN3_CODER,
     CallStyle,
     style_of,
 )
@@ -43,7 +44,7 @@ CALLS = (
     ToolCall("", "get_weather", '{"city": "R}o\\"me<tool_call>", "days": 3}'),
 )
 every_style = pytest.mark.parametrize(
-    "style", [HERMES, LLAMA, MISTRAL_LIST, MISTRAL, GEMMA], ids=lambda style: style.head
+    "style", [HERMES, LLAMA, MISTRAL_LIST, MISTRAL, GEMMA_CODE], ids=lambda style: style.head
 )
 
 
@@ -208,7 +209,7 @@ def test_a_call_without_its_styles_mark_is_read_however_it_comes(
     for step in (1, 3, 7, 999):
         assert read(HERMES, text, step, tools=OFFERED) == parts
     if "mark" not in case:
-        assert read(GEMMA, text, 2, tools=OFFERED) == parts
+        assert read(GEMMA_CODE, text, 2, tools=OFFERED) == parts
     assert fits(grammars, grammar_of_calls(TOOLS, ToolChoice(), HERMES, {}), text) is (
         case != "spelled mark, doubled"  # behind the mark a grammar leaves one way to write
     )
@@ -315,8 +316,9 @@ def test_a_style_is_known_by_its_template() -> None:
     assert style_of(llama) == (LLAMA, True)
     assert style_of("{{ tools }}[TOOL_CALLS]") == (MISTRAL_LIST, True)
     assert style_of("{{ tools }}[TOOL_CALLS][ARGS]") == (MISTRAL, True)
-    assert style_of("<start_of_turn>") == (GEMMA, False)
-    for other in (None, "{{ messages }}", coder):
+    assert style_of("<start_of_turn>") == (GEMMA_CODE, False)
+    assert style_of(coder) == (QWEN3_CODER, True)
+    for other in (None, "{{ messages }}"):
         assert style_of(other) == (HERMES, False)
 
 
