@@ -21,7 +21,15 @@ from app.web.request_log import RequestLog
 from app.web.switch import Serving
 from engine import wire
 from engine.api import AUTO, Engine, LoadRequest
-from engine.loading.inventory import Catalog, DraftChoice, Inventory, ModelSpec, System, ranked
+from engine.loading.inventory import (
+    Catalog,
+    DraftChoice,
+    Inventory,
+    ModelSpec,
+    System,
+    choose_files,
+    ranked,
+)
 from engine.switching import SwitchingEngine
 
 
@@ -62,7 +70,7 @@ class Runtime:
         self._files = Inventory(self.catalog, self.models, listed, self.system)
         self.found = FoundModels(self.data_dir, self._files)
         self.ending.callback(self.found.close)
-        self.downloads = Downloads(self.data_dir, self._files, self.found.scan)
+        self.downloads = Downloads(self.data_dir, self._files, self.look_again)
         self.ending.callback(self.downloads.close)
 
     @property
@@ -111,6 +119,11 @@ class Runtime:
     def another_engine(self) -> Engine:
         """Return a second engine without a model, which the caller closes."""
         return _engine(lambda: self.inventory.catalog, self.models, self.data_dir)
+
+    def look_again(self) -> None:
+        """Scan again, and choose the catalog's files by what is here now."""
+        self.catalog = choose_files(self.catalog, self.locate)
+        self.found.scan()
 
     def read_catalog_again(self) -> None:
         """Reload ``catalog`` after the user changed their own catalog."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.deploy.estimate.counting import Config, Counts, count, head_dim
+from app.deploy.estimate.counting import Config, Counts, count, head_dim, linear_widths
 from app.deploy.formats import AWQ, BF16, FP8, MXFP4, NVFP4
 from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import inspect
@@ -29,7 +29,8 @@ class ModelFacts:
 
     ``latent``: numbers that latent attention caches of a token in a layer; 0 for other attention.
     ``window``: the sliding window of ``windowed_layers``. ``next_token_weights``: weights of the MTP
-    module, 0 if there is none. ``format``: of its weights.
+    module, 0 if there is none. ``format``: of its weights. ``linear_layers`` keep ``state`` numbers of a
+    sequence each in the place of keys and values.
     """
 
     id: str
@@ -49,6 +50,8 @@ class ModelFacts:
     window: int = 0
     windowed_layers: int = 0
     next_token_weights: int = 0
+    linear_layers: int = 0
+    state: int = 0
 
     @property
     def parameters(self) -> int:
@@ -112,7 +115,15 @@ def _of_config(name: str, config: Config, id: str) -> ModelFacts:
         config.get("sliding_window") or 0 if windowed else 0,
         windowed,
         _next_token_weights(config, counts),
+        counts.linear_layers,
+        _state(config) if counts.linear_layers else 0,
     )
+
+
+def _state(config: Config) -> int:
+    """Return the numbers of a gated delta net's state: keys by values of each head."""
+    keys, values = linear_widths(config)
+    return keys // int(config["linear_num_key_heads"]) * values
 
 
 def _windowed_layers(config: Config) -> int:

@@ -14,8 +14,8 @@ log = logging.getLogger(__name__)
 
 
 def open_inventory(data_dir: Path) -> Inventory:
-    """Return the models of this machine, by the shipped catalog and the user's additions. A broken
-    catalog file is logged and left out."""
+    """Return the models of this machine, by the shipped catalog and the user's additions, each in the
+    file that is here or suits the machine. A broken catalog file is logged and left out."""
     from app import paths
     from app.inventory.model_folders import searched
     from engine.loading.inventory import Inventory, System, models_folder, open_catalog
@@ -24,4 +24,5 @@ def open_inventory(data_dir: Path) -> Inventory:
     for problem in catalog.problems:
         log.warning("%s", problem)
     folders = partial(searched, data_dir)
-    return Inventory(catalog, models_folder(data_dir), folders, System.current())
+    inventory = Inventory(catalog, models_folder(data_dir), folders, System.current())
+    return inventory.with_files_chosen()

@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from engine.drafting.heads import check as check_head
 from engine.drafting.heads import kind_in
@@ -23,6 +25,7 @@ from engine.loading.drafts import (
     why_not,
     why_not_by_catalog,
 )
+from engine.loading.planning.gguf_size import BF16_WIDTH, gguf_bytes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
@@ -32,6 +35,11 @@ from engine.values.address import Address, is_address
 EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d{2,5}(?=[/#]|$)")
+LOADABLE = {
+    "mtp": "MTP layers", "eagle3": "EAGLE-3 head", "dflash": "DFlash head", "dspark": "DSpark head",
+    "medusa": "Medusa heads", "mlp_speculator": "MLP speculator", "arctic": "LSTM speculator",
+}  # fmt: skip
+"""Methods of an entry's ``drafters`` that are loaded here too, not only planned for, with names."""
 _SHOWN = 5
 """Most known names that a message lists."""
 
@@ -58,10 +66,11 @@ class Catalog:
         raise CatalogError(_unknown("pair", pair_id, [pairing.id for pairing in self.pairs]))
 
     def model(self, model_id: str) -> ModelSpec:
-        """Return the model of this id. Raises CatalogError."""
+        """Return the model, file or drafter of this id. Raises CatalogError."""
         for spec in self.models:
-            if spec.id == model_id:
-                return spec
+            for one in (spec, *spec.files, *spec.drafters):
+                if one.id == model_id:
+                    return one
         raise CatalogError(_unknown("model", model_id, [spec.id for spec in self.models]))
 
     def paired(self, target: ModelSpec) -> frozenset[str]:
@@ -130,8 +139,9 @@ class Catalog:
         """Return the model of this id, path or address. Raises as ``named``, and InvalidRequest for a
         malformed address."""
         for spec in (*self.models, *self.servers):
-            if spec.id == text:
-                return spec
+            for one in (spec, *spec.files, *spec.drafters):
+                if one.id == text:
+                    return one
         if is_address(text):
             return server_spec(Address.parse(text))
         path = Path(text).expanduser()
@@ -228,14 +238,63 @@ def _model(entry: Entry, *, shipped: bool) -> ModelSpec:
     for key, known in (("quantization", QUANTIZATIONS), ("kv_cache_dtype", KV_CACHE_DTYPES)):
         if values.get(key, AUTO) not in known:
             raise entry.error(key, f"it is {values[key]!r}; choose one of {', '.join(known)}")
+    patterns, drafters = values.pop("gguf", ()), values.pop("drafters", {})
     if "path" not in values:
-        return ModelSpec(**values)
+        return _on_hub(entry, values, patterns, drafters)
     values["path"] = entry.file.parent / Path(values["path"]).expanduser()
     spec = ModelSpec(**values, shipped=shipped)
     try:
         return with_sizes(spec, checkpoint.inspect(values["path"]))
     except ModelError:
         return spec  # opening it will say what is wrong; the others stay usable
+
+
+def _on_hub(
+    entry: Entry, values: dict[str, Any], patterns: Sequence[str], drafters: dict[str, str]
+) -> ModelSpec:
+    """Return a model of the hub: in the first GGUF file that ``patterns`` name, else in safetensors."""
+    spec = ModelSpec(**{"bytes": BF16_WIDTH * values["parameters"], **values})
+    own = tuple(
+        _drafter(spec, method, place)
+        for method, place in drafters.items()
+        if method in LOADABLE and "/" in place
+    )
+    spec = replace(spec, drafters=own)
+    if not patterns:
+        return spec
+    ggufs = (one for pattern in patterns for one in _gguf_files(entry, spec, pattern))
+    files = (*ggufs, _in_format(spec))
+    return replace(files[0], id=spec.id, name=spec.name, files=files)
+
+
+def _gguf_files(entry: Entry, spec: ModelSpec, pattern: str) -> Iterator[ModelSpec]:
+    """Yield a model's GGUF files, named by ``owner/name/file`` with alternatives in braces."""
+    owner, _, rest = pattern.partition("/")
+    name, _, file = rest.partition("/")
+    if not (owner and name and file.endswith(SUFFIX)):
+        raise entry.error("gguf", "must have the form 'owner/name/file.gguf'")
+    before, _, rest = file.partition("{")
+    among, _, after = rest.partition("}")
+    for one in among.split(","):
+        there = f"{before}{one}{after}"
+        found = replace(spec, repository=f"{owner}/{name}", file=there, gated=False)
+        yield _in_format(replace(found, bytes=gguf_bytes(found)))
+
+
+def _in_format(spec: ModelSpec) -> ModelSpec:
+    return replace(spec, id=f"{spec.id}:{spec.format}", name=f"{spec.name}, {spec.format}")
+
+
+def _drafter(spec: ModelSpec, method: str, place: str) -> ModelSpec:
+    """Return a drafter in a repository, or in a file of one (``owner/name/file``)."""
+    owner, name, *file = place.split("/", 2)
+    return ModelSpec(
+        id=f"{spec.id}:{method}",
+        name=f"{LOADABLE[method]} for {spec.name}",
+        repository=f"{owner}/{name}",
+        file="".join(file),
+        method=method,
+    )
 
 
 def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:

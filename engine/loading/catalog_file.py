@@ -28,9 +28,10 @@ MODEL_KEYS = {
     "tokenizer": TEXT, "licence": TEXT, "gated": FLAG, "parameters": COUNT, "bytes": COUNT,
     "context": COUNT, "vocabulary": COUNT, "layers": COUNT, "kv_heads": COUNT, "head_dim": COUNT,
     "hidden": COUNT, "tied": FLAG, "quantization": TEXT, "kv_cache_dtype": TEXT, "note": TEXT,
-    "config": CONFIG, "checkpoints": NAMES, "drafters": NAMES, "plan_only": FLAG,
+    "config": CONFIG, "checkpoints": NAMES, "drafters": NAMES, "plan_only": FLAG, "gguf": TEXTS,
+    "mtp": FLAG,
 }  # fmt: skip
-PLAN_KEYS = ("config", "checkpoints", "drafters", "plan_only")
+PLAN_KEYS = ("config", "checkpoints", "plan_only")
 """Keys of a model that only launch plans read; its sizes are taken from ``config`` too."""
 CONFIG_KEYS = {
     "model_type": TEXT, "hidden_size": COUNT, "intermediate_size": COUNT, "num_hidden_layers": COUNT,
@@ -38,6 +39,8 @@ CONFIG_KEYS = {
     "max_position_embeddings": COUNT, "tie_word_embeddings": FLAG, "sliding_window": COUNT,
     "moe_intermediate_size": COUNT, "num_experts": COUNT, "num_local_experts": COUNT,
     "n_routed_experts": COUNT, "n_shared_experts": COUNT, "num_experts_per_tok": COUNT,
+    "shared_expert_intermediate_size": COUNT, "linear_num_key_heads": COUNT,
+    "linear_num_value_heads": COUNT,
     "first_k_dense_replace": COUNT, "num_nextn_predict_layers": COUNT, "q_lora_rank": COUNT,
     "kv_lora_rank": COUNT, "qk_nope_head_dim": COUNT, "qk_rope_head_dim": COUNT, "v_head_dim": COUNT,
     "quantization_config": NAMES,
@@ -50,7 +53,7 @@ SERVER_KEYS = {"id": TEXT, "name": TEXT, "address": TEXT, "model": TEXT, "note":
 _MODEL_NEEDS = ("name", "licence")
 _PLAN_NEEDS = ("repository", "config")
 _REPOSITORY_NEEDS = (
-    "tokenizer", "parameters", "bytes", "context", "vocabulary", "layers", "kv_heads", "head_dim",
+    "tokenizer", "parameters", "context", "vocabulary", "layers", "kv_heads", "head_dim",
 )  # fmt: skip
 _PAIR_NEEDS = ("id", "name", "target")
 _SERVER_NEEDS = ("id", "name", "address")

@@ -29,11 +29,14 @@ from engine.loading.drafts import (
     judge_head,
     ranked,
 )
+from engine.loading.file_choice import ENOUGH_CONTEXT, choose_files
 from engine.loading.files import PairFiles, fetch_pair, template_of
 from engine.loading.hub import (
     MODELS_VARIABLE,
     DownloadedModel,
+    Hit,
     Repository,
+    compare_catalog,
     hub_page,
     models_folder,
     names_repository,
@@ -47,14 +50,12 @@ from engine.values.units import format_bytes
 
 __all__ = [
     "EMBEDDED", "LARGEST_SHARE", "MODELS_VARIABLE", "BackgroundScan", "Catalog", "DownloadedModel",
-    "DraftChoice", "Forecast", "FoundModel", "HeadChoice", "Inventory", "ModelSpec", "PairFiles",
-    "Pairing", "Repository", "System", "break_even", "estimate", "hub_page", "is_pseudo",
+    "DraftChoice", "Forecast", "FoundModel", "HeadChoice", "Hit", "Inventory", "ModelSpec", "PairFiles",
+    "Pairing", "Repository", "System", "break_even", "choose_files", "compare_catalog",
+    "estimate", "hub_page", "is_pseudo",
     "load_catalog", "local_spec", "models_folder", "names_repository", "open_catalog", "ranked",
     "read_catalog_file", "template_of",
 ]  # fmt: skip
-
-ENOUGH_CONTEXT = 4096
-"""Tokens of context that a draft must leave, if the target alone has as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ class Inventory:
     system: System = field(default_factory=System.current)
 
     # ---- what a name means
+
+    def with_files_chosen(self) -> Inventory:
+        """Return the same with the catalog's models in the files that are here, or suit this machine."""
+        return replace(self, catalog=choose_files(self.catalog, self.locate))
 
     def spec(self, text: str) -> ModelSpec:
         """Return a model by id, path or address. Raises as ``Catalog.spec``."""
@@ -116,6 +121,10 @@ class Inventory:
         return hub.free_bytes(self.models)
 
     # ---- downloads
+
+    def search(self, words: str) -> tuple[Hit, ...]:
+        """Return repositories of GGUF files on the hub. Blocks. Raises as ``hub.search``."""
+        return hub.search(words)
 
     def look_up(self, text: str) -> Repository:
         """Return what of a repository can be downloaded. Blocks. Raises as ``hub.look_up``."""
@@ -173,17 +182,21 @@ class Inventory:
 
     def best_draft(self, target: ModelSpec, choices: Iterable[DraftChoice]) -> ModelSpec | None:
         """Return the draft that is loaded with ``target`` by default, or None: that of the catalog's pair
-        of this id, else the best of ``choices`` that are here and have the target's vocabulary."""
+        of this id, none for a model with MTP layers, else the best of ``choices`` that are here and have
+        the target's vocabulary."""
         pair = next((pair for pair in self.catalog.pairs if pair.id == target.id), None)
         if pair is not None:
             return pair.draft
+        if target.mtp:
+            return None
         specs = {c.spec for c in choices if c.fits and c.cross_vocabulary is None}
         here = [spec for spec in specs if self.locate(spec) is not None]
         paired = self.catalog.paired(target)
         return best_draft(target, here, lambda draft: has_room(target, draft), paired)
 
     def with_best_draft(self, request: LoadRequest) -> LoadRequest:
-        """Return ``request`` with the best draft for its target, and "" if there is none.
+        """Return ``request`` with the best draft for its target, else with a head that the catalog has
+        for it and that is here; draft "" if there is none.
 
         A request that names its draft, heads, a pair of the catalog, a server, or a model that is not
         here is returned unchanged. Drafts are looked for beside the target and as in ``scan``. Reads the
@@ -196,6 +209,8 @@ class Inventory:
         place = None if target.address else self.locate(target)
         if place is None:
             return request
+        if target.mtp:
+            return replace(request, draft="")
         folders = (place.parent, self.models, *self.folders())
         found = scan(self.system, folders, below=int(LARGEST_SHARE * target.bytes))
         here = [spec for spec in self.catalog.models if self.locate(spec) is not None]
@@ -209,7 +224,10 @@ class Inventory:
             return one_vocabulary and has_room(target, draft, request.quantization)
 
         chosen = best_draft(target, specs.values(), suits, self.catalog.paired(target))
-        return replace(request, draft="" if chosen is None else chosen.id)
+        if chosen is not None:
+            return replace(request, draft=chosen.id)
+        heads = (self.locate(one) for one in target.drafters if not one.file)
+        return replace(request, draft="", heads=tuple(str(head) for head in heads if head)[:1])
 
     # ---- what it needs
 

@@ -14,6 +14,8 @@ from engine.models.checkpoints.gguf.description import is_gguf
 
 _TYPE = re.compile(r"(?:^|[-._])((?:[IT]?Q\d\w*|BF16|F16|F32|(?:MX|NV)FP4\w*))$", re.IGNORECASE)
 """The quantisation type in a GGUF file's name: model-Q4_K_M.gguf."""
+SAFETENSORS = "safetensors"
+"""The format of a model in transformers' layout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +25,9 @@ class ModelSpec:
     Exactly one of ``repository`` (on the hub), ``path`` (a folder or GGUF file here) and ``address``
     (of a server, as ``engine.values.address`` reads it) is set.
     ``file``: of a repository of GGUF files the one that is meant, of a split model its first part; ""
-    for a repository in transformers' layout.
+    for a repository in transformers' layout. ``files``: the same model in every file that the catalog
+    names, the four-bit one first, safetensors last; their ids say the format too. ``drafters``: what was
+    published to draft for it, by ``method``. ``mtp``: its files hold MTP layers of their own.
     Counts are 0 while unknown, which only happens to a ``path`` whose files are not there; ``hidden``,
     which sizes the embedding, may be left out. ``tied``: the embedding is the output head too.
     ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
@@ -52,6 +56,10 @@ class ModelSpec:
     head_dim: int = 0
     hidden: int = 0
     tied: bool = False
+    mtp: bool = False
+    method: str = ""
+    files: tuple[ModelSpec, ...] = ()
+    drafters: tuple[ModelSpec, ...] = ()
     quantization: str = AUTO
     kv_cache_dtype: str = AUTO
     note: str = ""
@@ -66,6 +74,17 @@ class ModelSpec:
         """The quantisation type of a GGUF file on the hub, by its name, or ""."""
         found = _TYPE.search(without_part(Path(self.file).stem))
         return found[1].upper() if found else ""
+
+    @property
+    def format(self) -> str:
+        """The type of a GGUF file on the hub, else "safetensors"."""
+        return self.gguf_type or SAFETENSORS
+
+    @property
+    def companions(self) -> tuple[ModelSpec, ...]:
+        """What is downloaded with it to draft for it, where no pair says: the first of ``drafters``, none
+        if its own file has MTP layers."""
+        return () if self.mtp else self.drafters[:1]
 
     @property
     def called(self) -> str:

@@ -1,8 +1,8 @@
 """A hub on this machine: repositories over a real socket, for the real client.
 
-Speaks what a download needs: model information with the SHA-256 of large files, HEAD with ETag and
-commit, GET with Range. It can refuse like a gated repository or a hub that is busy or broken, and break
-connections off in the middle of a file.
+Speaks what a search and a download need: a list of repositories by words of their names, model
+information with the SHA-256 of large files, HEAD with ETag and commit, GET with Range. It can refuse like
+a gated repository or a hub that is busy or broken, and break connections off in the middle of a file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 COMMIT = "c0ffee" + "0" * 34
 
@@ -44,6 +44,8 @@ class HostedRepository:
     block: int = 4096
     ignore_range: bool = False
     damage: bool = False
+    downloads: int = 0
+    likes: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,9 @@ class _Handler(BaseHTTPRequestHandler):
         is_api = parts[:2] == ["api", "models"]
         method = self.command if is_api or not body else "GET/file"
         self.server.hub.seen.append(Seen(method, path, self.headers.get("Range")))
+        if parts == ["api", "models"]:
+            wanted = parse_qs(urlsplit(self.path).query)
+            return self._json(_found(wanted, self.server.hub.repositories))
         name = "/".join(parts[2:4] if is_api else parts[:2])
         repository = self.server.hub.repositories.get(name)
         if repository is None:
@@ -189,6 +194,27 @@ class _Handler(BaseHTTPRequestHandler):
             pass  # the client went away
         if limit < len(content):
             self.close_connection = True
+
+
+def _found(
+    wanted: dict[str, list[str]], repositories: dict[str, HostedRepository]
+) -> list[dict[str, object]]:
+    """Return the repositories with GGUF files whose names have the words, as a search is answered."""
+    assert (wanted["filter"], wanted["sort"]) == (["gguf"], ["downloads"])
+    words = wanted["search"][0].lower().split()
+    found: list[dict[str, object]] = [
+        {
+            "id": name,
+            "downloads": one.downloads,
+            "likes": one.likes,
+            "gated": one.gated and "manual",
+        }
+        for name, one in repositories.items()
+        if all(word in name.lower() for word in words)
+        and any(file.endswith(".gguf") for file in one.files)
+    ]
+    found.sort(key=lambda one: -repositories[str(one["id"])].downloads)
+    return found[: int(wanted["limit"][0])]
 
 
 def _information(name: str, repository: HostedRepository) -> dict[str, object]:

@@ -22,7 +22,7 @@ from app.cli.models.found import (
     print_found,
     remove_model_folder,
 )
-from app.cli.models.hub import download_repository, look_up, token
+from app.cli.models.hub import check_catalog, download_repository, look_up, search, token
 from app.cli.models.servers import connect, forget_server
 from app.cli.text.output import table
 from app.settings.defaults import Default, Defaults
@@ -39,7 +39,9 @@ cli.command("export-gguf")(export_gguf)
 cli.command("drafts")(drafts)
 cli.command("add-folder")(add_model_folder)
 cli.command("remove-folder")(remove_model_folder)
+cli.command("search")(search)
 cli.command("look-up")(look_up)
+cli.command("check-catalog")(check_catalog)
 cli.command("token")(token)
 cli.command("connect")(connect)
 cli.command("forget-server")(forget_server)
@@ -201,11 +203,11 @@ def download(
         download_repository(model, file, inventory)
         return
     pairing = inventory.resolve(LoadRequest.parse(model))
-    for spec in (pairing.target, pairing.draft):
-        if spec is not None:
-            with Status() as status:
-                folder = inventory.download(spec, status.on_progress)
-            print(f"{spec.name} is in {folder}")
+    drafting = pairing.target.companions if pairing.draft is None else (pairing.draft,)
+    for spec in (pairing.target, *drafting):
+        with Status() as status:
+            folder = inventory.download(spec, status.on_progress)
+        print(f"{spec.name} is in {folder}")
 
 
 @cli.command()
@@ -242,6 +244,6 @@ def describe(spec: ModelSpec, inventory: Inventory) -> dict[str, Any]:
         "gated": spec.gated,
         "on_disk": inventory.locate(spec) is not None,
         "fits": forecast and forecast.memory_fit.context > 0,
-        "held": forecast and forecast.quantization,
+        "held": spec.gguf_type or (forecast and forecast.quantization),
         "source": spec.repository or str(spec.path),
     }

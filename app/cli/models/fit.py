@@ -26,7 +26,7 @@ def fit_command(
 ) -> None:
     """Reckon the memory of a pair: weights, KV caches and heads, before anything is loaded."""
     from app.inventory import open_inventory
-    from engine.api import LoadRequest
+    from engine.api import AS_STORED, LoadRequest
     from engine.values.units import format_bytes
 
     request = LoadRequest.parse(pair, quantization=quantization)
@@ -39,9 +39,9 @@ def fit_command(
     rows.append(("app and work", "", format_bytes(memory_fit.work), ""))
     print(table(("", "model", "weights", "KV cache"), rows, frozenset({2, 3})))
     needed = format_bytes(memory_fit.needed)
-    print(
-        f"With {forecast.context:,} tokens of context, in {forecast.quantization}: {needed} needed."
-    )
+    stored = forecast.quantization == AS_STORED
+    held = "the weights as their file has them" if stored else f"in {forecast.quantization}"
+    print(f"With {forecast.context:,} tokens of context, {held}: {needed} needed.")
     print(memory_fit.sentence)
     if as_json:
         facts = {

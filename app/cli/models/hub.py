@@ -1,4 +1,4 @@
-"""``foretoken models``: repositories of the hub that are not in the catalog, and the token for them."""
+"""``foretoken models``: the hub's repositories, whether the catalog is as they are, and the token."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app import paths
 from app.cli import options
 from app.cli.text.output import table
 from engine.errors import DownloadError
@@ -18,23 +19,71 @@ if TYPE_CHECKING:
     from engine.machine.secrets import Secret
 
 
+def search(
+    words: Annotated[list[str], typer.Argument(help="Words of a repository's name.")],
+    as_json: options.JsonOption = False,
+) -> None:
+    """Search the hub for repositories of GGUF files, the most downloaded first."""
+    from engine.loading.inventory import Catalog, Inventory
+
+    hits = Inventory(Catalog((), ()), Path()).search(" ".join(words))
+    rows = [(one.name, one.downloads, one.likes, "gated" if one.gated else "") for one in hits]
+    if rows:
+        shown = [(name, f"{down:,}", f"{likes:,}", gated) for name, down, likes, gated in rows]
+        print(table(("repository", "downloads", "likes", ""), shown, frozenset({1, 2})))
+        print(f"Its files and what fits: foretoken models look-up {hits[0].name}")
+    else:
+        print("The hub has no GGUF repository of that name. Try fewer words.")
+    if as_json:
+        keys = ("name", "downloads", "likes", "gated")
+        found = [dict(zip(keys, (*row[:3], bool(row[3])), strict=True)) for row in rows]
+        print(json.dumps({"repositories": found}, ensure_ascii=False))
+
+
+def check_catalog(data_dir: options.DataDirOption = None) -> None:
+    """Compare the catalog's names, files, sizes and gates with the hub; end with 1 if any differs."""
+    from app.cli.loading import Status
+    from app.inventory import open_inventory
+    from engine.loading.inventory import compare_catalog, read_catalog_file
+
+    entries = read_catalog_file(paths.catalog_file()).models
+    texts = (
+        name
+        for entry in entries
+        for key in ("checkpoints", "drafters")
+        for name in entry.values.get(key, {}).values()
+    )
+    planned = [name for name in texts if name.count("/") == 1]
+    planned += [one.values["repository"] for one in entries if one.values.get("plan_only")]
+    with Status() as status:
+        models = open_inventory(paths.data_folder(data_dir)).catalog.models
+        problems = list(
+            compare_catalog(models, planned, lambda name: status.say(f"Asking for {name}"))
+        )
+    print("\n".join(problems) or "The catalog is as the hub has it.")
+    if problems:
+        raise typer.Exit(1)
+
+
 def look_up(
     repository: Annotated[str, typer.Argument(help="owner/name, or the address of its page.")],
     as_json: options.JsonOption = False,
 ) -> None:
     """Say what of a repository can be downloaded: its models, their sizes, its licence."""
     from engine.loading.inventory import Catalog, Inventory
+    from engine.machine import memory
     from engine.values.units import format_bytes
 
     listing = Inventory(Catalog((), ()), Path()).look_up(repository)
     gated = ", gated" if listing.gated else ""
     print(f"{listing.name} ({listing.licence}{gated})")
+    free = memory.free_bytes()
     rows = [
-        (one.file or "-", one.gguf_type or "safetensors", format_bytes(one.bytes))
+        (one.file or "-", one.format, format_bytes(one.bytes), "yes" if one.bytes < free else "no")
         for one in listing.choices
     ]
     if rows:
-        print(table(("file", "type", "size"), rows, frozenset({2})))
+        print(table(("file", "type", "size", "fits"), rows, frozenset({2})))
     else:
         print(listing.reason)
     if as_json:

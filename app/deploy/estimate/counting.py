@@ -14,9 +14,25 @@ from engine.errors import ModelError
 Config = Mapping[str, Any]
 
 FAMILIES = frozenset(
-    {"llama", "mistral", "qwen2", "qwen3", "qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"}
-)
+    {
+        "llama", "mistral", "ministral3", "qwen2", "qwen3", "qwen3_moe", "mixtral", "deepseek_v3",
+        "gpt_oss", "glm4_moe", "qwen3_5", "qwen3_5_moe", "qwen3_next",
+    }
+)  # fmt: skip
 """The ``model_type`` values that can be counted."""
+HYBRIDS = frozenset({"qwen3_5", "qwen3_5_moe", "qwen3_next"})
+"""Those whose layers are gated delta nets (arXiv 2412.06464) but each ``full_attention_interval``-th."""
+LINEAR_HEAD, LINEAR_KERNEL = 128, 4
+"""Defaults of their configuration: the width of a head, and of the convolution before it."""
+_MIXTURES = (
+    "qwen3_moe",
+    "mixtral",
+    "deepseek_v3",
+    "gpt_oss",
+    "glm4_moe",
+    "qwen3_5_moe",
+    "qwen3_next",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +40,8 @@ class Counts:
     """Weights of the parts; ``attention``, ``dense``, ``expert``, ``router_and_shared`` of one layer.
 
     ``attention`` includes the layer's norms; ``router_and_shared`` is the router and the shared experts.
-    ``dense_layers`` have no experts. ``head`` is 0 if it is tied to the embedding.
+    ``dense_layers`` have no experts. ``head`` is 0 if it is tied to the embedding. ``linear`` is what
+    ``linear_layers`` have in the place of ``attention``.
     """
 
     embedding: int
@@ -38,6 +55,8 @@ class Counts:
     router_and_shared: int
     expert_layers: int
     final_norm: int
+    linear: int = 0
+    linear_layers: int = 0
 
     @property
     def expert_layer(self) -> int:
@@ -48,6 +67,7 @@ class Counts:
         return (
             self.dense_layers * (self.attention + self.dense)
             + self.expert_layers * self.expert_layer
+            + self.linear_layers * (self.linear - self.attention)
         )
 
     @property
@@ -74,9 +94,9 @@ def count(config: Config) -> Counts:
     attention = (_latent if kind == "deepseek_v3" else _grouped)(config) + 2 * hidden
     dense, dense_layers = 3 * hidden * config["intermediate_size"], layers
     expert = experts = active = router_and_shared = 0
-    if kind in ("qwen3_moe", "mixtral", "deepseek_v3", "gpt_oss"):
+    if kind in _MIXTURES:
         expert, experts, active, router_and_shared = _experts(config, kind)
-        dense_layers = config.get("first_k_dense_replace", 0) if kind == "deepseek_v3" else 0
+        dense_layers = config.get("first_k_dense_replace", 0)
     return Counts(
         embedding,
         0 if config.get("tie_word_embeddings") else embedding,
@@ -89,6 +109,39 @@ def count(config: Config) -> Counts:
         router_and_shared,
         layers - dense_layers,
         hidden,
+        _delta_net(config) + 2 * hidden if kind in HYBRIDS else 0,
+        linear_layers(config),
+    )
+
+
+def linear_layers(config: Config) -> int:
+    """Return how many layers keep a recurrent state in the place of keys and values."""
+    if config["model_type"] not in HYBRIDS:
+        return 0
+    layers = int(config["num_hidden_layers"])
+    return layers - layers // int(config.get("full_attention_interval") or 4)
+
+
+def linear_widths(config: Config) -> tuple[int, int]:
+    """Return the widths of all keys and of all values of a gated delta net."""
+    key, value = (
+        int(config.get(f"linear_{one}_head_dim") or LINEAR_HEAD) for one in ("key", "value")
+    )
+    return config["linear_num_key_heads"] * key, config["linear_num_value_heads"] * value
+
+
+def _delta_net(config: Config) -> int:
+    """Count a gated delta net: queries, keys, values and the gate, a convolution over the first three,
+    two numbers for each head from the input and two of its own, a norm, and the output."""
+    hidden, heads = config["hidden_size"], config["linear_num_value_heads"]
+    keys, values = linear_widths(config)
+    mixed = 2 * keys + values
+    return int(
+        hidden * (mixed + values + 2 * heads)
+        + mixed * LINEAR_KERNEL
+        + 2 * heads
+        + values // heads
+        + values * hidden
     )
 
 
@@ -104,9 +157,11 @@ def _grouped(config: Config) -> int:
     kind = config["model_type"]
     if kind == "gpt_oss":  # biases on all four, and a sink for each head
         return int(products + queries + 2 * keys + hidden + heads)
-    if kind == "qwen2" or config.get("attention_bias"):
+    if kind in ("qwen2", "glm4_moe") or config.get("attention_bias"):
         products += queries + 2 * keys
-    if kind in ("qwen3", "qwen3_moe"):
+    if kind in HYBRIDS:  # a gate for each query
+        products += hidden * queries
+    if kind in ("qwen3", "qwen3_moe", *HYBRIDS):
         products += 2 * dim  # norms of queries and keys
     return int(products)
 
@@ -126,12 +181,14 @@ def _latent(config: Config) -> int:
 def _experts(config: Config, kind: str) -> tuple[int, int, int, int]:
     """Return an expert's weights, experts, active experts, and ``router_and_shared`` of a layer."""
     hidden = config["hidden_size"]
-    count_key = {"qwen3_moe": "num_experts", "deepseek_v3": "n_routed_experts"}
-    experts = config[count_key.get(kind, "num_local_experts")]
+    keys = ("num_experts", "n_routed_experts", "num_local_experts")
+    experts = next(config[key] for key in keys if key in config)
     width = config.get("moe_intermediate_size", config["intermediate_size"])
     expert = 3 * hidden * width
     router_and_shared = hidden * experts
-    if kind == "deepseek_v3":  # a correction for each expert, and shared experts
+    if kind in HYBRIDS:  # a shared expert and its gate
+        router_and_shared += 3 * hidden * config["shared_expert_intermediate_size"] + hidden
+    if kind in ("deepseek_v3", "glm4_moe"):  # a correction for each expert, and shared experts
         router_and_shared += experts + config.get("n_shared_experts", 0) * expert
     if kind == "gpt_oss":  # biases everywhere
         expert += 2 * width + hidden

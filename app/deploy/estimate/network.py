@@ -22,7 +22,8 @@ class Network:
     ``total_weights``: all weights, with ``embeddings``. ``read``: read in every pass; of the experts, of
     ``expert`` bytes each, a pass reads the chosen ones. ``cached``: numbers that a token adds to the KV
     cache, ``windowed`` those of layers with a sliding ``window``. ``cache_products``: FLOP of a row for
-    each number in the cache. ``shards``: into how many parts the cache can be split.
+    each number in the cache. ``shards``: into how many parts the cache can be split. ``state``: numbers
+    of a sequence's recurrent states.
     """
 
     weights: str
@@ -35,6 +36,7 @@ class Network:
     cached: int
     cache_products: float
     shards: int
+    state: int = 0
     windowed: int = 0
     window: int = 0
     expert: float = 0.0
@@ -44,7 +46,7 @@ class Network:
 
     def cache_numbers(self, context: int) -> int:
         """Return the numbers in the cache of a sequence of ``context`` tokens."""
-        return self.cached * context + self.windowed * min(context, self.window)
+        return self.cached * context + self.windowed * min(context, self.window) + self.state
 
     def read_bytes(self, rows: int) -> float:
         """Return the bytes of weights that a pass over ``rows`` reads; rows choose experts evenly."""
@@ -99,11 +101,12 @@ def of_model(facts: ModelFacts) -> Network:
         embeddings=tables,
         read=rest + SIXTEEN_BITS * (counts.head or counts.embedding),
         products=2.0 * counts.active,
-        cached=token * (facts.layers - facts.windowed_layers),
+        cached=token * (facts.layers - facts.windowed_layers - facts.linear_layers),
         windowed=token * facts.windowed_layers,
         window=facts.window,
         cache_products=cache_products(facts),
         shards=cache_shards(facts),
+        state=facts.state * facts.linear_layers,
         expert=expert,
         experts=counts.experts,
         active_experts=counts.active_experts,

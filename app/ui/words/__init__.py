@@ -220,6 +220,7 @@ class Words:
 
     DOWNLOADS = "downloads"
     SHIPPED = "shipped with the app"
+    MTP_INSIDE = "MTP, in its file"
     FILES_MISSING = "Its files are not here."
 
     @staticmethod

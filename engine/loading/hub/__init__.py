@@ -1,4 +1,4 @@
-"""Models on disk and on the hub: locate, look up, download, resume, cancel.
+"""Models on disk and on the hub: locate, search, look up, download, resume, cancel.
 
 Downloads go into plain folders, ``<models folder>/<owner>--<name>``, where people can also put a
 model themselves; models in huggingface_hub's own cache are found too. Only configuration, tokenizer
@@ -8,6 +8,7 @@ SHA-256 agree. HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are honoured. The hub's 
 second to import, is there for downloads only.
 """
 
+from engine.loading.hub.compare import compare_catalog
 from engine.loading.hub.disk import (
     PARTIAL,
     DownloadedModel,
@@ -26,10 +27,11 @@ from engine.loading.hub.paths import (
     locate,
     models_folder,
 )
+from engine.loading.hub.query import Hit, search
 from engine.loading.hub.repository import Repository, look_up, names_repository
 
 __all__ = [
-    "MODELS_VARIABLE", "PARTIAL", "DownloadedModel", "Repository", "arrived",
+    "MODELS_VARIABLE", "PARTIAL", "DownloadedModel", "Hit", "Repository", "arrived", "compare_catalog",
     "delete", "discard", "download", "downloaded", "folder_for", "free_bytes", "hub_page", "locate",
-    "look_up", "models_folder", "names_repository", "partial_folder",
+    "look_up", "models_folder", "names_repository", "partial_folder", "search",
 ]  # fmt: skip

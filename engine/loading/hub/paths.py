@@ -38,9 +38,10 @@ def locate(spec: ModelSpec, models: Path | None) -> Path | None:
         return spec.path if spec.path.exists() else None
     if spec.file:
         return None if models is None else _gguf_in(folder_for(spec, models), spec.file)
-    if models is not None and weights_complete(own := folder_for(spec, models)):
+    head = bool(spec.method)
+    if models is not None and weights_complete(own := folder_for(spec, models), head=head):
         return own
-    return _in_cache(repository_of(spec), spec.revision)
+    return _in_cache(repository_of(spec), spec.revision, head)
 
 
 def _gguf_in(folder: Path, file: str) -> Path | None:
@@ -49,14 +50,14 @@ def _gguf_in(folder: Path, file: str) -> Path | None:
     return folder / parts_named(file)[0] if whole else None
 
 
-def _in_cache(repository: str, revision: str) -> Path | None:
+def _in_cache(repository: str, revision: str, head: bool) -> Path | None:
     """Return the model's folder in huggingface_hub's own cache, if it is complete."""
     if not Path(constants.HF_HUB_CACHE, f"models--{repository.replace('/', '--')}").is_dir():
         return None
     from huggingface_hub import try_to_load_from_cache  # brings the client for HTTP
 
     cached = try_to_load_from_cache(repository, "config.json", revision=revision)
-    if isinstance(cached, str) and weights_complete(Path(cached).parent):
+    if isinstance(cached, str) and weights_complete(Path(cached).parent, head=head):
         return Path(cached).parent
     return None
 

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from engine.errors import InvalidRequest
 from engine.loading.hub.paths import endpoint, folder_for
+from engine.loading.hub.query import ANSWER_S
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
 from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
@@ -77,7 +78,8 @@ def look_up(text: str, models: Path = Path()) -> Repository:
     retry = Retry(lambda: None, lambda why: None)
     with explain_errors(spec, folder_for(spec, models)):
         info = retry.call(
-            lambda: api.model_info(name, revision=revision, files_metadata=True), first=True
+            lambda: api.model_info(name, revision=revision, files_metadata=True, timeout=ANSWER_S),
+            first=True,
         )
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or []}
     card = info.card_data

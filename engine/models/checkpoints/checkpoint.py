@@ -320,10 +320,12 @@ def _has_chat_template(folder: Path) -> bool:
     return file.is_file() and bool(read_json(file).get("chat_template"))
 
 
-def weights_complete(folder: Path) -> bool:
-    """Return whether ``folder`` has a configuration, a tokenizer and all its weight files, complete."""
+def weights_complete(folder: Path, *, head: bool = False) -> bool:
+    """Return whether ``folder`` has a configuration, a tokenizer (unless it is of a ``head``) and all its
+    weight files, complete."""
     try:
-        tokenizer_signature(folder)
+        if not head:
+            tokenizer_signature(folder)
         return (folder / "config.json").is_file() and bool(read_tensors(folder)[0])
     except ModelError:
         return False

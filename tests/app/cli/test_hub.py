@@ -34,6 +34,26 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServe
         yield running
 
 
+def test_the_hub_is_searched_and_the_catalog_compared_with_it(
+    foretoken: Foretoken, server: HubServer
+) -> None:
+    found = foretoken("models", "search", "tale", "gguf", "--json")
+    assert "foretoken models look-up maker/Tale-GGUF" in found.out
+    assert found.last_json["repositories"] == [
+        {"name": "maker/Tale-GGUF", "downloads": 0, "likes": 0, "gated": False}
+    ]
+    assert "Try fewer words" in foretoken("models", "search", "novel").out
+    name = "unsloth/Qwen3.5-4B-MTP-GGUF"
+    server.repositories[name] = HostedRepository({"Qwen3.5-4B-Q4_K_M.gguf": bytes(4000)})
+    compared = foretoken("models", "check-catalog")
+    assert compared.status == 1
+    assert (
+        "qwen3.5-4b:Q4_K_M: unsloth/Qwen3.5-4B-MTP-GGUF has 4,000 bytes of it, not" in compared.out
+    )
+    assert f"qwen3.5-4b:Q4_K_XL: {name} has no Qwen3.5-4B-UD-Q4_K_XL.gguf." in compared.out
+    assert "There is no repository nvidia/DeepSeek-R1-FP4" in compared.out  # for launch plans
+
+
 def test_a_repository_is_looked_up_downloaded_listed_and_deleted(
     foretoken: Foretoken, server: HubServer, tmp_path: Path
 ) -> None:
@@ -77,4 +97,6 @@ def test_the_memory_of_a_pair_is_told_part_by_part(foretoken: Foretoken) -> None
     assert (facts["context"], facts["roles"][:2]) == (512, ["target", "draft"])
     assert facts["needed"] == facts["weights"] + facts["kv"] + facts["work"]
     away = foretoken("models", "fit", "qwen3-8b")
-    assert re.search(r"With [\d,]+ tokens of context, in (fp32|bf16|int8|q4): ", away.out)
+    assert re.search(
+        r"With [\d,]+ tokens of context, the weights as their file has them: ", away.out
+    )

@@ -28,7 +28,7 @@ OWN_APP = True
 
 
 HALF = LoadProgress(Stage.TARGET, 300_000_000, 600_000_000)
-SMOL, GEMMA = "HuggingFaceTB/SmolLM2-135M-Instruct", "google/gemma-3-270m-it"
+SMOL, GEMMA = "HuggingFaceTB/SmolLM2-135M-Instruct", "ggml-org/gemma-3-270m-it-qat-GGUF"
 
 
 @pytest.fixture
@@ -147,8 +147,8 @@ def test_what_lies_here_is_listed_with_what_it_is_and_what_is_damaged_says_why(m
 
 def test_the_table_is_filtered_and_sorted(models):
     everything = names(models)
-    models.fill("[name=search]", "qwen3 8b")
-    assert names(models) == ["Qwen3 8B"]
+    models.fill("[name=search]", "qwen3 14b")
+    assert names(models) == ["Qwen3 14B"]
     expect(models.locator(".cards-head [role=status]")).to_have_text(
         f"1 of {len(everything)} models"
     )
@@ -160,7 +160,7 @@ def test_the_table_is_filtered_and_sorted(models):
     expect(row(models, "large")).to_have_count(0)  # small is too big for it to pay
     models.get_by_role("button", name="Clear filters").click()
     models.select_option("[name=licence]", "llama3.2")
-    models.select_option("[name=size]", "4")
+    models.select_option("[name=size]", "1")
     assert names(models) == ["Llama 3.2 1B Instruct"]
     models.get_by_role("button", name="Clear filters").click()
     sort = models.get_by_role("button", name="Parameters")
@@ -170,7 +170,7 @@ def test_the_table_is_filtered_and_sorted(models):
     )
     smallest = names(models)
     sort.press("Enter")  # it kept the focus
-    assert names(models)[0] == "Llama 3.3 70B Instruct"
+    assert names(models)[0] == "Qwen3 235B-A22B Instruct 2507"
     assert set(names(models)[:3]).isdisjoint(smallest[:3])
     sort.press("Enter")
     assert names(models) == everything
@@ -349,6 +349,32 @@ def test_what_cannot_be_opened_is_told_at_the_field(models):
     expect(models.locator(".news .ft-error")).to_be_hidden()
 
 
+def test_a_model_s_files_are_offered_the_four_bit_one_first(models, app, hosted, lying_here):
+    """The catalog offered bf16 alone, three times the size of what people run."""
+    weights = (lying_here / "small.gguf").read_bytes()
+    repository = "unsloth/Qwen3.5-0.8B-MTP-GGUF"
+    files = {f"Qwen3.5-0.8B-{kind}.gguf": weights for kind in ("Q4_K_M", "Q4_0")}
+    hosted.repositories[repository] = HostedRepository(files)
+    qwen = row(models, "Qwen3.5 0.8B")
+    expect(qwen).to_contain_text("Q4_K_M")
+    expect(qwen.locator("td.draft")).to_have_text("MTP, in its file")
+    listed = card(models, "Qwen3.5 0.8B").locator(".files li")
+    expect(listed).to_have_count(3)
+    expect(listed.first).to_contain_text("what Download takes")
+    expect(listed.last).to_contain_text("safetensors")
+    listed.filter(has_text="Q4_0").get_by_role("button", name="Download").click()
+    expect(listed.filter(has_text="Q4_0")).to_contain_text("what Load takes")
+    expect(qwen).to_contain_text("Q4_0")
+    qwen.get_by_role("button", name="Load").click()
+    models.wait_for_selector(".now-name:has-text('Qwen3.5 0.8B')")
+    place = app.data_dir / "models" / repository.replace("/", "--")
+    assert app.engine.loaded.request.target == "qwen3.5-0.8b"
+    assert [one.name for one in place.glob("*.gguf")] == ["Qwen3.5-0.8B-Q4_0.gguf"]
+    expect(card_of(models, "Llama 3.1 8B Instruct")).to_have_count(0)
+    heads = card(models, "Llama 3.1 8B Instruct").locator(".files li")
+    expect(heads.filter(has_text="EAGLE-3 head")).to_be_visible()
+
+
 def test_what_is_not_here_is_not_offered_to_be_loaded(models):
     away = card(models, "Qwen3 8B")
     away.locator("li.yes", has_text="n-gram and suffix").wait_for()
@@ -440,8 +466,9 @@ def test_a_failed_download_tells_so_where_it_was_pressed_and_goes_on(models, hos
     row(models, "SmolLM2 135M Instruct").get_by_role("button", name=re.compile("^Load")).wait_for()
 
 
-def test_a_gated_model_asks_for_a_token_there_and_keeps_it(models, app, hosted):
-    gated = hosted.repositories[GEMMA] = HostedRepository(model_files(), gated=True)
+def test_a_gated_model_asks_for_a_token_there_and_keeps_it(models, app, hosted, lying_here):
+    files = {"gemma-3-270m-it-qat-Q4_0.gguf": (lying_here / "small.gguf").read_bytes()}
+    gated = hosted.repositories[GEMMA] = HostedRepository(files, gated=True)
     row(models, "Gemma 3 270M").get_by_role("button", name="Download").click()
     asking = under(models, "gemma-3-270m").locator(".transfer[data-state=failed]")
     expect(asking.locator(".ft-error")).to_contain_text("no access token is set")
@@ -459,14 +486,20 @@ def test_a_gated_model_asks_for_a_token_there_and_keeps_it(models, app, hosted):
 
 def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, lying_here):
     form = models.locator(".hub")
-    form.get_by_label("Repository").fill("not a name")
-    form.get_by_role("button", name="Look up").click()
-    expect(form.locator(".ft-error")).to_contain_text("owner/name")
-    weights = (lying_here / "small.gguf").read_bytes()
-    hosted.repositories["maker/Fable"] = HostedRepository({"Fable-F32.gguf": weights})
-    form.get_by_label("Repository").fill("https://huggingface.co/maker/Fable")
-    form.get_by_role("button", name="Look up").click()
-    choice = form.locator(".found-there li", has_text="Fable-F32")
+    field = form.get_by_label("Words or repository")
+    field.fill("no such model")
+    form.get_by_role("button", name="Search").click()
+    expect(form.locator(".looked-up")).to_contain_text("no GGUF repository of that name")
+    files = {"Fable-F32.gguf": (lying_here / "small.gguf").read_bytes()}
+    hosted.repositories["maker/Fable"] = HostedRepository(files, downloads=1234, likes=5)
+    field.fill("fable")
+    field.press("Enter")
+    hit = form.locator("li[data-repository='maker/Fable']")
+    expect(hit).to_contain_text("1.23 K downloads")
+    expect(hit).to_contain_text("5 likes")
+    hit.get_by_role("button", name="Files of maker/Fable").click()
+    choice = hit.locator("li", has_text="Fable-F32")
+    expect(choice).to_contain_text("fits")
     choice.get_by_role("button", name="Download").click()
     found = row(models, "Fable-F32")
     found.wait_for()
@@ -475,5 +508,6 @@ def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, 
     models.wait_for_selector(".now-name:has-text('Fable-F32')")
     expect(models.locator(".kept li", has_text="Fable-F32").get_by_role("button")).to_be_disabled()
     hosted.repositories["maker/Fable"].refusals[""] = [(404, None)]
-    form.get_by_role("button", name="Look up").click()
+    field.fill("https://huggingface.co/maker/Fable")
+    form.get_by_role("button", name="Search").click()
     expect(form.locator(".ft-error")).to_contain_text("404")

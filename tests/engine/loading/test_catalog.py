@@ -10,6 +10,7 @@ import pytest
 from engine.errors import CatalogError, IncompatiblePair, ModelError
 from engine.loading.catalog import Catalog, load_catalog, local_spec, open_catalog
 from engine.loading.drafts import why_not
+from engine.loading.file_choice import choose_file
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec
 from tests.engine.loading.catalog_texts import GOOD, MODEL, write
@@ -53,8 +54,61 @@ def test_every_real_model_tells_what_people_need_to_know(shipped: Catalog) -> No
             continue
         assert spec.licence != "unknown", spec.id
         assert spec.revision, spec.id
-        assert spec.bytes >= 2 * spec.parameters, spec.id
+        heavy = spec.files[-1] if spec.files else spec
+        assert heavy.bytes >= spec.parameters / 2, spec.id
         assert min(spec.context, spec.vocabulary, spec.layers, spec.kv_heads, spec.head_dim) > 0
+
+
+def test_what_people_run_is_there_at_four_bits_from_small_to_large(shipped: Catalog) -> None:
+    """A file for eight gigabytes was a bf16 download of 16, where every rival had one of 5."""
+    targets = [spec for spec in shipped.models if spec.files]
+    assert len(targets) >= 60
+    assert min(spec.parameters for spec in targets) < 0.3e9
+    assert max(spec.parameters for spec in targets) > 230e9
+    for spec in targets:
+        four_bits, *_, heavy = spec.files
+        assert spec.file == four_bits.file
+        assert 0.48 < four_bits.bytes / spec.parameters < 0.8, spec.id
+        assert heavy.format == "safetensors"
+        assert not heavy.file
+        assert len({one.id for one in spec.files}) == len(spec.files)
+        assert all(shipped.spec(one.id) == one for one in (*spec.files, *spec.drafters))
+
+
+def test_this_year_s_models_bring_their_drafters(shipped: Catalog) -> None:
+    qwen, gemma = shipped.model("qwen3.5-4b"), shipped.model("gemma-4-12b")
+    assert qwen.mtp
+    assert qwen.companions == ()  # they are in its file
+    assert qwen.repository == "unsloth/Qwen3.5-4B-MTP-GGUF"
+    (mtp,) = gemma.companions
+    assert (mtp.repository, mtp.file) == (gemma.repository, "mtp-gemma-4-12b-it.gguf")
+    heads = {one.method: one.repository for one in shipped.model("qwen3-8b").drafters}
+    assert heads == {"eagle3": "Tengyunw/qwen3_8b_eagle3", "dflash": "z-lab/Qwen3-8B-DFlash-b16"}
+
+
+@pytest.mark.parametrize(
+    ("gigabytes", "here", "chosen"),
+    [
+        (16, "", "Q4_K_M"),
+        (6, "", "Q3_K_M"),
+        (5, "", "Q2_K"),
+        (1, "", "Q4_K_M"),
+        (64, "", "Q4_K_M"),
+        (6, "safetensors", "safetensors"),
+        (6, "Q8_0", "Q8_0"),
+    ],
+)
+def test_the_file_is_the_one_that_is_here_or_the_four_bit_one_if_it_fits(
+    shipped: Catalog, gigabytes: int, here: str, chosen: str
+) -> None:
+    spec = shipped.model("qwen3-8b")
+
+    def locate(one: ModelSpec) -> Path | None:
+        return Path("there") if one.format == here else None
+
+    file = choose_file(spec, locate, gigabytes * 10**9)
+    assert file.format == chosen
+    assert (file.id, file.name, file.files) == (spec.id, spec.name, spec.files)
 
 
 def test_every_pair_fits(shipped: Catalog) -> None:

@@ -40,6 +40,14 @@ def test_weights_and_caches_are_held_in_what_there_is(
     assert f"key 'models[0].{key}': it is '{value}'; choose one of {known}" in message
 
 
+@pytest.mark.parametrize("pattern", ["owner/name", "file.gguf", "owner/name/file.bin"])
+def test_a_gguf_file_is_named_with_its_repository(tmp_path: Path, pattern: str) -> None:
+    message = mistake(
+        tmp_path, GOOD.replace("licence: mit", f"gguf: [{pattern}]\n    licence: mit", 1)
+    )
+    assert "line 6, key 'models[0].gguf': must have the form 'owner/name/file.gguf'" in message
+
+
 def test_an_unknown_section(tmp_path: Path) -> None:
     assert "line 1, key 'pears'" in mistake(tmp_path, "pears: []\n")
 

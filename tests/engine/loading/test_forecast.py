@@ -74,7 +74,7 @@ def test_a_model_fits_in_what_auto_would_hold_it_in(
     """Qwen3 8B was reckoned in 16 bits alone: "Not even the weights fit" where four bits did."""
     monkeypatch.setattr(forecasts.processor, "instructions", lambda: ("avx512bw",))
     catalog = load_catalog(ROOT / "model_catalog.yaml")
-    found = estimate([catalog.model("qwen3-8b")], free=int(free * GB))
+    found = estimate([catalog.model("qwen3-8b:safetensors")], free=int(free * GB))
     assert (found.quantization, found.memory_fit.context > 0) == (held, fits)
     assert ("Not even the weights fit" in found.memory_fit.sentence) is not fits
 

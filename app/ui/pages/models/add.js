@@ -1,13 +1,14 @@
-// Adding models: folders to search, a path that is typed, browsed for or dropped, or a repository of the hub.
+// Adding models: folders to search, a path that is typed, browsed for or dropped, or the hub's (hub.js).
 
 import { h } from "../../shared/dom.js";
+import { Hub } from "./hub.js";
 import { say } from "./words.js";
 
 export class Add {
   // `page` has ask(name, data), open(data), download(data) and transfers.
   constructor(page) {
     this.page = page;
-    this.node = h("div", { class: "add" }, this.path(), this.hub());
+    this.node = h("div", { class: "add" }, this.path(), new Hub(page).node);
   }
 
   path() {
@@ -78,52 +79,6 @@ export class Add {
     if (!answer || !answer.error) return answer;
     if (!tried) this.fail(answer.error);
     return null;
-  }
-
-  hub() {
-    const input = h("input", { type: "text", placeholder: say.repositoryHint, spellcheck: "false", autocapitalize: "off", name: "repository" });
-    const button = h("button", { class: "ft-button primary", type: "submit" }, say.lookUp);
-    this.found = h("div", { class: "looked-up", "aria-live": "polite" });
-    const submit = async (event) => {
-      event.preventDefault();
-      button.disabled = true;
-      this.found.replaceChildren(h("p", { class: "hint" }, say.lookingUp));
-      const found = await this.page.ask("look_up", { repository: input.value });
-      button.disabled = false;
-      this.found.replaceChildren(...(found ? this.result(found, () => submit(event)) : []));
-    };
-    return h("form", { class: "hub", on: { submit } },
-      h("h2", {}, say.hub), h("label", {}, h("span", {}, say.repository), input), button, this.found, h("p", { class: "hint" }, say.hubInfo));
-  }
-
-  result(found, again) {
-    if (found.error) return [h("p", { class: "ft-error" }, found.error), found.needs_token ? this.token(again) : ""];
-    const tags = [found.licence && h("span", { class: "tag" }, found.licence), found.gated && h("span", { class: "tag warn", title: say.gatedHint }, say.gated)];
-    return [
-      h("p", { class: "tags" }, h("b", {}, say.choices(found.name)), ...tags.filter(Boolean)),
-      found.reason ? h("p", { class: "ft-error" }, found.reason) : "",
-      h("ul", { class: "found-there" }, ...found.choices.map((each) => this.choice(each)))];
-  }
-
-  choice(each) {
-    const load = () => this.page.open({ folder: each.path });
-    return h("li", { dataset: { key: each.key } },
-      h("span", {}, h("b", {}, each.name), " ", h("span", { class: "tag" }, each.type), " ", h("span", { class: "tag" }, each.size), each.fits ? null : h("span", { class: "tag warn", title: each.fit }, each.fit)),
-      each.path ? h("button", { class: "ft-button small", type: "button", dataset: { open: each.key }, on: { click: load } }, say.load)
-        : h("button", { class: "ft-button small", type: "button", on: { click: () => this.page.download({ key: each.key }) } }, say.download(each.size)),
-      this.page.transfers.of([each.key]));
-  }
-
-  token(again) {
-    const input = h("input", { type: "password", placeholder: say.tokenHint, autocomplete: "off", spellcheck: "false", name: "token", "aria-label": say.token });
-    const kept = h("p", { class: "hint", role: "status" });
-    const keep = async () => {
-      const answer = await this.page.ask("keep_token", { token: input.value });
-      if (!answer) return;
-      kept.textContent = answer.error ?? answer.kept;
-      if (!answer.error) again();
-    };
-    return h("div", { class: "token" }, h("label", {}, h("span", {}, say.token), input), h("button", { class: "ft-button small", type: "button", on: { click: keep } }, say.keepToken), kept);
   }
 }
 

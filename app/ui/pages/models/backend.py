@@ -10,14 +10,21 @@ from app.inventory import browse
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.ui.endpoints import endpoint, local_endpoint, outcome
-from app.ui.pages.models.rows import Rows, measured
+from app.ui.pages.models.rows import Rows, fits, measured, part_of
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
 from app.ui.words import Words
 from app.ui.words.names import titles
 from engine.api import SEPARATOR, LoadRequest
 from engine.errors import ForetokenError, InvalidRequest, ModelError
-from engine.loading.inventory import DraftChoice, Forecast, HeadChoice, ModelSpec, break_even
+from engine.loading.inventory import (
+    DraftChoice,
+    Forecast,
+    HeadChoice,
+    ModelSpec,
+    break_even,
+    estimate,
+)
 from engine.machine import memory
 from engine.values.units import format_bytes
 
@@ -43,7 +50,7 @@ class ModelsBackend:
         """Return all models. ``again`` scans for them anew, ``look`` only if that was not done yet."""
         found, asked = self.runtime.found, data or {}
         if asked.get("again"):
-            found.scan()
+            self.runtime.look_again()
         elif asked.get("look"):
             found.scan_once()
         looking = found.scanning  # asked first: what is found by the end is in the last answer
@@ -155,6 +162,32 @@ class ModelsBackend:
                 "draft": draft.id if draft else "",
                 "heads": [str(head.folder)],
             },
+        }
+
+    @endpoint
+    def files(self, data: View) -> View:
+        """Return the files in which the catalog has a model, and the drafters published for it."""
+        spec = self.runtime.inventory.spec(str(data["target"]))
+        free, chosen = memory.free_bytes(), key_of(spec) if spec.files else ""
+        return {
+            "files": [self._file(spec, one, chosen, free) for one in spec.files],
+            "drafters": [self._file(spec, one, "", free) for one in spec.drafters],
+        }
+
+    def _file(self, spec: ModelSpec, one: ModelSpec, chosen: str, free: int) -> View:
+        found = estimate([one], free=free) if one.parameters else None
+        return {
+            "id": one.id,
+            "key": key_of(one),
+            "name": part_of(spec, one),
+            "place": f"{one.repository}/{one.file}".rstrip("/"),
+            "size": format_bytes(one.bytes) if one.bytes else "",
+            "fits": fits(found),
+            "fit": found.memory_fit.sentence if found else "",
+            "gated": one.gated,
+            "here": self.runtime.locate(one) is not None,
+            "head": bool(one.method),
+            "chosen": key_of(one) == chosen,
         }
 
     @endpoint

@@ -54,7 +54,7 @@ class DiskBackend:
 
         def remove() -> None:
             self._runtime.inventory.delete(Path(str(data["path"])), self._in_use())
-            self._runtime.found.scan()
+            self._runtime.look_again()
 
         return outcome(remove)
 

@@ -58,10 +58,11 @@ class Rows:
         others: Sequence[ModelSpec],
     ) -> View:
         here = self.runtime.locate(spec)
-        members = [spec] if pair is None or pair.draft is None else [spec, pair.draft]
-        away = [one for one in members if self.runtime.locate(one) is None]
-        known = all(one.parameters for one in members)
-        forecast = estimate(members, free=free) if known else None
+        drafting = [*spec.companions] if pair is None else [pair.draft] if pair.draft else []
+        away = [one for one in (spec, *drafting) if self.runtime.locate(one) is None]
+        models = [one for one in (spec, *drafting) if not one.method]
+        known = all(one.parameters for one in models)
+        forecast = estimate(models, free=free) if known else None
         swept = [default for (target, _), default in best.items() if target == spec.id]
         default = max(swept, key=lambda each: each.winner.speedup, default=None)
         return {
@@ -82,14 +83,15 @@ class Rows:
             "size": format_bytes(spec.bytes) if spec.bytes else "",
             "context": f"{spec.context:,}" if spec.context else "",
             "architecture": Words.architecture(found.architecture) if found else "",
-            "type": found.type if found else "",
+            "type": found.type if found else spec.gguf_type,
             "licence": "" if spec.licence == "unknown" else spec.licence,
             "gated": spec.gated,
             "here": here is not None,
             "missing": format_bytes(sum(one.bytes for one in away)) if away else None,
             "broken": any(one.repository is None for one in away),
             "downloads": [key_of(spec)] if spec.repository else [],
-            "fits": _fits(forecast),
+            "files": [*map(key_of, (*spec.files, *spec.drafters))],
+            "fits": fits(forecast),
             "largest": forecast.memory_fit.context if forecast else 0,
             "held": Words.held(forecast) if forecast else "",
             "fit": forecast.memory_fit.sentence if forecast else Words.FILES_MISSING,
@@ -111,6 +113,10 @@ class Rows:
     ) -> View:
         """Return the ``name`` and ``id`` of the default draft, "" for none. ``known`` is False while
         models are still being compared."""
+        if pair is None and spec.mtp:
+            return {"name": Words.MTP_INSIDE, "id": "", "known": True}
+        if pair is None and spec.companions and not here:
+            return {"name": part_of(spec, spec.companions[0]), "id": "", "known": True}
         if pair is not None or not here:
             draft = None if pair is None else pair.draft
             return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}
@@ -141,7 +147,13 @@ def _beside(target: ModelSpec, draft: ModelSpec | None) -> str:
     return title(f"{target.name} + {draft.name}").removeprefix(f"{model_title(target.name)} + ")
 
 
-def _fits(found: Forecast | None) -> str | None:
+def part_of(spec: ModelSpec, part: ModelSpec) -> str:
+    """Return the name of a model's file or drafter without the model's own: "Q8_0", "DFlash head"."""
+    return part.name.removeprefix(f"{spec.name}, ").removesuffix(f" for {spec.name}")
+
+
+def fits(found: Forecast | None) -> str | None:
+    """Return "yes", "part" (a shorter context) or "no"; None if it is not known."""
     if found is None:
         return None
     return "yes" if found.memory_fit.fits else "part" if found.memory_fit.context else "no"

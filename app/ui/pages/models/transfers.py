@@ -6,7 +6,7 @@ from app.inventory.downloads import Download, DownloadState, key_of
 from app.runtime import Runtime
 from app.ui.endpoints import endpoint, outcome
 from app.ui.rounds.view import View
-from app.ui.words import Words
+from app.ui.words import Words, count
 from engine.errors import ForetokenError, TokenNeeded
 from engine.loading.inventory import ModelSpec, hub_page
 from engine.machine import memory
@@ -20,6 +20,26 @@ class TransfersBackend:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._looked_up: dict[str, ModelSpec] = {}  # by key, what people may download
+
+    @endpoint
+    def search(self, data: View) -> View:
+        """Return repositories of GGUF files whose names have the ``words``."""
+        try:
+            hits = self._runtime.inventory.search(str(data.get("words") or ""))
+        except ForetokenError as error:
+            return {"error": str(error), "hits": []}
+        return {
+            "error": None,
+            "hits": [
+                {
+                    "name": hit.name,
+                    "downloads": count(hit.downloads),
+                    "likes": count(hit.likes),
+                    "gated": hit.gated,
+                }
+                for hit in hits
+            ],
+        }
 
     @endpoint
     def look_up(self, data: View) -> View:
@@ -73,7 +93,8 @@ class TransfersBackend:
             pair = catalog.pair(str(data["pair"]))
             specs = [pair.target, *([pair.draft] if pair.draft else [])]
         else:
-            specs = [catalog.model(str(data["id"]))]
+            one = catalog.model(str(data["id"]))
+            specs = [one, *one.companions]
         return [one for one in specs if one.repository and self._runtime.locate(one) is None]
 
     @endpoint

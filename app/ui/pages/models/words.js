@@ -15,6 +15,8 @@ export const say = {
   details: (name) => `Details of ${name}`, here: "on this machine", away: "not here", recent: "opened before", forget: "Forget", forgetHint: "List it no more; nothing of it is touched",
   parameters: (n) => `${n} parameters`, context: (n) => `${n} tokens of context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
   withDraft: (name) => `As ${name}`,
+  files: "Its files", publishedDrafters: "Drafters published for it", fileFits: { yes: "fits", part: "fits with a short context", no: "too large" },
+  downloadTakes: "what Download takes", loadTakes: "what Load takes",
   // Drafters
   draftersOf: "What can draft for it", comparing: "Comparing vocabularies …",
   groups: { heads: "Heads made for it", same: "Draft models of its vocabulary", across: "Draft models of another vocabulary", no: "Not these, and why" },
@@ -38,8 +40,9 @@ export const say = {
   openPath: "Open a folder or a GGUF file", target: "Target", targetHint: "/path/to/target or file.gguf", draft: "Draft or head (optional)", draftHint: "/path/to/draft, file.gguf or head",
   openInfo: "A GGUF file, or a model in transformers' layout with safetensors weights. Type a path, browse for it, or drop a file here.",
   browse: "Browse", browseFor: (label) => `Browse for ${label}`, up: "Up", close: "Close", emptyFolder: "No folder and no model in here.", moreEntries: (n) => `${n} more are not shown.`, folderNow: "Folder",
-  hub: "From the Hugging Face hub", repository: "Repository", repositoryHint: "owner/name, or the address of its page", lookUp: "Look up", lookingUp: "Asking the hub …",
-  hubInfo: "Any repository with safetensors in transformers' layout or GGUF files. Nothing is sent but its name.", choices: (name) => `In ${name}`,
+  hub: "From the Hugging Face hub", repository: "Words or repository", repositoryHint: "qwen3.5 4b, owner/name, or the address of its page", searchHub: "Search", lookingUp: "Asking the hub …",
+  hubInfo: "Words find repositories of GGUF files; owner/name opens any repository with GGUF files or safetensors in transformers' layout. Nothing is sent but what you type.", choices: (name) => `In ${name}`,
+  noHits: "The hub has no GGUF repository of that name. Try fewer words.", downloadsOf: (n) => `${n} downloads`, downloadsHint: "In the last 30 days", likes: (n) => `${n} likes`, showFiles: "Files", filesOf: (name) => `Files of ${name}`,
   // Servers
   servers: "Servers", serversInfo: "vLLM, SGLang, TensorRT-LLM, Dynamo, llama-server, Ollama, LM Studio, another Foretoken, or anything that speaks OpenAI's protocol. Chats go there, and nowhere else.",
   address: "Address", addressHint: "http://127.0.0.1:8000", key: "Key (if it asks for one)", ask: "Ask", asking: "Asking …",

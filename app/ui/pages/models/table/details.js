@@ -2,6 +2,7 @@
 
 import { h } from "../../../shared/dom.js";
 import { say } from "../words.js";
+import { Files } from "./files.js";
 
 const AGAIN_MS = 700;
 const STEP = 256; // tokens of context
@@ -11,12 +12,14 @@ export class Details {
     this.page = page;
     this.facts = h("div", { class: "facts" });
     this.bar = new FitBar(page);
+    this.files = new Files(page, id);
     this.drafts = new Drafts(page, id, (pair) => this.bar.reckon(pair), () => this.bar.context);
-    this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.bar.node, this.drafts.node);
+    this.node = h("article", { class: "card", dataset: { target: id } }, this.facts, this.files.node, this.bar.node, this.drafts.node);
   }
 
   // Refreshes a card that is shown again: memory and speeds may have changed.
   opened() {
+    this.files.refresh();
     this.drafts.refresh();
     this.bar.again();
   }
@@ -36,6 +39,7 @@ export class Details {
       h("p", { class: "tags" }, h("span", { class: `tag ${row.here ? "good" : "elsewhere"}` }, row.here ? say.here : say.away), ...tags.filter(Boolean).map((text) => h("span", { class: "tag" }, text)), row.gated ? h("span", { class: "tag warn", title: say.gatedHint }, say.gated) : null),
       h("p", { class: "hint source" }, row.path ?? row.source),
       row.recent ? h("button", { class: "ft-link", type: "button", title: say.forgetHint, on: { click: forget } }, say.forget) : "");
+    if (row.files.length) this.files.refresh();
     const asked = `${row.pair} ${row.here} ${row.draft.id}`;
     if (asked === this.asked) return;
     this.asked = asked;

@@ -144,8 +144,9 @@ export class Table {
   transfersOf(row) {
     const { transfers } = this.page;
     const place = this.moving.get(row.id);
-    if (place?.keys.join() === row.downloads.join()) return transfers.watch(place);
-    this.moving.set(row.id, transfers.of(row.downloads));
+    const keys = row.files.length ? row.files : row.downloads;
+    if (place?.keys.join() === keys.join()) return transfers.watch(place);
+    this.moving.set(row.id, transfers.of(keys));
     return this.moving.get(row.id);
   }
 
