@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
 
+from engine.backends.torch.experts import add_chosen
 from engine.kernels.torch.linear import make_unpacked
 
 NAME = "row_independent"
@@ -25,17 +25,11 @@ def mix(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights:
     ``experts`` is a module of transformers' ``use_experts_implementation``, which calls this with these
     argument names; choices and their weights are (rows, choices).
     """
-    rows, choices = top_k_index.shape
-    results = torch.zeros(
-        rows, choices, hidden_states.shape[1], dtype=torch.float32, device=hidden_states.device
-    )
-    for expert in top_k_index.unique().tolist():
-        row, choice = torch.where(top_k_index == expert)
-        result = _run(experts, expert, hidden_states[row]).float()
-        results[row, choice] = result * top_k_weights[row, choice, None].float()
-    total = results[:, 0]
-    for result in results.unbind(1)[1:]:
-        total = total + result
+
+    def run(expert: int, rows: Tensor) -> Tensor:
+        return _run(experts, expert, rows)
+
+    total = add_chosen(run, hidden_states, top_k_index, top_k_weights)
     return total.to(hidden_states.dtype)
 
 

@@ -16,11 +16,18 @@ from torch import Tensor
 
 from engine.backends.operations import Arithmetic, Memory, Operations
 from engine.kernels.operands import Rows
-from engine.models.architecture import Architecture, GatedMlp, Mlp
+from engine.models.architecture import Architecture
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
-from engine.models.weights import GatedMlpWeights, Layer, LayerNorm, MlpWeights, RmsNorm
+from engine.models.weights import (
+    ExpertsWeights,
+    GatedMlpWeights,
+    Layer,
+    LayerNorm,
+    MlpWeights,
+    RmsNorm,
+)
 
 State = TypeVar("State", bound=SequenceState)
 Step = TypeVar("Step")
@@ -159,24 +166,23 @@ def attention(
     return ops.linear(weights.output, ops.attend(qkv, memory, index, weights.qk_norm, rows))
 
 
-def feed_forward(ops: Arithmetic, spec: GatedMlp | Mlp, layer: Layer, x: Tensor) -> Tensor:
-    """Return ``x (rows, hidden)`` plus ``layer``'s feed-forward on normed ``x``."""
-    result = mlp(ops, spec, layer.feed_forward, norm(ops, layer.feed_forward_norm, x))
+def feed_forward(ops: Arithmetic, activation: str, layer: Layer, x: Tensor) -> Tensor:
+    """Return ``x (rows, hidden)`` plus ``layer``'s MLP on normed ``x``."""
+    weights = layer.feed_forward
+    assert not isinstance(weights, ExpertsWeights)
+    result = mlp(ops, activation, weights, norm(ops, layer.feed_forward_norm, x))
     return add_residual(ops, x, result, layer.feed_forward_after)
 
 
 def mlp(
-    ops: Arithmetic,
-    spec: GatedMlp | Mlp,
-    weights: GatedMlpWeights | MlpWeights,
-    normed: Tensor,
+    ops: Arithmetic, activation: str, weights: GatedMlpWeights | MlpWeights, normed: Tensor
 ) -> Tensor:
-    """Return the feed-forward of its normed input ``(rows, hidden)``."""
+    """Return the MLP of its normed input ``(rows, hidden)``."""
     if isinstance(weights, MlpWeights):
-        inner = ops.activate(spec.activation, ops.linear(weights.up, normed))
+        inner = ops.activate(activation, ops.linear(weights.up, normed))
     else:
         gate, up = ops.linear(weights.gate_up, normed).chunk(2, dim=1)
-        inner = ops.activate(spec.activation, gate, times=up)
+        inner = ops.activate(activation, gate, times=up)
     return ops.linear(weights.down, inner)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.kernels.formats import AS_STORED
-from engine.models.architecture import Architecture, Attention, GatedMlp, Mlp, features
+from engine.models.architecture import Architecture, Attention, Experts, GatedMlp, Mlp, features
 
 ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
@@ -32,6 +32,15 @@ ALL_ATTENTION: Mapping[type, frozenset[str]] = {
 GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias", "joined"})}
 """The feed-forward of every executor, with its options."""
 MLPS: Mapping[type, frozenset[str]] = {**GATED_MLP, Mlp: frozenset({"bias"})}
+EXPERTS: Mapping[type, frozenset[str]] = {
+    Experts: frozenset(
+        {
+            "sigmoid", "score_bias", "renormalised", "scale", "bias", "clamp", "shared",
+            "shared_gate",
+        }
+    )
+}  # fmt: skip
+"""Mixtures, with all their options."""
 HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {"rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "causal", "inputs"}

@@ -177,11 +177,48 @@ class Mlp:
 
 
 @dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of gated MLPs, of which each row uses some (Shazeer et al. 2017, arXiv 1701.06538).
+
+    A row goes through those ``chosen`` of ``count`` to which a router gives the highest scores. Its
+    result is the sum of theirs, each times its score.
+    """
+
+    count: int
+    chosen: int
+    intermediate: int
+    """Width of each expert."""
+    activation: str
+    """See ``GatedMlp``."""
+    sigmoid: bool = False
+    """Scores are sigmoids of the router's logits; otherwise their softmax over all experts."""
+    score_bias: bool = False
+    """A bias is added to the scores by which experts are chosen, not to those in the sum."""
+    renormalised: bool = False
+    """The chosen experts' scores are divided by their sum."""
+    scale: float = 1.0
+    """Multiplies the scores in the end."""
+    bias: bool = False
+    """Router and experts add biases."""
+    clamp: float | None = None
+    """Gates are cut to this, before their function; the other factors to ± this, then 1 is added."""
+    shared: int | None = None
+    """Width of an expert that all rows go through besides."""
+    shared_gate: bool = False
+    """Its result is multiplied by sigmoid(gate(x)), one number for a row."""
+
+    @property
+    def expert(self) -> GatedMlp:
+        """One of the experts."""
+        return GatedMlp(self.intermediate, self.activation, self.bias)
+
+
+@dataclass(frozen=True, slots=True)
 class LayerSpec:
     """A layer: a mixer, through which a row sees the rows before it, then a feed-forward."""
 
     mixer: Attention | GatedDeltaNet | ShortConvolution
-    feed_forward: GatedMlp | Mlp
+    feed_forward: GatedMlp | Mlp | Experts
 
     @property
     def attention(self) -> Attention:
@@ -252,6 +289,7 @@ class Architecture:
 SIZES = frozenset(
     {
         "layers", "vocabulary", "hidden", "epsilon", "layers.feed_forward.intermediate",
+        "layers.feed_forward.count", "layers.feed_forward.chosen",
         "layers.mixer.rope.frequencies", "layers.mixer.query_scale",
         "layers.mixer.temperature.scale", "layers.mixer.temperature.length",
         *(f"layers.mixer.{name}" for name in (

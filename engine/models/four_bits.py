@@ -8,7 +8,7 @@ from engine.kernels.formats.block_formats import LAYOUTS
 from engine.kernels.formats.block_rounding import to_blocks
 from engine.kernels.formats.blocks import Weight
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.weights import Names, TensorSource, WeightSource
+from engine.models.weights import ROUTERS, Names, TensorSource, WeightSource
 
 _WIDE = "q8_0"
 """For the embedding and the head: their errors affect the output most, and lookups are cheap."""
@@ -22,7 +22,7 @@ def in_four_bits(source: TensorSource, names: Names) -> WeightSource:
 
     def fetch(name: str) -> Weight:
         tensor = source(name)
-        if tensor.dim() < 2:
+        if tensor.dim() < 2 or name.endswith(ROUTERS):
             return tensor
         return to_blocks(_format(name, tensor.shape[1], names), tensor)
 
@@ -42,7 +42,9 @@ def formats_in_four_bits(checkpoint: Checkpoint) -> tuple[str, ...]:
     """Return the formats of its matrices, sorted."""
     names = Names.among(checkpoint.tensors)
     matrices = [
-        (n, info.shape[1]) for n, info in checkpoint.tensors.items() if len(info.shape) == 2
+        (n, info.shape[1])
+        for n, info in checkpoint.tensors.items()
+        if len(info.shape) == 2 and not n.endswith(ROUTERS)
     ]
     return tuple(sorted({_format(name, inputs, names) for name, inputs in matrices}))
 
@@ -55,7 +57,7 @@ def _format(name: str, inputs: int, names: Names) -> str:
 
 def _bytes(name: str, shape: tuple[int, ...], names: Names) -> int:
     count = math.prod(shape)
-    if len(shape) != 2:
+    if len(shape) != 2 or name.endswith(ROUTERS):
         return 4 * count
     layout = LAYOUTS[_format(name, shape[1], names)]
     return count * layout.size // layout.inputs

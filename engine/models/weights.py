@@ -8,19 +8,20 @@ the scale beside them, and are otherwise joined and reordered like rows of numbe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from engine.kernels.formats.blocks import Blocks, Stacked, Weight, stack
+from engine.kernels.formats.blocks import Blocks, Stacked, Weight, stack, widen
 from engine.kernels.torch.factory import Kernels
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.architecture import (
     Architecture,
     Attention,
+    Experts,
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
@@ -42,6 +43,10 @@ T = TypeVar("T")
 _EMBEDDING, _HEAD = "embed_tokens.weight", "lm_head.weight"
 _PER_LAYER = "per_layer_model_projection", "per_layer_projection_norm"
 _OWN_NORM = "post_per_layer_input_norm.weight"
+_ROUTER, _SCORE_BIAS = "mlp.gate.weight", "mlp.gate.e_score_correction_bias"
+_SHARED, _SHARED_GATE = "mlp.shared_expert.", "mlp.shared_expert_gate.weight"
+ROUTERS = _ROUTER, _SHARED_GATE
+"""Endings of the names of matrices that choose experts: small, and never quantised."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +154,24 @@ class MlpWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class ExpertsWeights:
+    """Weights of ``Experts``. None for those that the model lacks.
+
+    ``gate_up`` and ``down``: a linear layer for each expert, or one of them all where kernels stack them:
+    first the gates of all experts, then their other factors.
+    """
+
+    router: Linear  # hidden -> count, and the shared expert's gate; float32
+    score_bias: Tensor | None  # (count,), float32
+    gate_up: Linear | tuple[Linear, ...]
+    down: Linear | tuple[Linear, ...]
+    shared: GatedMlpWeights | None
+
+
+FeedForwardWeights = GatedMlpWeights | MlpWeights | ExpertsWeights
+
+
+@dataclass(frozen=True, slots=True)
 class OwnInputWeights:
     """Weights by which a layer reads its own input (``Architecture.per_layer_width``)."""
 
@@ -174,7 +197,7 @@ class Layer:
     mixer: MixerWeights
     mixer_after: RmsNorm | None
     feed_forward_norm: RmsNorm | None
-    feed_forward: GatedMlpWeights | MlpWeights
+    feed_forward: FeedForwardWeights
     feed_forward_after: RmsNorm | None
     own_input: OwnInputWeights | None = None
     scalar: float = 1.0
@@ -227,7 +250,10 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
             shapes = _gated_delta_shapes(spec.mixer, hidden)
         case ShortConvolution():
             shapes = _short_convolution_shapes(spec.mixer, hidden)
-    shapes |= _mlp_shapes(spec.feed_forward, hidden)
+    if isinstance(spec.feed_forward, Experts):
+        shapes |= _experts_shapes(spec.feed_forward, hidden)
+    else:
+        shapes |= _mlp_shapes(spec.feed_forward, hidden)
     for name in _norm_names(a):
         shapes |= {} if name is None else _norm_shapes(a, name)
     if a.per_layer_width:
@@ -309,15 +335,33 @@ def _short_convolution_shapes(spec: ShortConvolution, hidden: int) -> dict[str, 
     }
 
 
-def _mlp_shapes(spec: GatedMlp | Mlp, hidden: int) -> dict[str, tuple[int, ...]]:
+def _mlp_shapes(
+    spec: GatedMlp | Mlp, hidden: int, prefix: str = "mlp."
+) -> dict[str, tuple[int, ...]]:
     width = spec.intermediate
     outputs = {"up": width}
     if isinstance(spec, GatedMlp):
         outputs = {"gate_up": 2 * width} if spec.joined else {"gate": width, "up": width}
     shapes: dict[str, tuple[int, ...]] = {}
     for name, rows in outputs.items():
-        shapes |= _linear_shapes(f"mlp.{name}_proj", rows, hidden, spec.bias)
-    return shapes | _linear_shapes("mlp.down_proj", hidden, width, spec.bias)
+        shapes |= _linear_shapes(f"{prefix}{name}_proj", rows, hidden, spec.bias)
+    return shapes | _linear_shapes(f"{prefix}down_proj", hidden, width, spec.bias)
+
+
+def _experts_shapes(spec: Experts, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes by the names of transformers' Qwen3-MoE; checkpoints/parts.py has others."""
+    shapes = _linear_shapes("mlp.gate", spec.count, hidden, spec.bias)
+    for expert in range(spec.count):
+        shapes |= _mlp_shapes(spec.expert, hidden, f"mlp.experts.{expert}.")
+    if spec.score_bias:
+        shapes[_SCORE_BIAS] = (spec.count,)
+    if spec.shared is not None:
+        shapes |= _mlp_shapes(
+            replace(spec.expert, intermediate=spec.shared, bias=False), hidden, _SHARED
+        )
+    if spec.shared_gate:
+        shapes[_SHARED_GATE] = (1, hidden)
+    return shapes
 
 
 def _linear_shapes(name: str, rows: int, columns: int, biased: bool) -> dict[str, tuple[int, ...]]:
@@ -424,8 +468,11 @@ def _taps(weight: Tensor) -> Tensor:
 
 
 def _feed_forward(
-    spec: GatedMlp | Mlp, at: WeightSource, kernels: Kernels
-) -> GatedMlpWeights | MlpWeights:
+    spec: GatedMlp | Mlp | Experts, at: WeightSource, kernels: Kernels
+) -> FeedForwardWeights:
+    if isinstance(spec, Experts):
+        return _experts(spec, at, kernels)
+
     def linear(name: str) -> Linear:
         return _linear(kernels, lambda kind: at(f"mlp.{name}_proj.{kind}"), spec.bias)
 
@@ -433,6 +480,41 @@ def _feed_forward(
         return MlpWeights(linear("up"), linear("down"))
     gate_up = _linear(kernels, partial(_gate_up, spec, at), spec.bias)
     return GatedMlpWeights(gate_up, linear("down"))
+
+
+def _experts(spec: Experts, at: WeightSource, kernels: Kernels) -> ExpertsWeights:
+    names = [_ROUTER, _SHARED_GATE] if spec.shared_gate else [_ROUTER]
+    scores = kernels.exact(torch.cat([widen(at(name)) for name in names]))
+    shared = None
+    if spec.shared is not None:
+        gate, up, down = (at(f"{_SHARED}{part}_proj.weight") for part in ("gate", "up", "down"))
+        shared = GatedMlpWeights(kernels.linear(stack(gate, up)), kernels.linear(down))
+    return ExpertsWeights(
+        router=Biased(scores, _vector(at("mlp.gate.bias")).float()) if spec.bias else scores,
+        score_bias=_vector(at(_SCORE_BIAS)).float() if spec.score_bias else None,
+        gate_up=_of_experts(spec, at, kernels, "gate", "up"),
+        down=_of_experts(spec, at, kernels, "down"),
+        shared=shared,
+    )
+
+
+def _of_experts(
+    spec: Experts, at: WeightSource, kernels: Kernels, *parts: str
+) -> Linear | tuple[Linear, ...]:
+    """Return the linear layers of ``ExpertsWeights`` that consist of ``parts``."""
+
+    def linear(names: Sequence[tuple[str, int]]) -> Linear:
+        def fetch(kind: str) -> Stacked:
+            found = [at(f"mlp.experts.{expert}.{part}_proj.{kind}") for part, expert in names]
+            # Not copied to one tensor: that would take a layer's memory once more.
+            return stack(*found) if kind == "bias" or not kernels.stacked else tuple(found)
+
+        return _linear(kernels, fetch, spec.bias)
+
+    every = range(spec.count)
+    if kernels.stacked:
+        return linear([(part, expert) for part in parts for expert in every])
+    return tuple(linear([(part, expert) for part in parts]) for expert in every)
 
 
 def read_norm(architecture: Architecture, at: WeightSource, weight: str) -> RmsNorm:

@@ -32,6 +32,15 @@ GEMMA3_ROPES = {
 GEMMA4_LAYERS = [
     f"{kind}_attention" for kind in "sliding full sliding sliding sliding full".split()
 ]
+EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3, "moe_intermediate_size": 64}
+HYBRID = {
+    "num_hidden_layers": 4,
+    "head_dim": 32,
+    "linear_num_key_heads": 4,
+    "linear_num_value_heads": 16,
+    "linear_key_head_dim": 16,
+    "linear_value_head_dim": 16,
+}
 LLAMAS: dict[str, dict[str, Any]] = {
     "head_dim 8, groups of 2, tied": {},
     "head_dim 64, untied": {"hidden_size": 128, "head_dim": 64, "tie_word_embeddings": False},
@@ -66,16 +75,19 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen3",
         {**SLIDING, "attention_bias": True, "use_sliding_window": True, "max_window_layers": 0},
     ),
-    "qwen3.5": (
-        "qwen3_5_text",
-        {
-            "num_hidden_layers": 4,
-            "head_dim": 32,
-            "linear_num_key_heads": 4,
-            "linear_num_value_heads": 16,
-            "linear_key_head_dim": 16,
-            "linear_value_head_dim": 16,
-        },
+    "qwen3.5": ("qwen3_5_text", HYBRID),
+    "mixtral": ("mixtral", {"num_local_experts": 4, "tie_word_embeddings": False}),
+    "qwen3-moe": (
+        "qwen3_moe",
+        {**EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1], "norm_topk_prob": True},
+    ),
+    "qwen3-next": (
+        "qwen3_next",
+        {**EXPERTS, **HYBRID, "num_experts": 20, "shared_expert_intermediate_size": 128},
+    ),
+    "qwen3.5-moe": (
+        "qwen3_5_moe_text",
+        {**EXPERTS, **HYBRID, "shared_expert_intermediate_size": 64},
     ),
     "lfm2": (
         "lfm2",

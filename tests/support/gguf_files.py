@@ -7,6 +7,7 @@ which settings it writes is said again here, so that reading is not tested by it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,11 @@ ARCHITECTURES = {
     "LlamaForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "Qwen2ForCausalLM": gguf.MODEL_ARCH.QWEN2,
     "Qwen3ForCausalLM": gguf.MODEL_ARCH.QWEN3,
+    "Qwen3MoeForCausalLM": gguf.MODEL_ARCH.QWEN3MOE,
+    "Qwen3NextForCausalLM": gguf.MODEL_ARCH.QWEN3NEXT,
     "Qwen3_5ForCausalLM": gguf.MODEL_ARCH.QWEN35,
+    "Qwen3_5MoeForCausalLM": gguf.MODEL_ARCH.QWEN35MOE,
+    "MixtralForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
     "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
@@ -84,7 +89,10 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
     writer.add_block_count(checkpoint.layers)
-    writer.add_feed_forward_length(_feed_forward(config))
+    if config.get("intermediate_size"):
+        writer.add_feed_forward_length(_feed_forward(config))
+    if config.get("num_experts_per_tok"):
+        _describe_experts(writer, config)
     writer.add_head_count(checkpoint.heads)
     writer.add_head_count_kv(_kv_heads(config, checkpoint.kv_heads))
     writer.add_key_length(checkpoint.head_dim)
@@ -130,6 +138,17 @@ def _kv_heads(config: dict[str, Any], heads: int) -> int | list[int]:
     if "conv_L_cache" not in config:
         return heads
     return [heads if name == "full_attention" else 0 for name in config["layer_types"]]
+
+
+def _describe_experts(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    for key, add in (
+        ("moe_intermediate_size", writer.add_expert_feed_forward_length),
+        ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
+    ):
+        if config.get(key):
+            add(config[key])
 
 
 def _describe_gated_delta(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -201,6 +220,7 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
     turned = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
     centred = architecture in (
         gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.QWEN35,
+        gguf.MODEL_ARCH.QWEN35MOE, gguf.MODEL_ARCH.QWEN3NEXT,
     )  # fmt: skip
     heads = {"q_proj": config["num_attention_heads"], "k_proj": config["num_key_value_heads"]}
     found: Tensors = {}
@@ -213,8 +233,11 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         pairs = config["per_layer_config"][str(config["num_hidden_layers"] - 1)]["head_dim"] // 2
         turned_pairs = np.arange(pairs) < rope["full_attention"]["partial_rotary_factor"] * pairs
         found["rope_freqs.weight"] = np.where(turned_pairs, 1, 1e30).astype(np.float32)
-    for name, plain in tensors.items():
+    for name, plain in _with_stacked_experts(tensors).items():
         weight = plain
+        if name.endswith("in_proj_qkvz.weight"):
+            found |= _query_key_value_and_gates(name, weight, config)
+            continue
         part = name.split(".")[-2]
         if turned and part in heads:
             weight = as_llama_cpp_turns(weight, heads[part])
@@ -226,7 +249,8 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
             weight = weight + np.float32(1)
         source = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")
         if ".linear_attn." in name:
-            weight = _as_llama_cpp_has_gated_delta(name, weight, config)
+            reorders = architecture is not gguf.MODEL_ARCH.QWEN3NEXT
+            weight = _as_llama_cpp_has_gated_delta(name, weight, config, reorders=reorders)
         if name.endswith(".conv.conv.weight"):
             weight = weight.squeeze(1)
         source += ".weight" if name.endswith("layer_scalar") else ""
@@ -236,15 +260,48 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
     return found
 
 
+_EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")
+
+
+def _with_stacked_experts(tensors: Tensors) -> Tensors:
+    """One tensor for all experts of a layer; Mixtral's by the names of its first files."""
+    found: Tensors = {}
+    experts: dict[str, dict[int, np.ndarray]] = {}
+    for name, weight in tensors.items():
+        expert = _EXPERT.fullmatch(name)
+        if expert is None:
+            found[name] = weight
+        else:
+            experts.setdefault(f"{expert[1]}.{expert[3]}", {})[int(expert[2])] = weight
+    for name, each in experts.items():
+        first = name.replace("model.layers", "layers").replace("block_sparse_moe", "feed_forward")
+        stacked = np.stack([each[number] for number in range(len(each))])
+        found[first if "block_sparse_moe" in name else name] = stacked
+    return found
+
+
+def _query_key_value_and_gates(name: str, weight: np.ndarray, config: dict[str, Any]) -> Tensors:
+    """What its converter does to Qwen3-Next: those of a key head come apart."""
+    heads, key = config["linear_num_key_heads"], config["linear_key_head_dim"]
+    value = config["linear_num_value_heads"] // heads * config["linear_value_head_dim"]
+    by_head = weight.reshape(heads, -1, weight.shape[1])
+    parts = np.split(by_head, [key, 2 * key, 2 * key + value], axis=1)
+    *qkv, gates = (part.reshape(-1, weight.shape[1]) for part in parts)
+    block = f"blk.{name.split('.')[2]}"
+    return {f"{block}.attn_qkv.weight": np.concatenate(qkv), f"{block}.attn_gate.weight": gates}
+
+
 def _as_llama_cpp_has_gated_delta(
-    name: str, weight: np.ndarray, config: dict[str, Any]
+    name: str, weight: np.ndarray, config: dict[str, Any], *, reorders: bool
 ) -> np.ndarray:
-    """What its converter does: value heads that share a key head are that many heads apart."""
+    """What its converter does; where it reorders value heads, those of a key head are that many apart."""
     keys, values = config["linear_num_key_heads"], config["linear_num_value_heads"]
     width = config["linear_value_head_dim"]
     part = name.split(".linear_attn.")[1]
 
     def tiled(rows: np.ndarray, width: int) -> np.ndarray:
+        if not reorders:
+            return rows
         shape = rows.shape
         grouped = rows.reshape(keys, values // keys, width, *shape[1:])
         return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(shape)

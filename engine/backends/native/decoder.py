@@ -26,6 +26,7 @@ from engine.models.activations import soft_cap
 from engine.models.architecture import (
     Architecture,
     Attention,
+    Experts,
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
@@ -41,7 +42,9 @@ from engine.models.sequence_state import SequenceState
 from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
 from engine.models.weights import (
     AttentionWeights,
+    ExpertsWeights,
     GatedDeltaWeights,
+    GatedMlpWeights,
     Layer,
     MlpWeights,
     Names,
@@ -64,6 +67,7 @@ MIXERS: Mapping[type, structures.Mixer] = {
 FEED_FORWARDS: Mapping[type, structures.FeedForward] = {
     GatedMlp: structures.FeedForward.GATED_MLP,
     Mlp: structures.FeedForward.MLP,
+    Experts: structures.FeedForward.EXPERTS,
 }
 """The step's numbers of mixers and feed-forwards."""
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
@@ -156,7 +160,8 @@ class NativeDecoder:
         embedding = native.make_matrix(library, kind, table)
         head = embedding if architecture.tied else make(tensor(names.head))
         del table
-        kernels = Kernels(make, plain_embedding)
+        exact = partial(native.make_matrix, library, "fp32")
+        kernels = Kernels(make, plain_embedding, exact, stacked=True)
         layers = [
             load_layer(architecture, spec, names.within(index, tensor), kernels)
             for index, spec in enumerate(architecture.layers)
@@ -395,7 +400,7 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
 
 def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> structures.Layer:
     """Return ``layer`` for the step. ``slot``: the index of what its mixer keeps of a sequence."""
-    mlp = layer.feed_forward
+    feed_forward = layer.feed_forward
     made = structures.Layer(
         mixer=MIXERS[type(spec.mixer)],
         feed_forward=FEED_FORWARDS[type(spec.feed_forward)],
@@ -403,14 +408,14 @@ def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> st
         mixer_after=_norm(layer.mixer_after),
         mlp_norm=_norm(layer.feed_forward_norm),
         mlp_after=_norm(layer.feed_forward_after),
-        mlp=structures.GatedMlp(
-            gate_up=_matrix(mlp.up if isinstance(mlp, MlpWeights) else mlp.gate_up),
-            down=_matrix(mlp.down),
-            intermediate=spec.feed_forward.intermediate,
-            gate=native.GATES[spec.feed_forward.activation],
-        ),
         scalar=layer.scalar,
     )
+    if isinstance(feed_forward, ExpertsWeights):
+        assert isinstance(spec.feed_forward, Experts)
+        made.experts = _experts(feed_forward, spec.feed_forward)
+    else:
+        mlp = spec.feed_forward
+        made.mlp = _mlp(feed_forward, mlp.intermediate, mlp.activation)
     if layer.own_input is not None:
         made.own = structures.OwnInput(
             gate=_matrix(layer.own_input.gate),
@@ -431,6 +436,38 @@ def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> st
 def _norm(norm: RmsNorm | None) -> int | None:
     """Return the address of a norm's weight, behind which its bias lies."""
     return None if norm is None else norm.weight.data_ptr()
+
+
+def _mlp(weights: GatedMlpWeights | MlpWeights, width: int, activation: str) -> structures.GatedMlp:
+    return structures.GatedMlp(
+        gate_up=_matrix(weights.up if isinstance(weights, MlpWeights) else weights.gate_up),
+        down=_matrix(weights.down),
+        intermediate=width,
+        gate=native.GATES[activation],
+    )
+
+
+def _experts(weights: ExpertsWeights, spec: Experts) -> structures.Experts:
+    assert not isinstance(weights.gate_up, tuple) and not isinstance(weights.down, tuple)
+    shared = structures.GatedMlp()
+    if weights.shared is not None and spec.shared is not None:
+        shared = _mlp(weights.shared, spec.shared, spec.activation)
+    return structures.Experts(
+        router=_matrix(weights.router),
+        gate_up=_matrix(weights.gate_up),
+        down=_matrix(weights.down),
+        score_bias=None if weights.score_bias is None else weights.score_bias.data_ptr(),
+        shared=shared,
+        count=spec.count,
+        chosen=spec.chosen,
+        intermediate=spec.intermediate,
+        gate=native.GATES[spec.activation],
+        sigmoid=spec.sigmoid,
+        renormalised=spec.renormalised,
+        shared_gate=spec.shared_gate,
+        scale=spec.scale,
+        clamp=spec.clamp or 0.0,
+    )
 
 
 def _attention(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.backends.native import trial
-from engine.backends.support import ALL_ATTENTION, ALL_DECODER, MLPS, Support
+from engine.backends.support import ALL_ATTENTION, ALL_DECODER, EXPERTS, MLPS, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, GatedDeltaNet, ShortConvolution
+from engine.models.architecture import Architecture, Experts, GatedDeltaNet, ShortConvolution
 from engine.models.four_bits import IN_FOUR_BITS
 
 
@@ -22,7 +22,7 @@ def support(library: Library | None) -> Support:
     return Support(
         "The compiled step",
         {**ALL_ATTENTION, GatedDeltaNet: frozenset({"tiled"}), ShortConvolution: frozenset()},
-        MLPS,
+        {**MLPS, **EXPERTS},
         native.GATES,
         formats,
         ALL_DECODER,
@@ -46,7 +46,9 @@ def why_not(
         reason = _why_not_trusted(library, weights, blocks)
     if reason is not None:
         return reason
-    widths = {spec.feed_forward.intermediate for spec in architecture.layers}
+    feed_forwards = {spec.feed_forward for spec in architecture.layers}
+    widths = {each.intermediate for each in feed_forwards}
+    widths |= {each.shared for each in feed_forwards if isinstance(each, Experts) and each.shared}
     if architecture.per_layer_width:
         widths.add(architecture.per_layer_width)
     heads = {attention.head_dim for attention in architecture.attentions}

@@ -26,6 +26,7 @@ from engine.kernels.native.library import BLOCKS, Library
 from engine.models.architecture import (
     Architecture,
     Attention,
+    Experts,
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
@@ -66,6 +67,10 @@ _OTHER = replace(
 )
 _AFTER = replace(_ATTENTION, qk_norm_after_rope=True)
 _DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
+_EXPERTS = Experts(
+    4, 2, _WIDTH, "quick_gelu", score_bias=True, renormalised=True, bias=True, clamp=3.0,
+    shared=_WIDTH, shared_gate=True,
+)  # fmt: skip
 _ARCHITECTURE = Architecture(
     layers=(
         LayerSpec(_ATTENTION, GatedMlp(2 * _WIDTH, "silu")),
@@ -73,6 +78,7 @@ _ARCHITECTURE = Architecture(
         LayerSpec(ShortConvolution(_WIDTH, 3), GatedMlp(_WIDTH, "silu")),
         LayerSpec(_OTHER, GatedMlp(_WIDTH, "gelu")),
         LayerSpec(_AFTER, Mlp(_WIDTH, "gelu_pytorch_tanh", bias=True)),
+        LayerSpec(_ATTENTION, _EXPERTS),
     ),
     vocabulary=64,
     hidden=_WIDTH,

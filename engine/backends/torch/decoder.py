@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.backends.layer_decoder import LayerDecoder, add_own_input, add_residual, mlp, norm
-from engine.backends.support import ALL_ATTENTION, ALL_DECODER, MLPS, Support
-from engine.backends.torch import gated_delta, short_convolution
+from engine.backends.support import ALL_ATTENTION, ALL_DECODER, EXPERTS, MLPS, Support
+from engine.backends.torch import experts, gated_delta, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
@@ -21,6 +21,7 @@ from engine.models.activations import ACTIVATIONS, activation, soft_cap
 from engine.models.architecture import (
     Architecture,
     Attention,
+    Experts,
     GatedDeltaNet,
     Recurrent,
     ShortConvolution,
@@ -31,6 +32,7 @@ from engine.models.rotation import rotations, temperatures
 from engine.models.sequence_state import KVCache
 from engine.models.weights import (
     AttentionWeights,
+    ExpertsWeights,
     GatedDeltaWeights,
     MixerWeights,
     Names,
@@ -44,7 +46,7 @@ from engine.models.weights import (
 SUPPORT = Support(
     "The own decoder",
     {**ALL_ATTENTION, GatedDeltaNet: frozenset({"tiled"}), ShortConvolution: frozenset()},
-    MLPS,
+    {**MLPS, **EXPERTS},
     ACTIVATIONS,
     FORMATS,
     ALL_DECODER,
@@ -178,7 +180,12 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         """See ``LayerDecoder``."""
         layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
         weights = layer.mixer_norm if self.architecture.parallel else layer.feed_forward_norm
-        result = mlp(self.ops, spec, layer.feed_forward, norm(self.ops, weights, x))
+        normed = norm(self.ops, weights, x)
+        if isinstance(layer.feed_forward, ExpertsWeights):
+            assert isinstance(spec, Experts)
+            result = experts.mix(self.ops, spec, layer.feed_forward, normed)
+        else:
+            result = mlp(self.ops, spec.activation, layer.feed_forward, normed)
         scale = self.architecture.residual_scale
         return add_residual(self.ops, mixed, result, layer.feed_forward_after, scale)
 

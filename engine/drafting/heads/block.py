@@ -132,7 +132,7 @@ class BlockHead:
         for index, (spec, layer) in enumerate(zip(specs, self.layers, strict=True)):
             normed = norm(ops, layer.mixer_norm, x)
             x = ops.add(x, attention(ops, layer, normed, memory, index, rows))
-            x = feed_forward(ops, spec.feed_forward, layer, x)
+            x = feed_forward(ops, spec.feed_forward.activation, layer, x)
         return norm(ops, self.norm, x)[self.shape.first :]
 
     def rows(self, ops: Operations, chain: Tokens, logits: Tensor) -> Iterator[Tensor]:

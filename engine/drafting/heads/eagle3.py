@@ -129,7 +129,9 @@ class Eagle3Head:
         both = ops.join(norm(ops, self.layer.mixer_norm, embedded), normed)
         residual = normed if self.shape.norm_before_residual else state
         x = ops.add(residual, attention(ops, self.layer, both, memory, 0, rows))
-        x = feed_forward(ops, self.shape.architecture.layers[0].feed_forward, self.layer, x)
+        x = feed_forward(
+            ops, self.shape.architecture.layers[0].feed_forward.activation, self.layer, x
+        )
         return norm(ops, self.norm, x) if self.shape.norm_output else x
 
     def new_memory(self, ops: Operations) -> Memory:

@@ -55,7 +55,7 @@ KINDS = {
 """Kinds for each ``--quantization``; the first that the processor has instructions for is used."""
 UNITS = {"nf4": nf4.GROUP, Q4: LAYOUTS["q4_1"].inputs}
 """Inputs of a group in formats where that is more than a vector."""
-GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3}
+GATES = {"silu": 0, "gelu": 1, "gelu_pytorch_tanh": 2, "relu": 3, "quick_gelu": 4}
 """Activations as in structures.h, by transformers' names."""
 
 

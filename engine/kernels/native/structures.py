@@ -20,6 +20,7 @@ class Mixer(IntEnum):
 class FeedForward(IntEnum):
     GATED_MLP = 0
     MLP = 1
+    EXPERTS = 2
 
 
 class Attention(c.Structure):
@@ -53,6 +54,15 @@ class OwnInput(c.Structure):
     _fields_ = [*_fields(c.c_void_p, "gate output after"), ("function", c.c_int32)]
 
 
+class Experts(c.Structure):
+    _fields_ = [
+        *_fields(c.c_void_p, "router gate_up down score_bias"),
+        ("shared", GatedMlp),
+        *_fields(c.c_int32, "count chosen intermediate gate sigmoid renormalised shared_gate"),
+        *_fields(c.c_float, "scale clamp"),
+    ]
+
+
 class Layer(c.Structure):
     _fields_ = [
         *_fields(c.c_void_p, "mixer_norm mixer_after mlp_norm mlp_after"),
@@ -61,6 +71,7 @@ class Layer(c.Structure):
         ("delta", GatedDelta),
         ("convolution", ShortConvolution),
         ("mlp", GatedMlp),
+        ("experts", Experts),
         ("own", OwnInput),
         ("scalar", c.c_float),
     ]

@@ -169,6 +169,7 @@ inline Ints nearest(Floats value) {
 }
 
 inline Floats maximum(Floats a, Floats b) { return choose(a > b, a, b); }
+inline Floats minimum(Floats a, Floats b) { return choose(a < b, a, b); }
 
 // Add the lanes in a fixed order.
 inline float total(Floats value) {

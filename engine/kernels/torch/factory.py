@@ -28,10 +28,16 @@ Embedding = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Kernels:
-    """``linear`` takes a weight (out, in), ``embedding`` a table (vocabulary, hidden) of floats."""
+    """``linear`` takes a weight (out, in), ``embedding`` a table (vocabulary, hidden) of floats.
+
+    ``exact`` makes the linear layer of a router, for float32 rows: rounded, it would choose other
+    experts. ``stacked``: one linear layer is made of all experts of a layer.
+    """
 
     linear: Callable[[Stacked], Linear]
     embedding: Callable[[Tensor], Embedding]
+    exact: Callable[[Tensor], Linear] = lambda weight: make_linear(weight.float())
+    stacked: bool = False
 
 
 def plain_embedding(weight: Tensor) -> Embedding:

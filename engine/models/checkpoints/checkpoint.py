@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.common_names import common_name
 from engine.models.checkpoints.config_file import check_computable, read_config
 from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
 from engine.models.checkpoints.gguf.header import is_blocks
@@ -69,6 +68,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "olmo3": {"rms_norm_eps": 1e-5, "sliding_window": 4096},
     "lfm2": {"tie_word_embeddings": True},
     "qwen3": {"head_dim": 128},
+    "qwen3_next": {"norm_topk_prob": True},
     "seed_oss": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True},
     "starcoder2": {"tie_word_embeddings": True},
@@ -166,10 +166,8 @@ def _inspect_folder(folder: Path) -> Checkpoint:
     config = read_config(folder)
     for part in (config, _text_part(config)):
         check_scheme(folder, part)
-    stored, tensor_bytes = read_tensors(folder)
-    check_names(folder, stored)
-    kind = _text_part(config).get("model_type")
-    tensors = {common_name(kind, name): info for name, info in stored.items()}
+    tensors, tensor_bytes = read_tensors(folder, _text_part(config))
+    check_names(folder, tensors)
     return _checkpoint(
         folder,
         config,

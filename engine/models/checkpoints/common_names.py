@@ -18,14 +18,22 @@ _LFM2 = {
     "feed_forward.w3": "mlp.up_proj",
     "feed_forward.w2": "mlp.down_proj",
 }
+_MIXTRAL = {
+    "block_sparse_moe": "mlp",
+    "w1": "gate_proj",
+    "w3": "up_proj",
+    "w2": "down_proj",
+}
 PARTS: Mapping[str, Mapping[str, str]] = {
     "glm4": {
         "post_attention_layernorm": "pre_feedforward_layernorm",
         "post_self_attn_layernorm": "post_attention_layernorm",
         "post_mlp_layernorm": "post_feedforward_layernorm",
     },
+    "gpt_oss": {"mlp.router": "mlp.gate"},
     "hunyuan_v1_dense": {"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
     "lfm2": _LFM2,
+    "mixtral": _MIXTRAL,
     "starcoder2": {"c_fc": "up_proj", "c_proj": "down_proj"},
 }
 """By ``model_type``: parts of names in transformers' checkpoints -> the common ones."""

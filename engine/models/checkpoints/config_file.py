@@ -38,7 +38,9 @@ _LAYER_TYPES = {"linear_attention", "mamba", "mamba2", "recurrent", "conv"}
 """Values of ``layer_types`` for layers that keep a state instead of keys and values."""
 _ROTATES_HEAD_DIM = ("deepseek_v2", "deepseek_v3")
 """Model types whose latent attention has ``head_dim`` rotated numbers; transformers computes it."""
-HYBRIDS = frozenset({"qwen3_5", "qwen3_5_text", "lfm2"})
+HYBRIDS = frozenset(
+    {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "lfm2"}
+)
 """Model types with such layers that a family describes (models/families)."""
 
 

@@ -6,22 +6,24 @@ and a model that is quantised while it loads would take as much memory as the fi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from engine.errors import ModelError
-from engine.kernels.formats import nf4
+from engine.kernels.formats import mxfp4, nf4
+from engine.kernels.formats.blocks import Blocks
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.checkpoints.common_names import common_name
 from engine.models.checkpoints.gguf.tensors import GgufTensors
+from engine.models.checkpoints.parts import MXFP4, PartEntry, split_tensors
 from engine.models.checkpoints.prequantised import NF4, STATE, nf4_state
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_header
 from engine.models.checkpoints.stored_tensor import TensorReader, read_tensor
 
-FLOATS = ("F64", "F32", "F16", "BF16", NF4)
-"""Dtypes that ``Tensors`` converts to floats: safetensors' names, and bitsandbytes' 4 bits."""
+FLOATS = ("F64", "F32", "F16", "BF16", NF4, MXFP4)
+"""Dtypes that ``Tensors`` converts to floats: safetensors' names, bitsandbytes' 4 bits and gpt-oss'."""
 
 
 class Tensors(TensorReader):
@@ -29,22 +31,48 @@ class Tensors(TensorReader):
 
     def open(self, checkpoint: Checkpoint) -> None:
         """See ``TensorReader``."""
-        kind = checkpoint.text_config.get("model_type")
         files = sorted({info.file for info in checkpoint.tensors.values()})
         self._entries: dict[str, tuple[Path, TensorEntry]] = {
-            common_name(kind, name): (file, entry)
+            name: (file, entry)
             for file in files
-            for name, entry in read_header(file).items()
+            for name, entry in split_tensors(read_header(file), checkpoint.text_config)
         }
 
     def __call__(self, name: str) -> Tensor:
         """Return the tensor ``name``. Raises KeyError if it is absent, ModelError if it is unusable."""
+        weight = self.weight(name)
+        return self.convert(name, weight.dequantise()) if isinstance(weight, Blocks) else weight
+
+    def weight(self, name: str) -> Tensor | Blocks:
+        """Return a tensor that is stored in MXFP4 as blocks, on the CPU; others as a call does."""
+        if self._entries[name][1].dtype == MXFP4:
+            return self._mxfp4(name)
         return self.convert(
             name, self._nf4(name) if name + STATE in self._entries else self._read(name)
         )
 
     def _read(self, name: str) -> Tensor:
-        return read_tensor(*self._entries[name])
+        file, entry = self._entries[name]
+        return _part(file, entry) if isinstance(entry, PartEntry) else read_tensor(file, entry)
+
+    def _mxfp4(self, name: str) -> Blocks:
+        """Return an expert's weight in GGUF's blocks."""
+        file, entry = self._entries[name]
+        assert isinstance(entry, PartEntry)
+        codes = _part(file, replace(entry, dtype="U8"))  # (outputs, blocks, 16)
+        file, scales = self._entries[entry.scales]
+        rows, blocks, _ = entry.stored
+        if scales.dtype != "U8" or scales.shape[1:] != (rows, blocks):
+            raise ModelError(
+                f"In {file}, {entry.scales} has the shape {list(scales.shape)} in {scales.dtype}; its "
+                f"blocks need {rows} x {blocks} bytes for each expert. Download the model again."
+            )
+        start, size = scales.start + entry.expert * rows * blocks, rows * blocks
+        exponents = _part(
+            file,
+            replace(entry, dtype="U8", start=start, stored=(rows, blocks), stored_bytes=size),
+        )
+        return mxfp4.to_blocks(codes, exponents)
 
     def _nf4(self, name: str) -> Tensor:
         """Return a weight that bitsandbytes quantised as bf16 ``(out, in)``.
@@ -67,6 +95,12 @@ class Tensors(TensorReader):
                 "should. Download the model again."
             )
         return nf4.dequantise(packed, absmax.view(-1), rows * width).view(rows, width)
+
+
+def _part(file: Path, entry: PartEntry) -> Tensor:
+    stored = read_tensor(file, entry.whole)
+    outputs = stored.T if entry.transposed else stored
+    return outputs if entry.rows is None else outputs[entry.rows.among(len(outputs))]
 
 
 def open_tensors(

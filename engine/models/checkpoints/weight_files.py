@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from engine.errors import ModelError
 from engine.files import bounded, parse_json
+from engine.models.checkpoints.parts import is_scales, split_tensors
 from engine.models.checkpoints.prequantised import NF4, STATE, auxiliary, nf4_state
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_header, unreadable
 
@@ -31,8 +33,13 @@ class TensorInfo(NamedTuple):
     dtype: str
 
 
-def read_tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
-    """Return all tensors of ``folder`` by name, and their bytes together. Raises ModelError."""
+def read_tensors(
+    folder: Path, config: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[dict[str, TensorInfo], int]:
+    """Return all tensors of ``folder`` by name, and their bytes together. Raises ModelError.
+
+    ``config``: the text model's; see ``split_tensors``.
+    """
     tensors: dict[str, TensorInfo] = {}
     stored_bytes = 0
     for file, expected in _weight_files(folder):
@@ -45,8 +52,11 @@ def read_tensors(folder: Path) -> tuple[dict[str, TensorInfo], int]:
                 "downloads: get all of them again."
             )
         stored_bytes += sum(entry.nbytes for entry in header.values())
+        found = dict(split_tensors(header, config))
         tensors |= {
-            name: _info(file, name, header) for name in header if not auxiliary(name, header)
+            name: _info(file, name, found)
+            for name in found
+            if not auxiliary(name, found) and not is_scales(name)
         }
     if not tensors:
         raise ModelError(f"The weights in {folder} hold no tensors. Download them again.")

@@ -16,10 +16,10 @@ from engine.models.families.glm4 import glm4
 from engine.models.families.granite import granite, minicpm
 from engine.models.families.lfm2 import lfm2
 from engine.models.families.llama import ernie4_5, hunyuan, llama, seed_oss
-from engine.models.families.mistral import ministral, ministral3, mistral, mistral3
+from engine.models.families.mistral import ministral, ministral3, mistral, mistral3, mixtral
 from engine.models.families.olmo import exaone4, olmo2, olmo3
 from engine.models.families.phi3 import phi3
-from engine.models.families.qwen import qwen2, qwen3, qwen3_5
+from engine.models.families.qwen import qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next
 from engine.models.families.smollm3 import smollm3
 from engine.models.families.starcoder2 import starcoder2
 
@@ -33,6 +33,11 @@ FAMILIES: Mapping[str, Reader] = {
     "Qwen3ForCausalLM": qwen3,
     "Qwen3_5ForCausalLM": qwen3_5,
     "Qwen3_5ForConditionalGeneration": qwen3_5,  # its text part
+    "Qwen3MoeForCausalLM": qwen3_moe,
+    "Qwen3NextForCausalLM": qwen3_next,
+    "Qwen3_5MoeForCausalLM": qwen3_5_moe,
+    "Qwen3_5MoeForConditionalGeneration": qwen3_5_moe,
+    "MixtralForCausalLM": mixtral,
     "SmolLM3ForCausalLM": smollm3,
     "Gemma2ForCausalLM": gemma2,
     "Gemma3ForCausalLM": gemma3,

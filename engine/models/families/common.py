@@ -6,7 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.rope import read_rope, rope_settings
 
@@ -43,6 +50,31 @@ def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:
         "activation": str(config.get("hidden_act", "silu")),
     }
     return GatedMlp(**(fields | differences))
+
+
+def experts(checkpoint: Checkpoint, **differences: Any) -> Experts:
+    """Return a mixture of the checkpoint's sizes; ``differences`` replace its fields."""
+    config = checkpoint.text_config
+    count = config.get("num_experts") or config["num_local_experts"]
+    fields: dict[str, Any] = {
+        "count": int(count),
+        "chosen": int(config["num_experts_per_tok"]),
+        "intermediate": int(config.get("moe_intermediate_size") or config["intermediate_size"]),
+        "activation": str(config.get("hidden_act", "silu")),
+        "renormalised": bool(config.get("norm_topk_prob")),
+    }
+    return Experts(**(fields | differences))
+
+
+def sparse_layers(checkpoint: Checkpoint, mixture: Experts) -> list[Experts | GatedMlp]:
+    """Return the feed-forward of each layer: all have experts but those of ``mlp_only_layers``, or every
+    ``decoder_sparse_step``-th."""
+    config = checkpoint.text_config
+    every, dense = int(config.get("decoder_sparse_step", 1)), config.get("mlp_only_layers") or ()
+    return [
+        gated_mlp(checkpoint) if (index + 1) % every or index in dense else mixture
+        for index in range(checkpoint.layers)
+    ]
 
 
 def sliding_layers(checkpoint: Checkpoint, otherwise: Callable[[int], bool]) -> list[bool]:

@@ -1,4 +1,4 @@
-"""Mistral: Llama with a sliding window in every layer, or in none (Jiang et al. 2023).
+"""Mistral: Llama with a sliding window in every layer, or in none (Jiang et al. 2023, 2024).
 
 Ministral (2024) may slide in some layers. Ministral 3 (2025) sharpens attention in long texts.
 """
@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.models.architecture import Architecture, LayerSpec, Temperature
+from engine.models.architecture import Architecture, Experts, GatedMlp, LayerSpec, Temperature
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
     attention,
+    experts,
     gated_mlp,
     sliding_layers,
     window_of,
@@ -34,8 +35,18 @@ _MINISTRAL3_ROPE = {
 
 def mistral(checkpoint: Checkpoint, context: int) -> Architecture:
     """Return a Llama with ``sliding_window``, which is null from version 0.2 on: global attention."""
+    return _sliding(checkpoint, context, gated_mlp(checkpoint))
+
+
+def mixtral(checkpoint: Checkpoint, context: int) -> Architecture:
+    return _sliding(checkpoint, context, experts(checkpoint, renormalised=True))
+
+
+def _sliding(
+    checkpoint: Checkpoint, context: int, feed_forward: Experts | GatedMlp
+) -> Architecture:
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
-    layer = LayerSpec(attention(checkpoint, rope, window=window), gated_mlp(checkpoint))
+    layer = LayerSpec(attention(checkpoint, rope, window=window), feed_forward)
     return architecture(checkpoint, [layer] * checkpoint.layers)
 
 

@@ -1,50 +1,100 @@
 """Qwen 2 and 2.5: a bias on q, k and v. Qwen 3: norms on q and k instead (Qwen Team 2024, 2025).
 
-Qwen 3.5: most layers are gated delta nets, the others gate what they attend to (Qwen Team 2026).
+Qwen 3-Next and 3.5: most layers are gated delta nets, the others gate what they attend to (2025, 2026).
+All three also have experts in some sizes, the last two with a shared one.
 """
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, Attention, GatedDeltaNet, LayerSpec
+from collections.abc import Sequence
+
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedDeltaNet,
+    GatedMlp,
+    LayerSpec,
+)
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
     attention,
+    experts,
     gated_mlp,
     layer_types,
     sliding_layers,
+    sparse_layers,
     window_of,
 )
 from engine.models.rope import read_rope
 
 
 def qwen2(checkpoint: Checkpoint, context: int) -> Architecture:
-    return architecture(checkpoint, _layers(checkpoint, context, qkv_bias=True))
+    mlps = [gated_mlp(checkpoint)] * checkpoint.layers
+    return architecture(checkpoint, _layers(checkpoint, context, mlps, qkv_bias=True))
 
 
 def qwen3(checkpoint: Checkpoint, context: int) -> Architecture:
+    return _qwen3(checkpoint, context, [gated_mlp(checkpoint)] * checkpoint.layers)
+
+
+def qwen3_moe(checkpoint: Checkpoint, context: int) -> Architecture:
+    return _qwen3(checkpoint, context, sparse_layers(checkpoint, experts(checkpoint)))
+
+
+def _qwen3(
+    checkpoint: Checkpoint, context: int, feed_forwards: Sequence[Experts | GatedMlp]
+) -> Architecture:
     bias = bool(checkpoint.text_config.get("attention_bias"))
-    layers = _layers(checkpoint, context, qk_norm=True, qkv_bias=bias, output_bias=bias)
+    layers = _layers(
+        checkpoint, context, feed_forwards, qk_norm=True, qkv_bias=bias, output_bias=bias
+    )
     return architecture(checkpoint, layers)
 
 
-def _layers(checkpoint: Checkpoint, context: int, **differences: bool) -> list[LayerSpec]:
+def _layers(
+    checkpoint: Checkpoint,
+    context: int,
+    feed_forwards: Sequence[Experts | GatedMlp],
+    **differences: bool,
+) -> list[LayerSpec]:
     """Return the layers: with ``use_sliding_window``, those from ``max_window_layers`` on slide."""
     config = checkpoint.text_config
     rope = read_rope(checkpoint, context)
     window = window_of(checkpoint) if config.get("use_sliding_window") else None
     first = int(config.get("max_window_layers", 28))
     sliding = sliding_layers(checkpoint, lambda index: index >= first)
-    mlp = gated_mlp(checkpoint)
     return [
         LayerSpec(
-            attention(checkpoint, rope, window=window if slides else None, **differences), mlp
+            attention(checkpoint, rope, window=window if slides else None, **differences), each
         )
-        for slides in sliding
+        for slides, each in zip(sliding, feed_forwards, strict=True)
     ]
 
 
 def qwen3_5(checkpoint: Checkpoint, context: int) -> Architecture:
+    return _hybrid(checkpoint, context, [gated_mlp(checkpoint)] * checkpoint.layers)
+
+
+def qwen3_5_moe(checkpoint: Checkpoint, context: int) -> Architecture:
+    mixture = _with_shared(checkpoint, renormalised=True)
+    return _hybrid(checkpoint, context, [mixture] * checkpoint.layers)
+
+
+def qwen3_next(checkpoint: Checkpoint, context: int) -> Architecture:
+    mixture = _with_shared(checkpoint)
+    return _hybrid(checkpoint, context, sparse_layers(checkpoint, mixture))
+
+
+def _with_shared(checkpoint: Checkpoint, **differences: bool) -> Experts:
+    width = int(checkpoint.text_config["shared_expert_intermediate_size"])
+    return experts(checkpoint, shared=width, shared_gate=True, **differences)
+
+
+def _hybrid(
+    checkpoint: Checkpoint, context: int, feed_forwards: Sequence[Experts | GatedMlp]
+) -> Architecture:
     """Every fourth layer attends, unless ``layer_types`` says otherwise. All norms multiply by 1 + w
     but those inside the delta nets. Positions of text are the same in the three parts of its rope."""
     config = checkpoint.text_config
@@ -71,10 +121,11 @@ def qwen3_5(checkpoint: Checkpoint, context: int) -> Architecture:
         ("linear_attention", "full_attention"),
         lambda index: "full_attention" if (index + 1) % every == 0 else "linear_attention",
     )
-    mlp = gated_mlp(checkpoint)
     mixers: dict[str, Attention | GatedDeltaNet] = {
         "linear_attention": recurs,
         "full_attention": attends,
     }
-    layers = [LayerSpec(mixers[name], mlp) for name in types]
+    layers = [
+        LayerSpec(mixers[name], each) for name, each in zip(types, feed_forwards, strict=True)
+    ]
     return architecture(checkpoint, layers, centred_norms=True)

@@ -32,6 +32,7 @@ from engine.models.architecture import (
     SIZES,
     Architecture,
     Attention,
+    Experts,
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
@@ -56,6 +57,7 @@ from tests.support.random_tensors import (
 TEXT = [7, 3, 99, 3, 64, 12]
 INFO = ModelInfo("tried", "", VOCABULARY, len(TEXT), 0, "fp32", "cpu", frozenset())
 PLAIN = replace(ATTENTION, rope=None)
+EXPERTS = Experts(8, 2, 64, "relu")
 RELU = replace(MLP, activation="relu")
 BASE = replace(ARCHITECTURE, layers=(LayerSpec(PLAIN, RELU), LayerSpec(PLAIN, RELU)), tied=False)
 
@@ -65,7 +67,7 @@ def mixing(mixer: Attention | GatedDeltaNet | ShortConvolution) -> Architecture:
     return replace(BASE, layers=(LayerSpec(mixer, RELU), *BASE.layers[1:]))
 
 
-def feeding(feed_forward: GatedMlp | Mlp) -> Architecture:
+def feeding(feed_forward: GatedMlp | Mlp | Experts) -> Architecture:
     """``BASE`` with another feed-forward in the first layer."""
     return replace(BASE, layers=(LayerSpec(PLAIN, feed_forward), *BASE.layers[1:]))
 
@@ -108,6 +110,14 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.feed_forward=Mlp": feeding(Mlp(RELU.intermediate, "relu")),
     "layers.feed_forward.bias": feeding(replace(RELU, bias=True)),
     "layers.feed_forward.joined": feeding(replace(RELU, joined=True)),
+    "layers.feed_forward=Experts": feeding(EXPERTS),
+    "layers.feed_forward.sigmoid": feeding(replace(EXPERTS, sigmoid=True)),
+    "layers.feed_forward.score_bias": feeding(replace(EXPERTS, score_bias=True)),
+    "layers.feed_forward.renormalised": feeding(replace(EXPERTS, renormalised=True)),
+    "layers.feed_forward.scale": feeding(replace(EXPERTS, scale=3.0)),
+    "layers.feed_forward.clamp": feeding(replace(EXPERTS, clamp=0.5)),
+    "layers.feed_forward.shared": feeding(replace(EXPERTS, shared=64)),
+    "layers.feed_forward.shared_gate": feeding(replace(EXPERTS, shared=64, shared_gate=True)),
     **{
         f"layers.feed_forward.activation={name}": feeding(replace(MLP, activation=name))
         for name in {**ACTIVATIONS, **GATES}
@@ -133,6 +143,11 @@ WITHOUT = {
     "layers.mixer.qk_norm_across_heads": NORMED,
     "layers.mixer.qk_norm_after_rope": NORMED,
     "layers.mixer.tiled": mixing(DELTA),
+    "layers.feed_forward.shared_gate": EXAMPLES["layers.feed_forward.shared"],
+    **{
+        f"layers.feed_forward.{name}": feeding(EXPERTS)
+        for name in ("sigmoid", "score_bias", "renormalised", "scale", "clamp", "shared")
+    },
 }
 """What a decoder is compared with, where that is not ``BASE``."""
 
@@ -227,6 +242,9 @@ def test_a_format_is_declared_exactly_where_it_is_computed(
         assert similar > (0.9 if weights == "nf4" else 0.99)
 
 
+GATE_NAMES = ("SILU", "GELU", "GELU_TANH", "RELU", "QUICK_GELU")
+
+
 def test_the_compiled_step_has_the_cases_that_python_declares() -> None:
     support = native_support.support(None)
     assert set(support.mixers) == set(MIXERS)
@@ -240,7 +258,14 @@ def test_the_compiled_step_has_the_cases_that_python_declares() -> None:
     for name, numbers in (
         ("Mixer", {each.name: each.value for each in structures.Mixer}),
         ("FeedForward", {each.name: each.value for each in structures.FeedForward}),
-        ("Gate", dict(zip(("SILU", "GELU", "GELU_TANH", "RELU"), GATES.values(), strict=True))),
+        (
+            "Gate",
+            dict(
+                zip(
+                    ("SILU", "GELU", "GELU_TANH", "RELU", "QUICK_GELU"), GATES.values(), strict=True
+                )
+            ),
+        ),
     ):
         listed = re.search(rf"enum class {name} : int32_t {{(.*?)}}", header)
         assert listed is not None

@@ -8,10 +8,10 @@
 
 namespace foretoken {
 
-enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3 };
+enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3, QUICK_GELU = 4 };
 
 enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1, SHORT_CONVOLUTION = 2 };
-enum class FeedForward : int32_t { GATED_MLP = 0, MLP = 1 };
+enum class FeedForward : int32_t { GATED_MLP = 0, MLP = 1, EXPERTS = 2 };
 
 // Grouped-query attention. `qk_norm`, `rotation` and `temperature` are null in models without them.
 struct Attention {
@@ -75,6 +75,18 @@ struct OwnInput {
     Gate function;
 };
 
+// See experts.h. `router` makes a logit for each expert, and one for the gate of the shared one where `shared_gate`. `gate_up` makes
+// the gates of all experts, then their other factors; `down` the outputs of one after the other.
+struct Experts {
+    const Matrix *router, *gate_up, *down;
+    const float* score_bias;  // [count], or null
+    GatedMlp shared;          // without matrices: none
+    int32_t count, chosen, intermediate;
+    Gate gate;
+    int32_t sigmoid, renormalised, shared_gate;
+    float scale, clamp;  // clamp 0: none
+};
+
 // A mixer and a feed-forward; the weights of their kinds are filled in. Any of the norms before and after them may be null.
 struct Layer {
     const float *mixer_norm, *mixer_after, *mlp_norm, *mlp_after;
@@ -84,6 +96,7 @@ struct Layer {
     GatedDelta delta;
     ShortConvolution convolution;
     GatedMlp mlp;
+    Experts experts;
     OwnInput own;
     float scalar;  // the layer's result is multiplied by it
 };

@@ -19,7 +19,10 @@ _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
     "qwen2": ("Qwen2ForCausalLM", "qwen2"),
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
+    "qwen3moe": ("Qwen3MoeForCausalLM", "qwen3_moe"),
+    "qwen3next": ("Qwen3NextForCausalLM", "qwen3_next"),
     "qwen35": ("Qwen3_5ForCausalLM", "qwen3_5_text"),
+    "qwen35moe": ("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"),
     "smollm3": ("SmolLM3ForCausalLM", "smollm3"),
     "gemma2": ("Gemma2ForCausalLM", "gemma2"),
     "gemma3": ("Gemma3ForCausalLM", "gemma3_text"),
@@ -28,6 +31,8 @@ _CLASSES = {
     "lfm2": ("Lfm2ForCausalLM", "lfm2"),
 }
 """Transformers' class and ``model_type``, by architecture."""
+_MIXTRAL = "MixtralForCausalLM", "mixtral"
+"""Those of "llama" with experts."""
 _SMOLLM3_EVERY = 4
 """Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
 _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6}
@@ -105,12 +110,7 @@ def config_from(
     """
     architecture = settings.architecture
     experts = settings.optional("expert_count")
-    if experts:
-        raise ModelError(
-            f"{settings.file} has {experts} experts in each layer, which are not run from GGUF here. Use "
-            "the model's safetensors repository."
-        )
-    name, model_type = _CLASSES[architecture]
+    name, model_type = _MIXTRAL if experts and architecture == "llama" else _CLASSES[architecture]
     hidden, heads = settings.size("embedding_length"), settings.size("attention.head_count")
     head_dim = settings.size("attention.key_length", max(hidden // heads, 1))
     if settings.size("attention.value_length", head_dim) != head_dim:
@@ -122,7 +122,6 @@ def config_from(
         "architectures": [name],
         "model_type": model_type,
         "hidden_size": hidden,
-        "intermediate_size": settings.size("feed_forward_length", layer=first),
         "num_hidden_layers": settings.size("block_count") - settings.drafting_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": _kv_heads(settings, heads, first),
@@ -134,9 +133,30 @@ def config_from(
         "mlp_bias": "model.layers.0.mlp.gate_proj.bias" in tensors,
         "rope_parameters": _rope(settings, head_dim, factors),
     }
+    if experts:
+        config |= _experts(settings)
+    if not experts or settings.optional("feed_forward_length"):
+        config["intermediate_size"] = settings.size("feed_forward_length", layer=first)
     if architecture == "gemma4":
         return config | _gemma4(settings, config, tensors, factors)
     return config | _family_fields(settings, config)
+
+
+def _experts(settings: Settings) -> dict[str, Any]:
+    """Return the fields of a mixture. Of the architectures here llama.cpp has built in that the chosen
+    experts' scores are divided by their sum (its models/qwen3moe.cpp, llama.cpp and others)."""
+    fields: dict[str, Any] = {
+        "num_experts": settings.size("expert_count"),
+        "num_experts_per_tok": settings.size("expert_used_count"),
+        "norm_topk_prob": True,
+    }
+    for key, name in (
+        ("expert_feed_forward_length", "moe_intermediate_size"),
+        ("expert_shared_feed_forward_length", "shared_expert_intermediate_size"),
+    ):
+        if settings.optional(key):
+            fields[name] = settings.size(key)
+    return fields
 
 
 def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,8 +168,8 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return {"sliding_window": _window(settings)}
         case "gemma2" | "gemma3":
             return _gemma(settings, config)
-        case "qwen35":
-            return _gated_delta(settings)
+        case "qwen35" | "qwen35moe" | "qwen3next":
+            return gated_delta(settings)
         case "lfm2":
             return _short_convolution(settings, config)
     return {}
@@ -233,7 +253,7 @@ def _gemma4(
     return fields
 
 
-def _gated_delta(settings: Settings) -> dict[str, Any]:
+def gated_delta(settings: Settings) -> dict[str, Any]:
     value_heads = settings.size("ssm.time_step_rank")
     return {
         "full_attention_interval": settings.size("full_attention_interval", 4),
@@ -242,7 +262,7 @@ def _gated_delta(settings: Settings) -> dict[str, Any]:
         "linear_key_head_dim": settings.size("ssm.state_size"),
         "linear_value_head_dim": settings.size("ssm.inner_size") // value_heads,
         "linear_conv_kernel_dim": settings.size("ssm.conv_kernel"),
-        "linear_value_heads_tiled": True,
+        "linear_value_heads_tiled": settings.architecture != "qwen3next",
     }
 
 
@@ -286,7 +306,11 @@ def _rope(
     }
     width = settings.size("rope.dimension_count", head_dim)
     if width != head_dim:
-        if settings.architecture not in ("phi3", "qwen35") or width > head_dim or width % 2:
+        if (
+            settings.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next")
+            or width > head_dim
+            or width % 2
+        ):
             raise settings.wrong("rope.dimension_count", width, str(head_dim))
         rope["partial_rotary_factor"] = width / head_dim
     kind = settings.optional("rope.scaling.type") or "none"

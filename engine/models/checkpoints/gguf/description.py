@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.config import Settings, config_from
+from engine.models.checkpoints.gguf.config import Settings, config_from, gated_delta
 from engine.models.checkpoints.gguf.header import (
     FILE_TYPES,
     GgufHeader,
@@ -30,6 +30,7 @@ from engine.models.checkpoints.gguf.names import (
     TensorRole,
     role_of,
 )
+from engine.models.checkpoints.parts import split_tensors
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 SUFFIX = ".gguf"
@@ -178,6 +179,7 @@ def _located(
     first = settings.size("block_count") - settings.drafting_layers
     drafting = tuple(f"blk.{first + each}." for each in range(settings.drafting_layers))
     factors = _scales(parts)
+    sizes = gated_delta(settings) if architecture == "qwen3next" else {}
     for part in parts:
         for name, entry in part.tensors.items():
             stem, _, kind = name.rpartition(".")
@@ -196,8 +198,10 @@ def _located(
                 )
             seen.add(role.name)
             shape = (entry.shape[0], 1, *entry.shape[1:]) if role.squeezed else entry.shape
+            shape = (1, *shape) if role.row and len(shape) == 1 else shape
             factor = factors.get(stem, 1.0) if kind == "weight" else 1.0
-            yield role.name, LocatedTensor(part, replace(entry, shape=shape), role, factor)
+            for own, each in split_tensors({role.name: replace(entry, shape=shape)}, sizes):
+                yield own, LocatedTensor(part, each, role, factor)
 
 
 _SCALES = ("scale", "input_scale")

@@ -38,6 +38,19 @@ _ATTENTION = {
 }
 _MLP = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 _HEAD_NORMS = {"attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm"}
+_EXPERTS = {
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps": "mlp.experts.gate_proj",
+    "ffn_up_exps": "mlp.experts.up_proj",
+    "ffn_gate_up_exps": "mlp.experts.gate_up_proj",
+    "ffn_down_exps": "mlp.experts.down_proj",
+}
+_SHARED_EXPERT = {
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
 _LLAMA = {**_ATTENTION, **_MLP, "ffn_norm": "post_attention_layernorm"}
 _GEMMA = {
     **_ATTENTION,
@@ -46,11 +59,25 @@ _GEMMA = {
     "ffn_norm": "pre_feedforward_layernorm",
     "post_ffw_norm": "post_feedforward_layernorm",
 }
+_HYBRID = {
+    **_ATTENTION,
+    **_MLP,
+    **_HEAD_NORMS,
+    "post_attention_norm": "post_attention_layernorm",
+    "attn_qkv": "linear_attn.in_proj_qkv",
+    "attn_gate": "linear_attn.in_proj_z",
+    "ssm_alpha": "linear_attn.in_proj_a",
+    "ssm_beta": "linear_attn.in_proj_b",
+    "ssm_conv1d": "linear_attn.conv1d",
+    "ssm_norm": "linear_attn.norm",
+    "ssm_out": "linear_attn.out_proj",
+}
 
 LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
-    "llama": _LLAMA,
+    "llama": _LLAMA | _EXPERTS,  # Mixtral
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
+    "qwen3moe": _LLAMA | _HEAD_NORMS | _EXPERTS,
     "gemma4": {
         **_GEMMA,
         **_HEAD_NORMS,
@@ -61,18 +88,14 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "smollm3": _LLAMA,
     "gemma2": _GEMMA,
     "gemma3": _GEMMA | _HEAD_NORMS,
-    "qwen35": {
-        **_ATTENTION,
-        **_MLP,
-        **_HEAD_NORMS,
-        "post_attention_norm": "post_attention_layernorm",
-        "attn_qkv": "linear_attn.in_proj_qkv",
-        "attn_gate": "linear_attn.in_proj_z",
-        "ssm_alpha": "linear_attn.in_proj_a",
-        "ssm_beta": "linear_attn.in_proj_b",
-        "ssm_conv1d": "linear_attn.conv1d",
-        "ssm_norm": "linear_attn.norm",
-        "ssm_out": "linear_attn.out_proj",
+    "qwen35": _HYBRID,
+    "qwen35moe": _HYBRID | _EXPERTS | _SHARED_EXPERT,
+    "qwen3next": {
+        **_HYBRID,
+        **_EXPERTS,
+        **_SHARED_EXPERT,
+        "ssm_in": "linear_attn.in_proj_qkvz",
+        "ssm_ba": "linear_attn.in_proj_ba",
     },
     "lfm2": {
         **_LLAMA,
@@ -98,7 +121,7 @@ _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
 """Of a gated delta net. Transformers' names have no suffix."""
 _SCALAR = {"layer_output_scale.weight": "layer_scalar"}
 """Of Gemma 4, likewise."""
-CENTRED = ("gemma2", "gemma3", "qwen35")
+CENTRED = ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
 """Architectures whose norms are stored as 1 + w."""
 
 
@@ -111,6 +134,7 @@ class TensorRole(NamedTuple):
     centred      1 was added to it
     decay        it is -exp(A_log)
     squeezed     its second axis, of size 1, was dropped
+    row          its first axis, of size 1, was dropped
     """
 
     name: str
@@ -119,6 +143,7 @@ class TensorRole(NamedTuple):
     centred: bool = False
     decay: bool = False
     squeezed: bool = False
+    row: bool = False
 
 
 def role_of(architecture: str, name: str) -> TensorRole | None:
@@ -147,6 +172,7 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
         keys=part == "attn_k",
         centred=centred,
         squeezed=part in ("ssm_conv1d", "shortconv.conv"),
+        row=part == "ffn_gate_inp_shexp",
     )
 
 

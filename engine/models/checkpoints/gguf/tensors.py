@@ -22,6 +22,7 @@ from engine.kernels.formats.blocks import Blocks
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import LocatedTensor, describe
 from engine.models.checkpoints.gguf.header import GgufHeader, is_blocks
+from engine.models.checkpoints.parts import PartEntry
 from engine.models.checkpoints.safetensors_header import TensorEntry, unreadable
 from engine.models.checkpoints.stored_tensor import (
     TORCH_DTYPES,
@@ -79,6 +80,12 @@ class GgufTensors(TensorReader):
 
 def _read(name: str, located: LocatedTensor) -> Tensor | Blocks:
     entry = located.entry
+    if isinstance(entry, PartEntry):
+        whole = _read(name, replace(located, entry=entry.whole))
+        if entry.rows is None:
+            return whole
+        rows = torch.tensor(entry.rows.among(len(whole)))
+        return whole.rows(rows) if isinstance(whole, Blocks) else whole[rows]
     if not is_blocks(entry.dtype):
         data = _bytes_of(located.header, entry)
         return data.view(TORCH_DTYPES[entry.dtype]).view(entry.shape)

@@ -26,12 +26,13 @@ from tests.support.gguf_files import all_in, write_gguf
 from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
-LAST_BITS = {"phi3, longrope", "qwen3.5"}
+LAST_BITS = {"phi3, longrope", "qwen3.5", "qwen3.5-moe", "qwen3-next"}
 """The file holds how much its attention is sharpened, or exp(A_log), in float32."""
 AS_THE_FILE_HAS_IT = {
     # What llama.cpp computes, and a file cannot say otherwise.
     "gemma2": {"query_pre_attn_scalar": 8},
     "gemma3": {"query_pre_attn_scalar": 8, "layer_types": ["sliding_attention"] * 2},
+    "qwen3-moe": {"mlp_only_layers": []},
 }
 LEFT_OUT = {
     "biases": "llama.cpp's Llama has no bias on the output of attention",

@@ -1,0 +1,81 @@
+"""Mixtures of experts in torch: a row's bits do not depend on how other rows are routed.
+
+An expert multiplies all rows that chose it at once, by linear layers whose rows are independent. A row's
+results are added in the order of its choices, the best first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from engine.backends.layer_decoder import mlp
+from engine.backends.operations import Arithmetic
+from engine.models.activations import by_rows
+from engine.models.architecture import Experts
+from engine.models.weights import ExpertsWeights
+
+_SMALLEST_SUM = 1e-20
+"""Added to the scores' sum before they are divided by it, as DeepSeek V3 does."""
+
+
+def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
+    """Return the mixture's result (rows, hidden) for normed ``x``."""
+    logits = weights.router(x.float())
+    chosen, scores = route(spec, logits[:, : spec.count], weights.score_bias)
+    assert isinstance(weights.gate_up, tuple) and isinstance(weights.down, tuple)
+    gate_up, down = weights.gate_up, weights.down
+
+    def run(expert: int, rows: Tensor) -> Tensor:
+        gate, up = gate_up[expert](rows).chunk(2, dim=1)
+        if spec.clamp is not None:
+            gate, up = gate.clamp(max=spec.clamp), up.clamp(-spec.clamp, spec.clamp) + 1
+        return down[expert](ops.activate(spec.activation, gate, times=up))
+
+    total = add_chosen(run, x, chosen, scores)
+    if weights.shared is not None:
+        shared = mlp(ops, spec.activation, weights.shared, x).float()
+        if spec.shared_gate:
+            shared = shared * by_rows(torch.sigmoid)(logits[:, spec.count :])
+        total = total + shared
+    return total.to(x.dtype)
+
+
+def route(spec: Experts, logits: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return each row's experts, the best first, and their scores: both (rows, chosen).
+
+    logits (rows, count). Of equal scores the first expert's wins.
+    """
+    scores = by_rows(torch.sigmoid if spec.sigmoid else _softmax)(logits)
+    ranked = scores if bias is None else scores + bias
+    chosen = ranked.argsort(dim=-1, descending=True, stable=True)[:, : spec.chosen]
+    scores = scores.gather(1, chosen)
+    if spec.renormalised:
+        scores = scores / (_in_order(scores) + _SMALLEST_SUM)[:, None]
+    return chosen, scores * spec.scale
+
+
+def _softmax(logits: Tensor) -> Tensor:
+    return torch.softmax(logits, dim=-1)
+
+
+def add_chosen(
+    run: Callable[[int, Tensor], Tensor], x: Tensor, chosen: Tensor, scores: Tensor
+) -> Tensor:
+    """Return the sum of ``run(expert, rows)`` times the score over each row's experts, in float32.
+
+    x (rows, hidden); chosen, scores (rows, choices).
+    """
+    results = torch.empty(*chosen.shape, x.shape[1], dtype=torch.float32, device=x.device)
+    for expert in chosen.unique().tolist():
+        row, choice = torch.where(chosen == expert)
+        results[row, choice] = run(expert, x[row]).float() * scores[row, choice, None].float()
+    return _in_order(results)
+
+
+def _in_order(x: Tensor) -> Tensor:
+    """Return the sum over the second axis, added one after the other."""
+    first, *others = x.unbind(1)
+    return sum(others, start=first)

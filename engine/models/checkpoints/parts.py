@@ -1,0 +1,156 @@
+"""Weights by the names that are read, of files that store several as one tensor.
+
+The names are those of Qwen3.5 and Qwen3-MoE. Qwen3.5 stores all experts of a layer as one tensor, gates
+above the other factors; gpt-oss too, but transposed, gates and other factors in turn, or in blocks of
+MXFP4. Qwen3-Next stores what a key head of a delta net needs together.
+Source: transformers' conversion_mapping.py and its modeling files.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.models.checkpoints.common_names import common_name
+from engine.models.checkpoints.safetensors_header import TensorEntry
+
+MXFP4 = "MXFP4"
+_BLOCK, _BLOCK_BYTES = 32, 17
+_STACKED = re.compile(
+    r"(.*\.mlp\.experts\.)(gate_up|gate|up|down)_proj(|_bias|_blocks|_scales|\.weight|\.bias)"
+)
+_AXES = {"": 3, "_bias": 2, "_blocks": 4, "_scales": 3, ".weight": 3, ".bias": 2}
+_DELTA = re.compile(r"(.*\.linear_attn\.in_proj_)(qkvz|ba)\.weight")
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Of each ``period`` rows those of the first range, then of each those of the second, and so on."""
+
+    period: int
+    ranges: tuple[range, ...]
+
+    def __len__(self) -> int:
+        return sum(map(len, self.ranges))
+
+    def among(self, count: int) -> list[int]:
+        """Return the rows of ``count`` in order."""
+        starts = range(0, count, self.period)
+        return [start + row for each in self.ranges for start in starts for row in each]
+
+
+@dataclass(frozen=True, slots=True)
+class PartEntry(TensorEntry):
+    """``rows`` of a matrix in the file, of ``stored`` shape and ``stored_bytes``, or of its transpose.
+
+    Of experts' weights in MXFP4 it has the codes; ``scales`` is the tensor with those of all experts.
+    """
+
+    stored: tuple[int, ...] = ()
+    stored_bytes: int = 0
+    rows: Rows | None = None
+    transposed: bool = False
+    scales: str = ""
+    expert: int = 0
+
+    @property
+    def whole(self) -> TensorEntry:
+        """The entry of the matrix that it is a part of."""
+        return TensorEntry(self.stored, self.dtype, self.stored_bytes, self.start)
+
+
+def split_tensors(
+    tensors: Mapping[str, TensorEntry], config: Mapping[str, Any]
+) -> Iterator[tuple[str, TensorEntry]]:
+    """Yield all tensors of a file by the names that are read. ``config``: the text model's."""
+    for stored_name, entry in tensors.items():
+        name = common_name(config.get("model_type"), stored_name)
+        stacked, delta = _STACKED.fullmatch(name), _DELTA.fullmatch(name)
+        if stacked is not None and len(entry.shape) == _AXES[stacked[3]]:
+            if not is_scales(name):
+                yield from _of_experts(
+                    stacked, entry, in_turn=config.get("model_type") == "gpt_oss"
+                )
+            else:
+                yield name, entry
+        elif delta is not None and len(entry.shape) == 2:
+            yield from _of_key_heads(delta, entry, config)
+        else:
+            yield name, entry
+
+
+def is_scales(name: str) -> bool:
+    """Return whether ``name`` is a tensor of scales, which belong to another tensor's blocks."""
+    return name.endswith("_proj_scales") and _STACKED.fullmatch(name) is not None
+
+
+def rows_of_key_heads(config: Mapping[str, Any]) -> dict[str, Mapping[str, Rows]]:
+    """Return the rows of Qwen3-Next's joined projections that Qwen3.5 has in a tensor each."""
+    group = int(config["linear_num_value_heads"]) // int(config["linear_num_key_heads"])
+    key, value = int(config["linear_key_head_dim"]), group * int(config["linear_value_head_dim"])
+    query_key_value = range(key), range(key, 2 * key), range(2 * key, 2 * key + value)
+    gates = range(2 * key + value, 2 * (key + value))
+    return {
+        "qkvz": {
+            "qkv": Rows(2 * (key + value), query_key_value),
+            "z": Rows(2 * (key + value), (gates,)),
+        },
+        "ba": {
+            "b": Rows(2 * group, (range(group),)),
+            "a": Rows(2 * group, (range(group, 2 * group),)),
+        },
+    }
+
+
+def _of_key_heads(
+    delta: re.Match[str], entry: TensorEntry, config: Mapping[str, Any]
+) -> Iterator[tuple[str, TensorEntry]]:
+    outputs, inputs = entry.shape
+    for part, rows in rows_of_key_heads(config)[delta[2]].items():
+        made = outputs // rows.period * len(rows)
+        nbytes = entry.nbytes * made // outputs
+        yield (
+            f"{delta[1]}{part}.weight",
+            PartEntry(
+                (made, inputs), entry.dtype, nbytes, entry.start, entry.shape, entry.nbytes, rows
+            ),
+        )
+
+
+def _of_experts(
+    stacked: re.Match[str], entry: TensorEntry, *, in_turn: bool
+) -> Iterator[tuple[str, TensorEntry]]:
+    prefix, joined, kind = stacked.groups()
+    count, *rest = entry.shape
+    transposed = in_turn and not kind
+    vectors = _AXES[kind] == 2
+    outputs, *inputs = reversed(rest) if transposed else rest
+    size = entry.nbytes // max(count, 1)
+    dtype, width, scales = entry.dtype, inputs, ""
+    if kind == "_blocks":
+        dtype, width, scales = MXFP4, [inputs[0] * _BLOCK], f"{prefix}{joined}_proj_scales"
+    for part, rows in _parts(joined, outputs, in_turn=in_turn):
+        made = outputs if rows is None else outputs // rows.period * len(rows)
+        nbytes = size * made // max(outputs, 1)
+        if scales:
+            nbytes = made * inputs[0] * _BLOCK_BYTES
+        for expert in range(count):
+            yield (
+                f"{prefix}{expert}.{part}_proj.{'bias' if vectors else 'weight'}",
+                PartEntry(
+                    (made, *width), dtype, nbytes, entry.start + expert * size, tuple(rest), size,
+                    rows, transposed, scales, expert,
+                ),
+            )  # fmt: skip
+
+
+def _parts(joined: str, outputs: int, *, in_turn: bool) -> Sequence[tuple[str, Rows | None]]:
+    if joined != "gate_up":
+        return [(joined, None)]
+    period, half = (2, 1) if in_turn else (max(outputs, 1), outputs // 2)
+    return [
+        ("gate", Rows(period, (range(half),))),
+        ("up", Rows(period, (range(half, 2 * half),))),
+    ]
