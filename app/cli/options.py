@@ -17,6 +17,7 @@ from app.main import DEFAULT_PAIR
 from engine.api import LoadRequest
 from engine.errors import InvalidRequest
 from engine.request import Control, controller_named
+from engine.values import CHECKPOINT_MB
 from engine.values.sampling import AcceptanceRule, Sampling
 
 _LONGEST_KEY = 4096
@@ -103,6 +104,14 @@ ParallelOption = Annotated[
     typer.Option(
         help="Requests that run at once, where the compiled step runs the model; each takes memory for "
         "a context. Default: up to 4, as memory allows."
+    ),
+]
+CheckpointOption = Annotated[
+    int,
+    typer.Option(
+        min=0,
+        help="MB of each request's slot for earlier states of a model with recurrent layers, such as "
+        "Qwen3.5: an edited chat goes on from there. Other models need none.",
     ),
 ]
 AcceptanceOption = Annotated[
@@ -216,6 +225,7 @@ def with_load(command: Callable[..., None]) -> Callable[..., None]:
         _option("cuda_graphs", True, GraphsOption),
         _option("threads", None, ThreadsOption),
         _option("parallel", None, ParallelOption),
+        _option("checkpoint_mb", CHECKPOINT_MB, CheckpointOption),
     ]
 
     def load(pair: str, head: list[Path] | None, **settings: Any) -> LoadRequest:

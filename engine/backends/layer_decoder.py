@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.backends.operations import Arithmetic, Memory, Operations
 from engine.kernels.operands import Rows
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Attention
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
@@ -158,12 +158,23 @@ class LayerDecoder(ABC, Generic[State, Step]):
 
 
 def attention(
-    ops: Operations, layer: Layer, x: Tensor, memory: Memory, index: int, rows: Rows
+    ops: Operations,
+    spec: Attention,
+    layer: Layer,
+    x: Tensor,
+    memory: Memory,
+    index: int,
+    rows: Rows,
 ) -> Tensor:
     """Return the attention of ``layer``, the ``index``-th in ``memory``, for its normed input ``x``."""
     weights = layer.attention
-    qkv = ops.linear(weights.qkv, x)
-    return ops.linear(weights.output, ops.attend(qkv, memory, index, weights.qk_norm, rows))
+    qkv, gates = ops.linear(weights.qkv, x), None
+    if spec.output_gate:
+        qkv, gates = qkv.tensor_split([-spec.heads * spec.head_dim], dim=1)
+    attended = ops.attend(qkv, memory, index, weights.qk_norm, rows)
+    if gates is not None:
+        attended = ops.activate("sigmoid", gates, times=attended)
+    return ops.linear(weights.output, attended)
 
 
 def feed_forward(ops: Arithmetic, activation: str, layer: Layer, x: Tensor) -> Tensor:

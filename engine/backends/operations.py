@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture
@@ -26,7 +26,14 @@ R = TypeVar("R")
 
 _FIRST_ROOM = 256
 
-SUPPORT = Support("A head", HEAD_ATTENTION, GATED_MLP, ACTIVATIONS, ("fp32",), options=frozenset())
+SUPPORT = Support(
+    "A head",
+    HEAD_ATTENTION,
+    GATED_MLP,
+    ACTIVATIONS,
+    ("fp32",),
+    options=frozenset({"centred_norms"}),
+)
 """What layers of heads may have. Both executors compute it, for layers that are all alike."""
 
 
@@ -126,8 +133,13 @@ class Operations(Arithmetic, Protocol):
     ) -> Tensor:
         """Return rows of ``table`` (None: the target's) for ``rows`` tokens from ``first`` on, or one."""
 
-    def target_logits(self, states: Tensor, count: Number) -> Tensor:
-        """Return (count, vocabulary of the target): its output head on normed ``states``."""
+    def target_logits(
+        self, states: Tensor, count: Number, candidates: Candidates | None = None
+    ) -> Tensor:
+        """Return (count, vocabulary of the target): its output head on normed ``states``.
+
+        An executor may compute those of ``candidates`` alone. ``unroll`` must know them then.
+        """
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> Memory:
         """Return a memory for layers that compute on ``device``."""
@@ -158,13 +170,13 @@ class Operations(Arithmetic, Protocol):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | None = None,
+        numbers: Tensor | Candidates | None = None,
     ) -> Draft:
         """Return a draft of at most ``most`` tokens.
 
         ``read`` computes the input of the steps. ``steps`` yields the logits (1, vocabulary of the draft)
         of one token after another; its chain has the tokens chosen before. ``numbers``: the target's ids
-        of the draft's tokens; None if they are the same.
+        of the draft's tokens, or the candidates of ``target_logits``; None if they are the same.
         """
 
 

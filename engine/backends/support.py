@@ -43,7 +43,16 @@ EXPERTS: Mapping[type, frozenset[str]] = {
 """Mixtures, with all their options."""
 HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
-        {"rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "causal", "inputs"}
+        {
+            "rope",
+            "rope.magnitude",
+            "qkv_bias",
+            "output_bias",
+            "qk_norm",
+            "output_gate",
+            "causal",
+            "inputs",
+        }
     )
 }
 """The attention operation of heads (``Operations.attend``), with its options."""

@@ -16,6 +16,8 @@ from engine.events import Tree
 from engine.models.base import Entry
 
 _numbers = count()
+_SHORTEST_EDIT = 32
+"""Fewer tokens than these are read again from an earlier state."""
 
 
 class WorkItem:
@@ -95,14 +97,21 @@ class PrefillWork(WorkItem):
     def finish(self, entry: Entry) -> None:
         """Note that a pass has computed the entry."""
         self.target.keys.extend(self._keys[self._next(len(entry.tokens))])
-        self.computed += len(entry.tokens)
-        self.ready = True
+        self._computed(len(entry.tokens))
 
     def compute(self, count: int) -> None:
         """Prefill at most ``count`` tokens, for this request alone."""
         part = self._next(count)
         self.target.extend(self._tokens[part], self._keys[part])
-        self.computed += part.stop - part.start
+        self._computed(part.stop - part.start)
+
+    def _computed(self, count: int) -> None:
+        """Count the tokens that were computed. Save a state where those left pass the next power of two:
+        if the last n tokens change, a state that cannot be cropped goes back 2n tokens and a pass."""
+        left = self.left
+        if left >= _SHORTEST_EDIT and (left + count).bit_length() != left.bit_length():
+            self.target.save_checkpoint()
+        self.computed += count
         self.ready = True
 
     def _next(self, count: int) -> slice:

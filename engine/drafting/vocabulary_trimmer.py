@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from engine.kernels.operands import GROUP
 from engine.models.base import GeneratingModel, Model
-from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 
 FREQUENT = 32_768
 """The first tokens of a vocabulary, always candidates; docs/log/drafting.md has their share of texts."""

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import overload
 
 import numpy as np
+from numpy.typing import NDArray
+
+GROUP = 16
+"""Tokens that are kept or left out of a vocabulary together: the outputs of a panel, computed at once."""
 
 
 class Number:
@@ -62,6 +66,49 @@ class Tokens:
     def address_of(self, place: int) -> int:
         """Return the address of the token at ``place``."""
         return self.address + place * self._ids.itemsize
+
+
+class Candidates:
+    """The tokens of a vocabulary that are chosen among, in whole groups of ``GROUP``; all at first.
+
+    ``ids``: int64 token ids of their logits in a trimmed head's row.
+    """
+
+    __slots__ = ("_panels", "_runs", "address", "ids")
+
+    def __init__(self, vocabulary: int) -> None:
+        groups = -(-vocabulary // GROUP)
+        self.ids = np.arange(vocabulary, dtype=np.int64)
+        self._runs = np.zeros((groups // 2 + 1, 2), dtype=np.int32)
+        layout = [("runs", np.uintp), *((name, np.int32) for name in ("count", "panels", "tokens"))]
+        self._panels = np.zeros(
+            1, dtype=np.dtype(layout, align=True)
+        )  # as TrimmedPanels in structures.h
+        self._panels["runs"] = self._runs.ctypes.data
+        self.address = self._panels.ctypes.data
+
+    @property
+    def trimmed(self) -> bool:
+        """Return whether some tokens are left out."""
+        return bool(self._panels["count"][0])
+
+    @property
+    def chosen(self) -> NDArray[np.int64]:
+        """The candidates' ids, ascending, if some tokens are left out."""
+        return self.ids[: int(self._panels["tokens"][0])]
+
+    def choose(self, runs: Sequence[range] | None) -> None:
+        """Choose among these groups, ascending and not adjacent; None: all tokens."""
+        self._panels["count"] = 0
+        if runs is None:
+            return
+        last = len(self.ids)
+        parts = [np.arange(run.start * GROUP, min(run.stop * GROUP, last)) for run in runs]
+        self._runs[: len(runs)] = [(run.start, run.stop) for run in runs]
+        tokens = sum(map(len, parts))
+        np.concatenate(parts, out=self.ids[:tokens])
+        self._panels["panels"], self._panels["tokens"] = sum(map(len, runs)), tokens
+        self._panels["count"] = len(runs)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

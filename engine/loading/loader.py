@@ -68,6 +68,7 @@ def _info(plan: ModelPlan, context: int) -> ModelInfo:
         eos=frozenset(checkpoint.eos_ids),
         layers=checkpoint.layers,
         hidden=checkpoint.hidden,
+        checkpoint_bytes=plan.checkpoint_mb << 20,
     )
 
 

@@ -11,7 +11,7 @@ from engine.drafting.heads import kind_in
 from engine.errors import IncompatiblePair, InvalidRequest
 from engine.kernels.formats import AS_STORED, AUTO, FP8, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.machine import devices, threads
-from engine.values import MAX_ROWS
+from engine.values import CHECKPOINT_MB, MAX_ROWS
 from engine.values.address import is_address
 
 __all__ = [
@@ -35,7 +35,8 @@ class LoadRequest:
     ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is
     compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
     ``threads`` that compute; None is one for each physical core. ``parallel``: how many requests may
-    run at once, where the backend can and memory allows it; None: a few.
+    run at once, where the backend can and memory allows it; None: a few. ``checkpoint_mb``: memory of
+    each sequence for earlier states of a model with recurrent layers, to which an edit goes back.
 
     A value that nothing can have raises InvalidRequest, which names the field.
     """
@@ -51,6 +52,7 @@ class LoadRequest:
     cuda_graphs: bool = True
     threads: int | None = None
     parallel: int | None = None
+    checkpoint_mb: int = CHECKPOINT_MB
 
     def __post_init__(self) -> None:
         _check_one_of("quantization", self.quantization, QUANTIZATIONS)
@@ -62,6 +64,10 @@ class LoadRequest:
         if self.parallel is not None and not 1 <= self.parallel <= MAX_ROWS:
             raise InvalidRequest(
                 "parallel", f"parallel is {self.parallel}; it must be 1 to {MAX_ROWS}."
+            )
+        if self.checkpoint_mb < 0:
+            raise InvalidRequest(
+                "checkpoint_mb", f"checkpoint_mb is {self.checkpoint_mb}; it must be 0 or more."
             )
 
     @classmethod

@@ -16,13 +16,15 @@ from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.sequence_state import SequenceState
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
+from engine.values import CHECKPOINT_MB
 
 
 @dataclass(frozen=True, slots=True)
 class ModelInfo:
     """A loaded model. ``context`` is in tokens; ``eos`` are the tokens that end a reply.
 
-    ``compiled``: True if its step is compiled for this processor.
+    ``compiled``: True if its step is compiled for this processor. ``checkpoint_bytes``: the most that
+    the saved states of a sequence take, of models whose state cannot be cropped.
     """
 
     name: str
@@ -36,6 +38,7 @@ class ModelInfo:
     layers: int = 0
     hidden: int = 0
     compiled: bool = False
+    checkpoint_bytes: int = CHECKPOINT_MB << 20
 
 
 class Model(Protocol):

@@ -20,7 +20,6 @@ from torch import Tensor
 from engine.kernels.torch.attention import PAGE_SIZE
 from engine.machine.device_memory import zeros
 from engine.models.hidden_states import AuxHiddenStates
-from engine.values import CHECKPOINT_BYTES
 
 
 class SequenceState:
@@ -88,16 +87,17 @@ T = TypeVar("T")
 
 
 class Checkpoints(Generic[T]):
-    """States of a sequence at some lengths, up to ``CHECKPOINT_BYTES``; the oldest is dropped first."""
+    """States of a sequence at some lengths, up to ``most`` bytes; the oldest is dropped first."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._saved: dict[int, tuple[T, int]] = {}  # by length, with the bytes, the oldest first
 
     def save(self, length: int, state: T, size: int) -> None:
         """Keep ``state``, which takes ``size`` bytes, as that behind ``length`` tokens."""
         self._saved.pop(length, None)
         self._saved[length] = state, size
-        while sum(size for _, size in self._saved.values()) > CHECKPOINT_BYTES:
+        while sum(size for _, size in self._saved.values()) > self._most:
             del self._saved[next(iter(self._saved))]
 
     def reachable(self, length: int) -> int:

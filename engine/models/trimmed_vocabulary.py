@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-GROUP = 16
-"""Tokens that are kept or left out together: the outputs of a panel, which are computed at once."""
+from engine.kernels.operands import GROUP
 
 
 @dataclass(frozen=True, slots=True)

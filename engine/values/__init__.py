@@ -12,8 +12,8 @@ MAX_ROWS = MAX_DEPTH + 1
 """Rows of a verification with the pending token; a row's bits do not depend on their number."""
 RECENT_ROWS = 2 * MAX_ROWS
 """Rows whose inputs a recurrent layer keeps, to replay them after a rejection."""
-CHECKPOINT_BYTES = 256 << 20
-"""The most bytes of a sequence's saved recurrent states; the oldest is dropped first."""
+CHECKPOINT_MB = 256
+"""The memory of a sequence's saved recurrent states, unless the user sets it."""
 
 
 def require(condition: bool, name: str, message: str) -> None:

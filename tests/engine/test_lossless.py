@@ -15,6 +15,7 @@ import pytest
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, rejection_sample, verify_block
 from engine.drafting import proposers
+from engine.drafting.heads import INSIDE
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.torch.attention import PAGE_SIZE
@@ -34,8 +35,10 @@ from tests.support.lossless import (
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
-DRAFTING = proposers.names()[1:]
-"""All but plain decoding, which they are compared with."""
+DRAFTING = tuple(
+    name for name in proposers.names()[1:] if not proposers.needs_of(name) & INSIDE.keys()
+)
+"""All but plain decoding, which they are compared with, and those that need another model than Pip."""
 
 
 @functools.cache

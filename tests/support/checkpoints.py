@@ -150,6 +150,8 @@ def open_session(
     checkpoint, linear_factory = inspect(target), LinearFactory.choose("fp32", device)
     load = partial(load_model, quantization=dtype, native=native)
     plans = [head_kinds.inspect(folder, checkpoint) for folder in heads]
+    inside = head_kinds.inside(checkpoint)
+    plans += [] if inside is None or isinstance(inside, str) else [inside]
     resources = Resources(
         draft=load(draft) if draft else None,
         vocabularies=vocabularies(checkpoint, inspect(draft)) if draft else None,

@@ -41,6 +41,14 @@ ARCHITECTURES = {
 }
 
 
+NEXTN = {
+    "mtp.fc.weight": "eh_proj",
+    "mtp.pre_fc_norm_embedding.weight": "enorm",
+    "mtp.pre_fc_norm_hidden.weight": "hnorm",
+    "mtp.norm.weight": "shared_head_norm",
+}
+
+
 def all_in(kind: str) -> Kind:
     """Matrices in ``kind``, vectors in F32, as llama.cpp wants them."""
     return lambda name, weight: kind if weight.ndim > 1 else "F32"
@@ -88,7 +96,10 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_name("random")
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
-    writer.add_block_count(checkpoint.layers)
+    drafting = any(name.startswith("mtp.") for name in checkpoint.tensors)
+    writer.add_block_count(checkpoint.layers + drafting)
+    if drafting:
+        writer.add_nextn_predict_layers(1)
     if config.get("intermediate_size"):
         writer.add_feed_forward_length(_feed_forward(config))
     if config.get("num_experts_per_tok"):
@@ -216,7 +227,8 @@ def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: i
 
 
 def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODEL_ARCH) -> Tensors:
-    names = gguf.get_tensor_name_map(architecture, config["num_hidden_layers"])
+    layers = config["num_hidden_layers"]
+    names = gguf.get_tensor_name_map(architecture, layers + 1)
     turned = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
     centred = architecture in (
         gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.QWEN35,
@@ -241,13 +253,14 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         part = name.split(".")[-2]
         if turned and part in heads:
             weight = as_llama_cpp_turns(weight, heads[part])
-        if (
-            centred
-            and name.endswith("norm.weight")
-            and not name.endswith("linear_attn.norm.weight")
-        ):
+        norm = name.endswith("norm.weight") or (name in NEXTN and "norm" in name)
+        if centred and norm and not name.endswith("linear_attn.norm.weight"):
             weight = weight + np.float32(1)
         source = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")
+        source = source.replace("mtp.layers.0.", f"model.layers.{layers}.")
+        if name in NEXTN:
+            found[f"blk.{layers}.nextn.{NEXTN[name]}.weight"] = weight
+            continue
         if ".linear_attn." in name:
             reorders = architecture is not gguf.MODEL_ARCH.QWEN3NEXT
             weight = _as_llama_cpp_has_gated_delta(name, weight, config, reorders=reorders)

@@ -16,7 +16,7 @@ from typing import Any, cast
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.backends import executors
@@ -24,11 +24,14 @@ from engine.backends.linear_factory import LinearFactory
 from engine.backends.torch.eager import EagerOperations
 from engine.decoding.target import Target
 from engine.drafting import heads
-from engine.drafting.heads.base import Head, TargetShape
+from engine.drafting.heads.base import Head, HeadPlan, TargetShape
 from engine.drafting.heads.block import BlockDraft, BlockHead
+from engine.drafting.heads.mtp import MtpShape, expected_tensors
 from engine.drafting.heads.stateless import StatelessHead
+from engine.drafting.heads.stored import Stored
 from engine.kernels.operands import Tokens
 from engine.machine import devices
+from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED, Backbone
@@ -64,6 +67,7 @@ def random_heads(target: TargetShape) -> dict[str, Head]:
             heads.inspect(WRITERS[kind](Path(root) / kind, target), target)
             for kind in heads.kinds()
         ]
+        plans.append(mtp_plan(target))
         return {
             plan.kind: heads.load(plan, LinearFactory.choose("fp32", devices.choose()))
             for plan in plans
@@ -394,3 +398,40 @@ WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
     "mlp": write_mlp,
     "lstm": write_lstm,
 }
+
+
+def mtp_plan(target: TargetShape, *, seed: int = 0) -> HeadPlan:
+    """A random layer for multi-token prediction, as a checkpoint of ``target``'s sizes would bring."""
+    generator = torch.Generator().manual_seed(seed)
+    rope = Rope(tuple(0.5**pair for pair in range(4)))
+    layer = LayerSpec(
+        Attention(2, 1, 16, 0.25, rope, qk_norm=True, output_gate=True), GatedMlp(32, "silu")
+    )
+    a = Architecture((layer,), target.vocabulary, target.hidden, 1e-6, False, centred_norms=True)
+    tensors = {name: noise(generator, *shape) for name, shape in expected_tensors(a).items()}
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    stored = Stored(target.path, {}, shapes, fetch=tensors.__getitem__)
+    return HeadPlan("mtp", stored, (NORMED,), 0, MtpShape(a, ()), a.attentions)
+
+
+def write_mtp(folder: Path, *, seed: int = 0) -> None:
+    """Adds a random layer for multi-token prediction to the checkpoint of a Qwen3.5 in ``folder``."""
+    file, generator = folder / "model.safetensors", torch.Generator().manual_seed(seed)
+    tensors = load_file(file)
+    attends = next(name for name in tensors if name.endswith("self_attn.q_proj.weight"))
+    layer = attends.removesuffix("self_attn.q_proj.weight")
+    hidden = tensors["model.norm.weight"]
+    like = {
+        "fc.weight": torch.empty(len(hidden), 2 * len(hidden)),
+        **dict.fromkeys(("pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight"), hidden),
+        "norm.weight": hidden,
+        **{
+            f"layers.0.{name.removeprefix(layer)}": tensor
+            for name, tensor in tensors.items()
+            if name.startswith(layer)
+        },
+    }
+    for name, tensor in like.items():
+        weight = noise(generator, *tensor.shape)
+        tensors[f"mtp.{name}"] = weight if tensor.dim() > 1 else 0.3 * weight * len(hidden) ** 0.5
+    save_file(tensors, file, metadata={"format": "pt"})

@@ -20,6 +20,7 @@ from engine.kernels.formats.blocks import Weight
 from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
+from engine.kernels.operands import GROUP
 from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import soft_cap
@@ -39,7 +40,7 @@ from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.models.rotation import cosines, temperatures
 from engine.models.sequence_state import SequenceState
-from engine.models.trimmed_vocabulary import GROUP, TrimmedVocabulary
+from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
@@ -119,7 +120,9 @@ class TrimmedHead:
         self.logits = torch.empty(1, vocabulary.groups * GROUP)
         runs = [structures.Range(run.start, run.stop) for run in vocabulary.runs]
         self._runs = (structures.Range * len(runs))(*runs)
-        self.panels = structures.TrimmedPanels(self._runs, len(self._runs), vocabulary.groups)
+        self.panels = structures.TrimmedPanels(
+            self._runs, len(self._runs), vocabulary.groups, len(self.ids)
+        )
 
     def below(self, limit: int) -> int:
         """Return the number of tokens below ``limit``; they come first."""
@@ -231,7 +234,13 @@ class NativeDecoder:
             dtype=self._cached,
             device=torch.device("cpu"),
         )
-        return NativeState(self.architecture, context, self._cached, aux if aux_layers else None)
+        return NativeState(
+            self.architecture,
+            context,
+            self._cached,
+            aux if aux_layers else None,
+            self._info.checkpoint_bytes,
+        )
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:

@@ -16,6 +16,7 @@ from engine.machine.device_memory import zeros
 from engine.models.architecture import Architecture, Recurrent
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import Checkpoints, SequenceState
+from engine.values import CHECKPOINT_MB
 
 
 class NativeState(SequenceState):
@@ -32,6 +33,7 @@ class NativeState(SequenceState):
         context: int,
         dtype: torch.dtype,
         aux: AuxHiddenStates | None = None,
+        checkpoint_bytes: int = CHECKPOINT_MB << 20,
     ) -> None:
         super().__init__(context, aux)
         groups = -(-context // native.LANES) + 1
@@ -54,7 +56,7 @@ class NativeState(SequenceState):
         self.aux_layers = (structures.AuxLayer * len(aux_layers))(*aux_layers)
         mixers = [spec.mixer for spec in architecture.layers]
         self.recurrences = Recurrences([each for each in mixers if isinstance(each, Recurrent)])
-        self._checkpoints: Checkpoints[Saved] = Checkpoints()
+        self._checkpoints: Checkpoints[Saved] = Checkpoints(checkpoint_bytes)
         self.view = structures.Cache(
             *self._slots,
             self.recurrences.view,

@@ -14,7 +14,7 @@ from engine.backends.operations import Draft
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone, EmbeddingAndHead
@@ -47,9 +47,11 @@ class TracedOperations(ProgramTracer):
         own = self._of_target().embedding if table is None else table
         return super().embed(own, tokens, first, rows)
 
-    def target_logits(self, states: Tensor, count: Number) -> Tensor:
+    def target_logits(
+        self, states: Tensor, count: Number, candidates: Candidates | None = None
+    ) -> Tensor:
         target = self._of_target()
-        logits = self.linear(target.head, states, count)
+        logits = self.linear(target.head, states, count, candidates)
         return logits if target.cap is None else self.cap(logits, target.cap)
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> TracedMemory:
@@ -92,7 +94,7 @@ class TracedOperations(ProgramTracer):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | None = None,
+        numbers: Tensor | Candidates | None = None,
     ) -> Draft:
         return TracedDraft(self, most, read, steps, numbers)
 
@@ -144,9 +146,10 @@ class TracedDraft:
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | None,
+        numbers: Tensor | Candidates | None,
     ) -> None:
         self.chain = Tokens(most + 1)
+        self._candidates = numbers if isinstance(numbers, Candidates) else None
         self._probabilities, self._draws = (c.c_float * most)(), structures.Draws()
         self._begin, inputs = 0, read()
         self._read_end = len(tracer)
@@ -178,7 +181,13 @@ class TracedDraft:
     def logits(self, step: int) -> Tensor:
         begin = self._ends[step - 1] if step else self._begin
         self._program.run(begin, self._ends[step] - 1)
-        return self._logits[step]
+        logits, candidates = self._logits[step], self._candidates
+        if candidates is None or not candidates.trimmed:
+            return logits
+        ids = candidates.chosen
+        wide = torch.full_like(logits, float("-inf"))
+        wide[0, torch.from_numpy(ids)] = logits[0, : len(ids)]
+        return wide
 
     def choose(self, step: int, token: int) -> None:
         self.chain[step + 1] = token

@@ -131,7 +131,9 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:
         """See ``HiddenStateModel``."""
         aux = self.new_aux(aux_layers, context)
-        return TorchState(self.architecture, context, self.dtype, self.device, aux)
+        return TorchState(
+            self.architecture, context, self.dtype, self.device, aux, self._info.checkpoint_bytes
+        )
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:

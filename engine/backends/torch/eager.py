@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.backends import operations
 from engine.backends.operations import Draft
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS, by_rows
 from engine.models.architecture import Architecture, Attention
@@ -93,9 +93,12 @@ class EagerOperations(EagerArithmetic):
             return self._target.embed(ids)
         return table[torch.tensor(ids, device=table.device)].float()
 
-    def target_logits(self, states: Tensor, count: Number) -> Tensor:
+    def target_logits(
+        self, states: Tensor, count: Number, candidates: Candidates | None = None
+    ) -> Tensor:
         parts = [self._target.logits(part) for part in states[: count.value].split(MAX_ROWS)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        logits = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return logits if candidates is None else among(candidates, logits)
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
         return EagerMemory(architecture, device)
@@ -133,9 +136,10 @@ class EagerOperations(EagerArithmetic):
         most: int,
         read: Callable[[], R],
         steps: Callable[[Tokens, R], Iterator[Tensor]],
-        numbers: Tensor | None = None,
+        numbers: Tensor | Candidates | None = None,
     ) -> Draft:
-        return EagerDraft(most, read, steps, numbers)
+        # All logits are computed here, so a token's number is its index.
+        return EagerDraft(most, read, steps, None if isinstance(numbers, Candidates) else numbers)
 
 
 class EagerMemory:
@@ -233,6 +237,16 @@ class EagerDraft(Generic[R]):
     def all_logits(self, depth: int) -> Tensor:
         rows = [self.logits(step) for step in range(depth)]
         return rows[0] if depth == 1 else torch.cat(rows)
+
+
+def among(candidates: Candidates, logits: Tensor) -> Tensor:
+    """Return ``logits (rows, vocabulary)``, -inf for all but ``candidates``."""
+    if not candidates.trimmed:
+        return logits
+    ids = torch.from_numpy(candidates.chosen).to(logits.device)
+    wide = torch.full_like(logits, float("-inf"))
+    wide[:, ids] = logits[:, ids]
+    return wide
 
 
 def split_qkv(

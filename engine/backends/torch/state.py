@@ -12,6 +12,7 @@ from engine.backends.torch.recurrence import Memory, RecurrentState
 from engine.models.architecture import Architecture, GatedDeltaNet, ShortConvolution
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import Checkpoints, KVCache
+from engine.values import CHECKPOINT_MB
 
 _MEMORIES: Mapping[type, Callable[[Any, torch.device], Memory]] = {
     GatedDeltaNet: gated_delta.Memory.empty,
@@ -33,7 +34,8 @@ class TorchState(KVCache):
         context: int,
         dtype: torch.dtype,
         device: torch.device,
-        aux: AuxHiddenStates | None,
+        aux: AuxHiddenStates | None = None,
+        checkpoint_bytes: int = CHECKPOINT_MB << 20,
     ) -> None:
         mixers = [spec.mixer for spec in architecture.layers]
         sizes = architecture.kv_sizes
@@ -44,7 +46,7 @@ class TorchState(KVCache):
             for layer, mixer in enumerate(mixers)
             if type(mixer) in _MEMORIES
         }
-        self._checkpoints: Checkpoints[Sequence[Memory]] = Checkpoints()
+        self._checkpoints: Checkpoints[Sequence[Memory]] = Checkpoints(checkpoint_bytes)
 
     def commit(self, rows: Sequence[int]) -> None:
         """See ``SequenceState``."""

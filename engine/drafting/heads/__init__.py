@@ -1,7 +1,7 @@
 """The registry of heads: a new kind is one file here and one line below.
 
 A head drafts from its target's hidden states. config.json alone decides the kind of a folder; the code of
-a kind is imported when one is inspected.
+a kind is imported when one is inspected. A checkpoint may also bring a head of its own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from engine.models.checkpoints.config_file import read_config
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.backends.linear_factory import LinearFactory
     from engine.drafting.heads.base import Head, HeadPlan, TargetShape
+    from engine.models.checkpoints.checkpoint import Checkpoint
 
 Config = Mapping[str, Any]
 
@@ -64,8 +65,12 @@ _REGISTRY: Mapping[str, Layout] = {
 }
 
 
+INSIDE: Mapping[str, str] = {"mtp": "engine.drafting.heads.mtp:MtpHead"}
+"""Kinds of heads that are part of their target's checkpoint, with their path."""
+
+
 def kinds() -> tuple[str, ...]:
-    """Return all kinds of heads; a proposer that needs one names it in its ``needs``."""
+    """Return the kinds of heads in folders; a proposer that needs one names it in its ``needs``."""
     return tuple(_REGISTRY)
 
 
@@ -112,6 +117,16 @@ def check(folder: Path) -> str:
     return kind
 
 
+def inside(target: Checkpoint) -> HeadPlan | str | None:
+    """Return the plan of the head that the target's checkpoint brings; None if it brings none.
+
+    A sentence says why one that is there cannot draft. Raises ModelError for damaged ones.
+    """
+    from engine.drafting.heads.mtp import plan_inside
+
+    return plan_inside(target)
+
+
 def load(plan: HeadPlan, linears: LinearFactory) -> Head:
     """Read the weights of an inspected head. Raises ModelError for damaged files."""
     head: Head = _class_of(plan.kind).load(plan, linears)
@@ -119,5 +134,6 @@ def load(plan: HeadPlan, linears: LinearFactory) -> Head:
 
 
 def _class_of(kind: str) -> Any:
-    module, _, attribute = _REGISTRY[kind].path.partition(":")
+    path = INSIDE.get(kind) or _REGISTRY[kind].path
+    module, _, attribute = path.partition(":")
     return getattr(import_module(module), attribute)

@@ -65,12 +65,16 @@ class Head(Protocol):
     def aux_layers(self) -> tuple[AuxLayer, ...]: ...
 
     @classmethod
-    def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """Check names, shapes and sizes. Raises ModelError or IncompatiblePair."""
-
-    @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """Read the weights; ``linears`` makes the linear layers. Raises ModelError."""
+
+
+class HeadInFolder(Head, Protocol):
+    """A head whose files are a folder of their own."""
+
+    @classmethod
+    def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
+        """Check names, shapes and sizes. Raises ModelError or IncompatiblePair."""
 
 
 def check_fits(stored: Stored, target: TargetShape, *, hidden: int, vocabulary: int) -> None:

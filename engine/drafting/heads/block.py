@@ -80,7 +80,7 @@ class BlockHead:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``Head``."""
+        """See ``HeadInFolder``."""
         shape = read_shape(stored, target)
         aux_layers = distinct(shape.read)
         return HeadPlan(
@@ -131,7 +131,7 @@ class BlockHead:
         specs = self.shape.architecture.layers
         for index, (spec, layer) in enumerate(zip(specs, self.layers, strict=True)):
             normed = norm(ops, layer.mixer_norm, x)
-            x = ops.add(x, attention(ops, layer, normed, memory, index, rows))
+            x = ops.add(x, attention(ops, spec.attention, layer, normed, memory, index, rows))
             x = feed_forward(ops, spec.feed_forward.activation, layer, x)
         return norm(ops, self.norm, x)[self.shape.first :]
 

@@ -9,10 +9,10 @@ the target. ``eagle3_layout`` describes how heads are stored.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -32,7 +32,7 @@ from engine.drafting.heads.eagle3_layout import (
 from engine.drafting.heads.layers import joined_states, layer_source, load_layers
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.hidden_states import AuxLayer, distinct
 from engine.models.weights import Layer, RmsNorm, make_norm
@@ -66,7 +66,7 @@ class Eagle3Head:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``Head``."""
+        """See ``HeadInFolder``."""
         shape = read_shape(stored, target)
         count, own = count_parameters(stored.shapes), shape.architecture.attentions
         return HeadPlan(cls.kind, stored, distinct(shape.read), count, shape, own)
@@ -128,10 +128,9 @@ class Eagle3Head:
         normed = norm(ops, self.hidden_norm, state)
         both = ops.join(norm(ops, self.layer.mixer_norm, embedded), normed)
         residual = normed if self.shape.norm_before_residual else state
-        x = ops.add(residual, attention(ops, self.layer, both, memory, 0, rows))
-        x = feed_forward(
-            ops, self.shape.architecture.layers[0].feed_forward.activation, self.layer, x
-        )
+        spec = self.shape.architecture.layers[0]
+        x = ops.add(residual, attention(ops, spec.attention, self.layer, both, memory, 0, rows))
+        x = feed_forward(ops, spec.feed_forward.activation, self.layer, x)
         return norm(ops, self.norm, x) if self.shape.norm_output else x
 
     def new_memory(self, ops: Operations) -> Memory:
@@ -146,20 +145,35 @@ class Eagle3Head:
         return wide.index_copy_(1, self.targets, logits)
 
 
+class RowHead(Protocol):
+    """A head with a row for each token that the target has read; see ``Eagle3Head``'s methods."""
+
+    @property
+    def targets(self) -> Tensor | None: ...
+    @property
+    def draft(self) -> Callable[..., Iterator[Tensor]]: ...
+    def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor: ...
+    def new_memory(self, ops: Operations) -> Memory: ...
+
+
 class Eagle3Draft:
     """Drafts for one sequence: a row for each token that the target has read, then a draft."""
 
-    def __init__(self, head: Eagle3Head, ops: Operations) -> None:
+    def __init__(
+        self, head: RowHead, ops: Operations, candidates: Candidates | None = None
+    ) -> None:
+        """``candidates``: the tokens that ``head.draft`` chooses among, if it takes them."""
         self._chunk, self.memory = ops.chunk, head.new_memory(ops)
         self._count, self._start, self._last, self._end = (Number() for _ in range(4))
         self._behind = Tokens(ops.chunk)
         rows = Rows(self._count, self._start, most=ops.chunk)
         memory, behind, last = self.memory, self._behind, self._last  # a cycle would keep all alive
+        draft = partial(head.draft, ops, memory, self._end)
         self.draft = ops.unroll(
             MAX_DEPTH,
             lambda: ops.pick(head.read(ops, memory, behind, rows), last),
-            partial(head.draft, ops, memory, self._end),
-            head.targets,
+            draft if candidates is None else partial(draft, candidates=candidates),
+            head.targets if candidates is None else candidates,
         )
 
     def read(self, behind: Sequence[int], start: int) -> None:

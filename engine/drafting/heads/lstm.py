@@ -71,7 +71,7 @@ class LstmHead(Speculator):
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``Head``."""
+        """See ``HeadInFolder``."""
         shape = _shape_of(stored)
         head = f"{shape.prefix}head.0.weight"
         vocabulary, width = stored.matrix(head)

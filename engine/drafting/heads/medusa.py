@@ -54,7 +54,7 @@ class MedusaHead:
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``Head``."""
+        """See ``HeadInFolder``."""
         shape = _Shape(stored.size("medusa_num_heads"), stored.size("medusa_num_layers", 1))
         vocabulary, hidden = stored.matrix(f"0.{shape.layers}.weight")
         tensors: dict[str, tuple[int, ...]] = {}

@@ -69,7 +69,7 @@ class MlpHead(Speculator):
 
     @classmethod
     def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
-        """See ``Head``."""
+        """See ``HeadInFolder``."""
         shape = _Shape(
             stored.size("n_predict"),
             stored.flag("tie_weights"),

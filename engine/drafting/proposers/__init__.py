@@ -11,7 +11,7 @@ from dataclasses import Field, dataclass, field, fields
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from engine.drafting.heads import kinds
+from engine.drafting.heads import INSIDE, kinds
 from engine.errors import InvalidRequest
 from engine.request import FIXED_DEPTH, OptionValue
 from engine.values import MAX_DEPTH
@@ -49,6 +49,7 @@ _REGISTRY: Mapping[str, Entry] = {
         isolated_options=_NO_PAST,
     ),
     "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "heads beside the target's own"),
+    "mtp": Entry(f"{_HERE}.mtp:MtpProposer", "the layer that the model brings for it"),
     "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the target's hidden states"),
     "block": Entry(f"{_HERE}.block:BlockProposer", "several tokens in one pass"),
     "mlp": Entry(f"{_HERE}.recurrent:MlpProposer", "a small recurrence behind the target"),
@@ -85,7 +86,7 @@ def available(loaded: Collection[str]) -> tuple[str, ...]:
 
 def preferred(choices: Collection[str]) -> str:
     """Return the default proposer: the draft model, a head, or else n-grams, which are free."""
-    return next((name for name in ("draft", *kinds()) if name in choices), "ngram")
+    return next((name for name in ("draft", *INSIDE, *kinds()) if name in choices), "ngram")
 
 
 def entry_of(name: str) -> Entry:
@@ -180,6 +181,10 @@ def _missing(name: str, loaded: Collection[str]) -> list[str]:
 def _lacking(need: str, loaded: Collection[str]) -> str:
     if need == "draft":
         return "a draft model, and none is loaded. Load a pair with a draft"
+    if need in INSIDE:
+        return (
+            f"a target whose files bring the layer for it ({need}), and this one's do not. Load one"
+        )
     others = ", ".join(kind for kind in kinds() if kind in loaded)
     return (
         f"a head of kind {need} for this target, and none is loaded"

@@ -12,6 +12,7 @@ from engine.decoding.context import Context, chunks, common_prefix
 from engine.decoding.proposer import NOTHING, DraftProposal
 from engine.decoding.sampling import Sampler
 from engine.drafting.heads.eagle3 import Eagle3Draft, Eagle3Head
+from engine.drafting.heads.mtp import MtpHead
 from engine.drafting.proposers.branches import BranchOptions, draft_tree
 from engine.drafting.proposers.drawing import BaseProposer, draft_chain, floors_of
 from engine.drafting.resources import Resources
@@ -32,6 +33,7 @@ class Eagle3Proposer(BaseProposer):
 
     def __init__(self, options: BranchOptions, resources: Resources) -> None:
         self.options = options
+        self.head: Eagle3Head | MtpHead
         self.head, self.target = resources.head(Eagle3Head)
         self.drafts = executed(partial(Eagle3Draft, self.head), self.target)
         self.text: list[int] = []  # content keys of the rows' tokens: one more than rows

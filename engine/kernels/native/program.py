@@ -19,7 +19,7 @@ from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, Library, Matrix
 from engine.kernels.native.structures import Op
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Biased, Linear
 
 Probabilities = c.Array[c.c_float]
@@ -135,8 +135,17 @@ class ProgramTracer:
         self._record(op, count, by_rows=True, to=result, alive=(table, tokens))
         return result
 
-    def linear(self, linear: Linear, x: Tensor, count: Number | None = None) -> Tensor:
-        """Return ``linear`` of the first ``count`` rows of ``x``; None: of all."""
+    def linear(
+        self,
+        linear: Linear,
+        x: Tensor,
+        count: Number | None = None,
+        candidates: Candidates | None = None,
+    ) -> Tensor:
+        """Return ``linear`` of the first ``count`` rows of ``x``; None: of all.
+
+        Where ``candidates`` are trimmed when it runs, a row begins with their outputs, and has no others.
+        """
         matrix, bias = _matrix_and_bias(linear)
         self._use(matrix)
         _check(x.shape[1] == matrix.inputs, "a linear layer takes rows of another width")
@@ -144,7 +153,8 @@ class ProgramTracer:
         count = self._count(x) if count is None else count
         result = self._buffer(len(x), matrix.outputs, count)
         op = Op(code=Code.LINEAR, matrix=matrix.pointer, bias=_vector(bias, matrix.outputs))
-        self._record(op, count, x=x, to=result, alive=(matrix, bias))
+        op.trimmed = None if candidates is None else candidates.address
+        self._record(op, count, x=x, to=result, alive=(matrix, bias, candidates))
         return result
 
     def norm(
@@ -222,17 +232,20 @@ class ProgramTracer:
         tokens: Tokens,
         probabilities: Probabilities,
         at: int,
-        numbers: Tensor | None = None,
+        numbers: Tensor | Candidates | None = None,
         draws: structures.Draws | None = None,
     ) -> None:
         """Write a token of one row to ``tokens[at + 1]``, and its probability to ``probabilities[at]``.
 
         It is the most likely token, or drawn by the key at ``at`` if ``draws`` has keys when it runs.
-        ``numbers`` int64: the token id of each logit; None: its index.
+        ``numbers`` int64: the token id of each logit, or the candidates that ``linear`` had; None: its
+        index.
         """
-        op = Op(
-            code=Code.SAMPLE, numbers=None if numbers is None else numbers.data_ptr(), offset=at
-        )
+        op = Op(code=Code.SAMPLE, offset=at)
+        if isinstance(numbers, Candidates):
+            op.numbers, op.trimmed = numbers.ids.ctypes.data, numbers.address
+        elif numbers is not None:
+            op.numbers = numbers.data_ptr()
         op.chosen = tokens.address_of(at + 1)
         op.probability = c.addressof(probabilities) + at * c.sizeof(c.c_float)
         op.draws = None if draws is None else c.addressof(draws)

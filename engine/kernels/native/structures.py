@@ -111,7 +111,7 @@ class Range(c.Structure):
 
 
 class TrimmedPanels(c.Structure):
-    _fields_ = [("runs", c.POINTER(Range)), *_fields(c.c_int32, "count panels")]
+    _fields_ = [("runs", c.POINTER(Range)), *_fields(c.c_int32, "count panels tokens")]
 
 
 class Sequence(c.Structure):
@@ -149,6 +149,8 @@ class Op(c.Structure):
         *_fields(c.c_int32, "code width choice by_columns barrier offset"),
         *_fields(c.c_void_p, "rows start source second to"),
         *_fields(c.c_int32, "source_stride second_stride to_stride heads kv_heads"),
-        *_fields(c.c_void_p, "matrix weight bias cache tokens numbers chosen probability draws"),
+        *_fields(
+            c.c_void_p, "matrix weight bias cache tokens numbers chosen probability draws trimmed"
+        ),
         *_fields(c.c_float, "scale epsilon"),
     ]

@@ -16,7 +16,7 @@ from engine.loading.specs import ModelSpec
 from engine.machine import memory
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families import recurrent_layers
-from engine.values import CHECKPOINT_BYTES, MAX_ROWS
+from engine.values import CHECKPOINT_MB, MAX_ROWS
 from engine.values.memory import WIDTHS, kv_numbers, largest
 from engine.values.units import format_bytes
 
@@ -80,9 +80,16 @@ class ModelSize:
 
     @classmethod
     def of(
-        cls, source: ModelSpec | Checkpoint, weights: str = "bf16", cache: str = "bf16"
+        cls,
+        source: ModelSpec | Checkpoint,
+        weights: str = "bf16",
+        cache: str = "bf16",
+        checkpoint_mb: int = CHECKPOINT_MB,
     ) -> ModelSize:
-        """Return the size of a catalog entry or of a folder, by its headers."""
+        """Return the size of a catalog entry or of a folder, by its headers.
+
+        ``checkpoint_mb``: the memory of saved states, if it has recurrent layers.
+        """
         tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
         repeated = source.vocabulary * source.hidden if tied else 0
         heads = 0 if isinstance(source, ModelSpec) else source.heads
@@ -100,7 +107,7 @@ class ModelSize:
             cache=cache,
             heads=heads,
             vocabulary=source.vocabulary,
-            recurrent_bytes=states + CHECKPOINT_BYTES if states else 0,
+            recurrent_bytes=states + (checkpoint_mb << 20) if states else 0,
         )
 
     def weight_bytes(self) -> int:

@@ -16,6 +16,7 @@ from engine.loading.planning.choices import (
 )
 from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.values import CHECKPOINT_MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class ModelPlan:
     ``quantization`` is the format of weights: fp32, bf16, int8, nf4, q4 or stored. ``compute``: the dtype
     of activations, fp32 or bf16. ``kv_cache_dtype``: auto (as ``compute``) or fp8. ``context``: tokens
     that the KV cache holds. ``library`` is set for the native backend. ``rounded``: the format that wider
-    weights are rounded to when they are packed, or None.
+    weights are rounded to when they are packed, or None. ``checkpoint_mb``: see ``LoadRequest``.
     """
 
     checkpoint: Checkpoint
@@ -37,6 +38,7 @@ class ModelPlan:
     context: int
     library: Library | None = None
     rounded: str | None = None
+    checkpoint_mb: int = CHECKPOINT_MB
 
     @property
     def cached(self) -> str:

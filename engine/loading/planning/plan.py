@@ -112,7 +112,8 @@ class PairFacts:
 
     ``requested_plan`` is the target's by request and catalog; ``planned`` differs from it if that would
     not fit. ``requested_context``: tokens by the request, else the model; ``context_limit``: at most the
-    default limit. ``free``: a GPU's free bytes; None for the machine's.
+    default limit. ``free``: a GPU's free bytes; None for the machine's. ``note``: why a head that the
+    target brings does not draft.
     """
 
     device: Device
@@ -123,6 +124,7 @@ class PairFacts:
     requested_context: int
     context_limit: int
     free: int | None
+    note: str | None
 
     def memory_fit(self, context: int | None = None) -> fit.MemoryFit:
         """Return the memory of ``planned`` with ``context`` tokens, by default ``context_limit``."""
@@ -147,10 +149,13 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         raise IncompatiblePair(compatible.reason)
     requested_plan = _plan_target(target, device, files.pairing.target, request)
     heads = tuple(head_kinds.inspect(folder, target) for folder in files.pairing.heads)
+    inside = head_kinds.inside(target)
+    if isinstance(inside, HeadPlan):
+        heads = (inside, *heads)
     _check_kinds(heads)
 
     linear_factory = LinearFactory.choose(requested_plan.compute, device)
-    sizes = PairSizes(target, draft, heads, linear_factory, device)
+    sizes = PairSizes(target, draft, heads, linear_factory, device, request.checkpoint_mb)
     requested_context = min(target.context, request.context or target.context)
     context_limit = min(requested_context, fit.LONGEST_CONTEXT)
     planned = requested_plan
@@ -168,6 +173,7 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
         requested_context=requested_context,
         context_limit=context_limit,
         free=device_memory.gpu_free_bytes(device.device),
+        note=inside if isinstance(inside, str) else None,
     )
 
 
@@ -210,7 +216,7 @@ def plan_loading(
     notes.append(None if draft is None else caution(target, draft))
     way = pair.compatible.cross_vocabulary
     notes.append(way and f"The draft works {way}.")
-    notes += [head.note for head in heads]
+    notes += [pair.note, *(head.note for head in heads)]
     waits = planned.backend is Backend.TORCH and could_be_compiled(
         target, quantization, planned.device
     )
@@ -239,8 +245,8 @@ def plan_loading(
     return LoadPlan(
         files=files,
         device=device,
-        target=replace(planned, context=context),
-        draft=None if draft is None else _plan_draft(draft, device, quantization, context),
+        target=replace(planned, context=context, checkpoint_mb=request.checkpoint_mb),
+        draft=None if draft is None else _plan_draft(draft, request, device, quantization, context),
         vocabularies=None if draft is None else vocabularies(target, draft),
         heads=heads,
         linear_factory=sizes.linear_factory,
@@ -280,11 +286,14 @@ def _parallel(
     )
 
 
-def _plan_draft(draft: Checkpoint, device: Device, quantization: str, context: int) -> ModelPlan:
+def _plan_draft(
+    draft: Checkpoint, request: LoadRequest, device: Device, quantization: str, context: int
+) -> ModelPlan:
     """Return the plan of a draft beside a target in ``quantization``."""
     own = draft_quantization(draft, quantization, device)
     planned = plan_model(draft, device, own, context=context)
-    return replace(planned, rounded=draft_rounding(draft, own, device))
+    rounded = draft_rounding(draft, own, device)
+    return replace(planned, rounded=rounded, checkpoint_mb=request.checkpoint_mb)
 
 
 def _plan_target(

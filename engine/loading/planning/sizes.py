@@ -22,11 +22,13 @@ from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.four_bits import bytes_in_four_bits
 from engine.models.hidden_states import distinct
+from engine.values import CHECKPOINT_MB
 
 
 @dataclass(frozen=True, slots=True)
 class PairSizes:
     """A target, what drafts for it and the device; ``linear_factory`` are for the heads.
+    ``checkpoint_mb``: see ``LoadRequest``.
 
     In its methods ``quantization`` is that of the target's weights, and ``cached`` its KV cache's dtype:
     auto or fp8.
@@ -37,6 +39,7 @@ class PairSizes:
     heads: Sequence[HeadPlan]
     linear_factory: LinearFactory
     device: Device
+    checkpoint_mb: int = CHECKPOINT_MB
 
     def fit(self, quantization: str, cached: str, context: int, free: int | None) -> MemoryFit:
         """Return what fits into ``free`` bytes; None means the machine's free memory."""
@@ -93,7 +96,7 @@ class PairSizes:
     def _size(self, checkpoint: Checkpoint, quantization: str) -> ModelSize:
         cache = compute_dtype(checkpoint, quantization, self.device)
         weights = quantization if quantization in QUANTISED else cache
-        size = ModelSize.of(checkpoint, weights, cache)
+        size = ModelSize.of(checkpoint, weights, cache, self.checkpoint_mb)
         if quantization == AS_STORED:  # the head is the embedding's matrix where they are the same
             return replace(size, block_bytes=checkpoint.bytes, repeated=0)
         if quantization == Q4:

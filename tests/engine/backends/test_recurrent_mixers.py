@@ -24,7 +24,6 @@ from engine.drafting.draft_reader import SameVocabulary
 from engine.events import Tree
 from engine.kernels.native.library import Library
 from engine.kernels.torch.factory import PLAIN
-from engine.models import sequence_state
 from engine.models.architecture import LayerSpec, Recurrent
 from engine.models.base import Model, ModelInfo
 from engine.models.weights import GatedDeltaWeights, Names, load_layer
@@ -190,8 +189,10 @@ def test_checkpoints_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, model
     model.forward(text(8), state, last=0)
     state.save_checkpoint()
     (size,) = (size for _, size in state._checkpoints._saved.values())  # type: ignore[attr-defined]
-    monkeypatch.setattr(sequence_state, "CHECKPOINT_BYTES", int(2.5 * size))
-    for token in text(4):
+    info = replace(model.info, checkpoint_bytes=int(2.5 * size))
+    monkeypatch.setattr(model, "_info", info)
+    state = model.new_state(CONTEXT)
+    for token in text(5):
         model.forward([token], state, last=0)
         state.save_checkpoint()
     model.forward(text(5), state, last=0)

@@ -21,7 +21,7 @@ from engine.loading.planning.fit import (
 )
 from engine.machine import memory
 from engine.models.checkpoints.checkpoint import inspect
-from engine.values import CHECKPOINT_BYTES
+from engine.values import CHECKPOINT_MB
 from engine.values.units import format_bytes
 from tests.support.families import write_family
 from tests.support.folders import write_model
@@ -165,7 +165,7 @@ def test_a_hybrid_counts_its_attention_and_its_states(tmp_path: Path) -> None:
     size = ModelSize.of(found, cache="fp32")
     assert (size.layers, size.kv_bytes_per_token()) == (1, 2 * found.kv_heads * found.head_dim * 4)
     states = 3 * 4 * (2 * 16 * 16 * 16 + 48 * (2 * 4 * 16 + 16 * 16 + 2 * 16))
-    assert size.kv_bytes(0) == states + CHECKPOINT_BYTES
+    assert size.kv_bytes(0) == states + (CHECKPOINT_MB << 20)
 
 
 def test_the_machine_is_asked_when_nothing_is_given() -> None:

@@ -502,23 +502,9 @@ private:
         const Arranged& rows = scratch.arranged.arrange(head.kinds, scratch.normed.data(), step_.last, shape_.hidden);
         const TrimmedPanels& trimmed = step_.trimmed;
         pool_.parallel_for(counters_.back(), trimmed.count ? trimmed.panels : head.panels, [&](int first, int end) {
-            if (trimmed.count) trimmed_logits(rows, first, end);
+            if (trimmed.count) multiply_trimmed(head, rows, trimmed, first, end, step_.logits, width(step_));
             else head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
         });
-    }
-
-    // Compute panels first .. end - 1 of those that the trimmed head keeps.
-    void trimmed_logits(const Arranged& rows, int first, int end) {
-        const TrimmedPanels& trimmed = step_.trimmed;
-        int before = 0;  // panels
-        for (int number = 0; number < trimmed.count && before < end; ++number) {
-            const Range run = trimmed.runs[number];
-            const int size = run.end - run.first, from = std::max(first - before, 0), until = std::min(end - before, size);
-            // As in `activate`, without the offset of the run's first panel in the whole head.
-            float* to = step_.logits + (ptrdiff_t(before) - run.first) * LANES;
-            if (from < until) shape_.head->multiply(rows, run.first + from, run.first + until, to, width(step_));
-            before += size;
-        }
     }
 
     // Compute this thread's outputs of `matrix` for `from` [rows][width].

@@ -78,6 +78,7 @@ struct Op {
     int64_t* chosen;
     float* probability;
     Draws* draws;
+    const TrimmedPanels* trimmed;  // LINEAR: the panels to compute. SAMPLE: those that the logits are of. Null: all
     float scale, epsilon;
 };
 
@@ -186,11 +187,13 @@ private:
 
     void linear(const Op& op, Scratch& scratch, int thread) const {
         const Matrix& matrix = *op.matrix;
-        const Range panels = part(matrix.panels, thread);
+        const bool whole = is_whole(op);
+        const Range panels = part(whole ? matrix.panels : op.trimmed->panels, thread);
         for (int done = 0; done < *op.rows; done += MAX_STEP_ROWS) {
             const int count = std::min(MAX_STEP_ROWS, *op.rows - done);
             const Arranged& rows = scratch.arranged.arrange(matrix.kinds, from_of(op, done), count, matrix.inputs);
-            matrix.multiply(rows, panels.first, panels.end, to_of(op, done), op.to_stride);
+            if (whole) matrix.multiply(rows, panels.first, panels.end, to_of(op, done), op.to_stride);
+            else multiply_trimmed(matrix, rows, *op.trimmed, panels.first, panels.end, to_of(op, done), op.to_stride);
             if (!op.bias) continue;
             const int end = std::min(panels.end * LANES, matrix.outputs);
             for (int r = done; r < done + count; ++r)
@@ -281,14 +284,21 @@ private:
         }
     }
 
+    static bool is_whole(const Op& op) { return !op.trimmed || !op.trimmed->count; }
+
+    // Return the token id of each logit; null: its index.
+    static const int64_t* numbers_of(const Op& op) { return op.trimmed && is_whole(op) ? nullptr : op.numbers; }
+
     Range logits_of(const Op& op, int thread) const {
-        const Range vectors = part((op.width + LANES - 1) / LANES, thread);
-        return {vectors.first * LANES, std::min(vectors.end * LANES, op.width)};
+        const int width = is_whole(op) ? op.width : op.trimmed->tokens;
+        const Range vectors = part((width + LANES - 1) / LANES, thread);
+        return {vectors.first * LANES, std::min(vectors.end * LANES, width)};
     }
 
     // Set the run's next token. The other threads wait for it at the barrier that follows.
     void set_token(const Op& op, int index, float probability) {
-        *op.chosen = op.numbers ? op.numbers[index] : index;
+        const int64_t* numbers = numbers_of(op);
+        *op.chosen = numbers ? numbers[index] : index;
         *op.probability = probability;
         if (!op.draws) return;
         joint_probability_ *= probability;
@@ -321,7 +331,7 @@ private:
         float peak = -INFINITY;
         for (const Candidate& other : candidates_) peak = std::max(peak, other.value);
         candidate.exp_sum = exponentials(logits, first, end, peak, op.draws->sharpness, weights_.data());
-        earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], op.numbers);
+        earliest_[thread] = earliest(weights_.data(), first, end, op.draws->keys[op.offset], numbers_of(op));
         pool_.barrier();
         if (thread) return;
         Clock first_clock = earliest_[0];

@@ -1,6 +1,8 @@
 // Structures that Python fills in (structures.py): a decoder's weights, sequences' caches, and a step.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 
 #include "../matrix/matrix.h"
@@ -146,8 +148,20 @@ struct Cache {
 // Panels of the output head that a trimmed vocabulary keeps, in order; without runs it is whole.
 struct TrimmedPanels {
     const Range* runs;
-    int32_t count, panels;  // runs, and panels of all runs
+    int32_t count, panels, tokens;  // runs, panels of all runs, and their tokens, of which the last panel may have fewer
 };
+
+// Compute panels first .. end - 1 of those that a trimmed `head` keeps: to [rows][width].
+inline void multiply_trimmed(const Matrix& head, const Arranged& rows, const TrimmedPanels& trimmed, int first, int end, float* to, int width) {
+    int before = 0;  // panels
+    for (int number = 0; number < trimmed.count && before < end; ++number) {
+        const Range run = trimmed.runs[number];
+        const int size = run.end - run.first, from = std::max(first - before, 0), until = std::min(end - before, size);
+        // `multiply` adds the offset of the run's first panel in the whole head.
+        if (from < until) head.multiply(rows, run.first + from, run.first + until, to + (ptrdiff_t(before) - run.first) * LANES, width);
+        before += size;
+    }
+}
 
 // Rows of one sequence that a step computes, the first at position `start`.
 struct Sequence {

@@ -28,6 +28,7 @@ from engine.models.checkpoints.gguf.names import (
     ROPE_FACTORS,
     SHORT_FACTORS,
     TensorRole,
+    drafting_role,
     role_of,
 )
 from engine.models.checkpoints.parts import split_tensors
@@ -183,9 +184,14 @@ def _located(
     for part in parts:
         for name, entry in part.tensors.items():
             stem, _, kind = name.rpartition(".")
-            if name in _FACTORS.values() or name.startswith(drafting) or kind in _SCALES:
+            if name in _FACTORS.values() or kind in _SCALES:
                 continue
-            role = role_of(architecture, name)
+            drafts = name.startswith(drafting)
+            role = (
+                drafting_role(architecture, name, first) if drafts else role_of(architecture, name)
+            )
+            if role is None and drafts:
+                continue
             if role is None:
                 raise ModelError(
                     f"{part.file} holds the tensor {name}, which no {architecture} has that is run "

@@ -115,6 +115,13 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
 }
 """llama.cpp's names within a layer -> transformers', by architecture."""
 
+_NEXTN = {
+    "nextn.eh_proj": "fc",
+    "nextn.enorm": "pre_fc_norm_embedding",
+    "nextn.hnorm": "pre_fc_norm_hidden",
+    "nextn.shared_head_norm": "norm",
+}
+"""Of blocks that draft for the others (MTP), beside the parts of a layer. Others repeat the target's."""
 INTERLEAVED = ("llama", "smollm3")
 """Architectures whose queries and keys have interleaved rotary pairs."""
 _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
@@ -174,6 +181,20 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
         squeezed=part in ("ssm_conv1d", "shortconv.conv"),
         row=part == "ffn_gate_inp_shexp",
     )
+
+
+def drafting_role(architecture: str, name: str, first: int) -> TensorRole | None:
+    """Return the role of a tensor of the blocks from ``first`` on, which draft; None: it is not read."""
+    _, number, part = name.split(".", 2)
+    stem, _, kind = part.rpartition(".")
+    if stem in _NEXTN and kind == "weight":
+        centred = architecture in CENTRED and stem.endswith("norm")
+        return TensorRole(f"mtp.{_NEXTN[stem]}.weight", centred=centred)
+    role = role_of(architecture, name)
+    if role is None:
+        return None
+    own = role.name.removeprefix(f"model.layers.{number}.")
+    return role._replace(name=f"mtp.layers.{int(number) - first}.{own}")
 
 
 def check_architecture(file: object, architecture: object) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.drafting import proposers
-from engine.drafting.heads import kinds
+from engine.drafting.heads import INSIDE, kinds
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import InvalidRequest
 from tests.support.checkpoints import open_session
@@ -69,7 +69,7 @@ def test_what_a_proposer_runs_is_what_it_needs_or_all_there_is() -> None:
 
 def test_every_head_has_a_proposer_and_every_need_can_be_met() -> None:
     needs = frozenset().union(*(proposers.needs_of(name) for name in proposers.names()))
-    assert needs == {DRAFT, *kinds()} == {DRAFT, *WRITERS}
+    assert needs == {DRAFT, *INSIDE, *kinds()} == {DRAFT, *INSIDE, *WRITERS}
 
 
 @pytest.mark.parametrize("name", proposers.names())
