@@ -14,14 +14,13 @@ import pytest
 
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, rejection_sample, verify_block
-from engine.drafting import proposers
-from engine.drafting.heads import INSIDE
 from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.torch.attention import PAGE_SIZE
 from engine.request import Control, Speculation
 from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.heads import IN_FOLDERS
 from tests.support.lossless import (
     COUPLED,
     GREEDY,
@@ -35,10 +34,8 @@ from tests.support.lossless import (
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
-DRAFTING = tuple(
-    name for name in proposers.names()[1:] if not proposers.needs_of(name) & INSIDE.keys()
-)
-"""All but plain decoding, which they are compared with, and those that need another model than Pip."""
+DRAFTING = IN_FOLDERS[1:]
+"""All that Pip has but plain decoding, which they are compared with."""
 
 
 @functools.cache

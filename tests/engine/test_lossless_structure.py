@@ -13,7 +13,6 @@ from engine.decoding.constraint import GRAMMAR, Constraint
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.thinking import Phase, Tags, Thinking, ThoughtState
-from engine.drafting import proposers
 from engine.drafting.heads import kinds as head_kinds
 from engine.events import Finished, FinishReason
 from engine.local.session import Session
@@ -26,6 +25,7 @@ from engine.values.sampling import AcceptanceRule, Sampling
 from engine.values.tools import Calling, Tool, ToolChoice
 from tests.engine.grammar.test_matcher import RECORD
 from tests.support.checkpoints import open_session
+from tests.support.heads import IN_FOLDERS
 from tests.support.lossless import (
     COUPLED,
     GREEDY,
@@ -39,7 +39,7 @@ from tests.support.lossless import (
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
-DRAFTING = proposers.names()[1:]
+DRAFTING = IN_FOLDERS[1:]
 LENGTH = 48
 ANIMALS = Grammar(GrammarKind.REGEX, r"(The|A) [a-z]{3,9}( (and|or) (the|a) [a-z]{3,9}){0,3}\.")
 WEATHER = Tool("weather", parameters=json.dumps({

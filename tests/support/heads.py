@@ -23,7 +23,7 @@ from engine.backends import executors
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.torch.eager import EagerOperations
 from engine.decoding.target import Target
-from engine.drafting import heads
+from engine.drafting import heads, proposers
 from engine.drafting.heads.base import Head, HeadPlan, TargetShape
 from engine.drafting.heads.block import BlockDraft, BlockHead
 from engine.drafting.heads.mtp import MtpShape, expected_tensors
@@ -40,6 +40,10 @@ from tests.support.loading import load_model
 EAGER = EagerOperations(cast(Backbone, None))
 """Torch's executor without a target, for heads that need nothing of it but a hidden state."""
 PICKLE = "medusa_lm_head.pt"
+IN_FOLDERS = tuple(
+    name for name in proposers.names() if not proposers.needs_of(name) & heads.INSIDE.keys()
+)
+"""The proposers that do not need a target whose checkpoint brings what drafts."""
 _RIDGE, _SHARPNESS = 1e-2, 20.0
 
 

@@ -192,7 +192,9 @@ def test_checkpoints_are_bounded_by_bytes(monkeypatch: pytest.MonkeyPatch, model
     info = replace(model.info, checkpoint_bytes=int(2.5 * size))
     monkeypatch.setattr(model, "_info", info)
     state = model.new_state(CONTEXT)
-    for token in text(5):
+    model.forward(text(8), state, last=0)
+    state.save_checkpoint()
+    for token in text(4):
         model.forward([token], state, last=0)
         state.save_checkpoint()
     model.forward(text(5), state, last=0)

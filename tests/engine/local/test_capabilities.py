@@ -19,6 +19,9 @@ WHY = {
     name: (
         "It needs a draft model, and none is loaded. Load a pair with a draft."
         if name in ("draft", "hybrid", "best")
+        else "It needs a target whose files bring the layer for it (mtp), and this one's do "
+        "not. Load one."
+        if name == "mtp"
         else f"It needs a head of kind {name} for this target, and none is loaded. Load one with it, "
         "on the Models page or by --head FOLDER."
     )

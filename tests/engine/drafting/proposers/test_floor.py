@@ -24,6 +24,7 @@ from engine.request import Request
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
+from tests.support.heads import IN_FOLDERS
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
@@ -39,11 +40,12 @@ PROMPTS = [prompt.turns[0] for prompt in read() if prompt.turns][::20]
 
 
 STEPS = ("compiled", "interpreted")
+NEURAL = tuple(name for name in proposers.neural() if name in IN_FOLDERS)
 
 
 @pytest.fixture(scope="module")
 def session(request: pytest.FixtureRequest) -> Session:
-    heads = [PIP / kind for kind in proposers.neural() if kind != "draft"]
+    heads = [PIP / kind for kind in NEURAL if kind != "draft"]
     native = request.param == "compiled"
     return open_session(PIP / "target", PIP / "draft", heads=heads, native=native)
 
@@ -127,7 +129,7 @@ def answer(
 
 @pytest.mark.parametrize(
     ("session", "name", "how"),
-    all_pairs(STEPS, proposers.neural(), tuple(SAMPLINGS)),
+    all_pairs(STEPS, NEURAL, tuple(SAMPLINGS)),
     indirect=["session"],
 )
 def test_a_draft_that_ends_is_the_beginning_of_the_whole_one(
@@ -143,7 +145,7 @@ def test_a_draft_that_ends_is_the_beginning_of_the_whole_one(
 
 @pytest.mark.parametrize(
     ("session", "name", "rule"),
-    all_pairs(STEPS, proposers.neural(), (AcceptanceRule.REJECTION, AcceptanceRule.BLOCK)),
+    all_pairs(STEPS, NEURAL, (AcceptanceRule.REJECTION, AcceptanceRule.BLOCK)),
     indirect=["session"],
 )
 def test_where_q_is_weighed_no_token_decides_whether_it_is_drafted(

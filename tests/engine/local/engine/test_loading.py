@@ -28,6 +28,7 @@ from engine.kernels.native.library import Library
 from engine.loading.progress import DownloadProgress, LoadProgress, Stage
 from engine.local.engine import LocalEngine
 from tests.engine.local.engine.conftest import PATIENCE, Gate, asked, finished
+from tests.support.heads import IN_FOLDERS
 from tests.support.loading import request_for
 from tests.support.places import PIP
 
@@ -55,7 +56,7 @@ def test_what_is_loaded_is_described(
     assert loaded.capabilities.names == needing({"draft"})
     assert loaded.parameters > 0
     whole = engine.load(request_for(*pair, heads=pair_heads))
-    assert whole.capabilities.names == proposers.names()
+    assert whole.capabilities.names == IN_FOLDERS
     assert whole.heads == tuple(folder.name for folder in pair_heads)
     alone = engine.load(request_for(pair[0]))
     assert (alone.draft, alone.capabilities.names) == (None, needing(set()))

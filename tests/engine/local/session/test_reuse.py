@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting import proposers
 from engine.events import FinishReason
 from engine.local.session import PreparedRequest, Session
 from engine.models.sequence_state import KVCache
@@ -25,9 +24,10 @@ from tests.engine.local.session.conftest import (
     prefilled,
 )
 from tests.support.fakes import TableModel
+from tests.support.heads import IN_FOLDERS
 
 
-@pytest.mark.parametrize("proposer", proposers.names())
+@pytest.mark.parametrize("proposer", IN_FOLDERS)
 def test_a_follow_up_prefills_only_what_is_new(
     session: Session, pair: tuple[Path, Path], pair_heads: tuple[Path, ...], proposer: str
 ) -> None:
@@ -154,7 +154,7 @@ def test_equal_placeholders_share_a_state_only_if_their_contents_are_equal(
     request = asked(proposer=proposer)
     answers = []
     for image, reused in ((b"cat", 0), (b"cat", len(PROMPT) - 1), (b"dog", start), (b"cat", start)):
-        events = list(session.run(request, never, PreparedRequest(prompt(image), None)))
+        events = list(session.run(request, never, PreparedRequest(prompt(image), None, None)))
         assert prefilled(events).reused == min(reused, len(PROMPT) - 1), image
         answers.append(events[-1].token_ids)  # type: ignore[union-attr]
         if proposer in ("draft", "best"):
