@@ -137,6 +137,39 @@ class GatedDeltaNet(Recurrent):
 
 
 @dataclass(frozen=True, slots=True)
+class Mamba2(Recurrent):
+    """A state space whose heads forget by a number each (Dao and Gu 2024, arXiv 2405.21060), after a
+    causal convolution over ``kernel`` positions; the result is gated, then normalised by ``groups``.
+
+    Heads of a group share what they write and read of the state, ``state`` numbers wide.
+    """
+
+    heads: int
+    head_dim: int
+    groups: int
+    state: int
+    kernel: int
+
+    @property
+    def values(self) -> int:
+        """How wide the values are, and so the gates and the result."""
+        return self.heads * self.head_dim
+
+    @property
+    def channels(self) -> int:
+        """How wide values and what groups share are together: all that is convolved."""
+        return self.values + 2 * self.groups * self.state
+
+    @property
+    def state_numbers(self) -> int:
+        return self.values * self.state
+
+    @property
+    def row_numbers(self) -> int:
+        return self.channels + self.heads
+
+
+@dataclass(frozen=True, slots=True)
 class ShortConvolution(Recurrent):
     """C * convolve(B * x) over ``kernel`` positions, where B, C and x are three linear outputs, each
     ``width`` wide (LFM2: Liquid AI 2025, arXiv 2511.23404).
@@ -217,7 +250,7 @@ class Experts:
 class LayerSpec:
     """A layer: a mixer, through which a row sees the rows before it, then a feed-forward."""
 
-    mixer: Attention | GatedDeltaNet | ShortConvolution
+    mixer: Attention | GatedDeltaNet | Mamba2 | ShortConvolution
     feed_forward: GatedMlp | Mlp | Experts
 
     @property
@@ -294,7 +327,7 @@ SIZES = frozenset(
         "layers.mixer.temperature.scale", "layers.mixer.temperature.length",
         *(f"layers.mixer.{name}" for name in (
             "heads", "kv_heads", "head_dim", "key_heads", "value_heads", "key_dim", "value_dim",
-            "kernel", "width",
+            "kernel", "width", "groups", "state",
         )),
     }
 )  # fmt: skip

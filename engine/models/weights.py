@@ -25,6 +25,7 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mamba2,
     Mlp,
     Rope,
     ShortConvolution,
@@ -126,6 +127,20 @@ class GatedDeltaWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class Mamba2Weights:
+    """Weights of ``Mamba2``."""
+
+    inputs: Linear  # hidden -> gates, channels (x, B, C), dt
+    convolution: Tensor  # (kernel, channels), float32
+    convolution_bias: Tensor  # (channels,), float32
+    decay: Tensor  # (heads,), float32: -exp(A_log)
+    step_bias: Tensor  # (heads,), float32
+    skip: Tensor  # (heads,), float32: D
+    norm: Tensor  # (values,), float32
+    output: Linear
+
+
+@dataclass(frozen=True, slots=True)
 class ShortConvolutionWeights:
     """Weights of ``ShortConvolution``."""
 
@@ -134,7 +149,7 @@ class ShortConvolutionWeights:
     output: Linear
 
 
-MixerWeights = AttentionWeights | GatedDeltaWeights | ShortConvolutionWeights
+MixerWeights = AttentionWeights | GatedDeltaWeights | Mamba2Weights | ShortConvolutionWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +263,8 @@ def layer_shapes(architecture: Architecture, spec: LayerSpec) -> dict[str, tuple
             shapes = _attention_shapes(spec.mixer, hidden)
         case GatedDeltaNet():
             shapes = _gated_delta_shapes(spec.mixer, hidden)
+        case Mamba2():
+            shapes = _mamba2_shapes(spec.mixer, hidden)
         case ShortConvolution():
             shapes = _short_convolution_shapes(spec.mixer, hidden)
     if isinstance(spec.feed_forward, Experts):
@@ -324,6 +341,21 @@ def _gated_delta_shapes(spec: GatedDeltaNet, hidden: int) -> dict[str, tuple[int
         "out_proj.weight": (hidden, spec.values),
     }
     return {f"linear_attn.{name}": shape for name, shape in shapes.items()}
+
+
+def _mamba2_shapes(spec: Mamba2, hidden: int) -> dict[str, tuple[int, ...]]:
+    """Return the shapes by the names of transformers' Granite."""
+    shapes = {
+        "in_proj.weight": (spec.values + spec.channels + spec.heads, hidden),
+        "conv1d.weight": (spec.channels, 1, spec.kernel),
+        "conv1d.bias": (spec.channels,),
+        "A_log": (spec.heads,),
+        "dt_bias": (spec.heads,),
+        "D": (spec.heads,),
+        "norm.weight": (spec.values,),
+        "out_proj.weight": (hidden, spec.values),
+    }
+    return {f"mamba.{name}": shape for name, shape in shapes.items()}
 
 
 def _short_convolution_shapes(spec: ShortConvolution, hidden: int) -> dict[str, tuple[int, ...]]:
@@ -421,6 +453,8 @@ def _mixer(a: Architecture, spec: LayerSpec, at: WeightSource, kernels: Kernels)
             return _attention(a, spec.mixer, at, kernels)
         case GatedDeltaNet():
             return _gated_delta(at, kernels)
+        case Mamba2():
+            return _mamba2(at, kernels)
         case ShortConvolution():
             return _short_convolution(at, kernels)
 
@@ -451,6 +485,22 @@ def _gated_delta(at: WeightSource, kernels: Kernels) -> GatedDeltaWeights:
         decay_bias=vector("dt_bias"),
         norm=vector("norm.weight"),
         output=kernels.linear(weight("out_proj")),
+    )
+
+
+def _mamba2(at: WeightSource, kernels: Kernels) -> Mamba2Weights:
+    def vector(name: str) -> Tensor:
+        return _vector(at(f"mamba.{name}")).float()
+
+    return Mamba2Weights(
+        inputs=kernels.linear(at("mamba.in_proj.weight")),
+        convolution=_taps(vector("conv1d.weight")),
+        convolution_bias=vector("conv1d.bias"),
+        decay=-vector("A_log").exp(),
+        step_bias=vector("dt_bias"),
+        skip=vector("D"),
+        norm=vector("norm.weight"),
+        output=kernels.linear(at("mamba.out_proj.weight")),
     )
 
 

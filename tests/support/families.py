@@ -165,6 +165,23 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "logits_scaling": 4.0,
         },
     ),
+    "granite, hybrid": (
+        "granitemoehybrid",
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "num_local_experts": 0,
+            "shared_intermediate_size": 64,
+            "mamba_n_heads": 16,
+            "mamba_expand": 4,
+            "mamba_n_groups": 2,
+            "mamba_d_state": 16,
+            "embedding_multiplier": 6.0,
+            "attention_multiplier": 0.25,
+            "residual_multiplier": 0.5,
+            "logits_scaling": 4.0,
+        },
+    ),
     "ministral": ("ministral", {**SLIDING, "layer_types": HALF_SLIDING}),
     "ministral3": (
         "ministral3",

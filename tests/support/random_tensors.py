@@ -14,6 +14,7 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mamba2,
     Recurrent,
     Rope,
     ShortConvolution,
@@ -23,13 +24,14 @@ from engine.models.weights import Names, tensor_shapes
 VOCABULARY, HIDDEN = 128, 64
 ATTENTION = Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8))))
 DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
+MAMBA = Mamba2(heads=16, head_dim=16, groups=2, state=16, kernel=4)
 CONVOLUTION = ShortConvolution(HIDDEN, 3)
 MLP = GatedMlp(128, "silu")
 
 
 def recurrent(mixer: Recurrent) -> Architecture:
     """Attention between two layers with ``mixer``."""
-    assert isinstance(mixer, GatedDeltaNet | ShortConvolution)
+    assert isinstance(mixer, GatedDeltaNet | Mamba2 | ShortConvolution)
     return Architecture(
         layers=(LayerSpec(mixer, MLP), LayerSpec(ATTENTION, MLP), LayerSpec(mixer, MLP)),
         vocabulary=VOCABULARY,

@@ -31,6 +31,7 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mamba2,
     Mlp,
     Rope,
     ShortConvolution,
@@ -47,6 +48,7 @@ from engine.models.weights import (
     GatedDeltaWeights,
     GatedMlpWeights,
     Layer,
+    Mamba2Weights,
     MlpWeights,
     Names,
     RmsNorm,
@@ -63,6 +65,7 @@ __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
 MIXERS: Mapping[type, structures.Mixer] = {
     Attention: structures.Mixer.ATTENTION,
     GatedDeltaNet: structures.Mixer.GATED_DELTA,
+    Mamba2: structures.Mixer.MAMBA2,
     ShortConvolution: structures.Mixer.SHORT_CONVOLUTION,
 }
 FEED_FORWARDS: Mapping[type, structures.FeedForward] = {
@@ -437,6 +440,8 @@ def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> st
             made.attention = _attention(layer.mixer, spec.mixer, positions, slot)
         case GatedDeltaWeights(), GatedDeltaNet():
             made.delta = _gated_delta(layer.mixer, spec.mixer, slot)
+        case Mamba2Weights(), Mamba2():
+            made.mamba = _mamba2(layer.mixer, spec.mixer, slot)
         case ShortConvolutionWeights(), ShortConvolution():
             made.convolution = _short_convolution(layer.mixer, spec.mixer, slot)
     return made
@@ -519,6 +524,25 @@ def _gated_delta(
         kernel=spec.kernel,
         slot=slot,
         tiled=spec.tiled,
+    )
+
+
+def _mamba2(weights: Mamba2Weights, spec: Mamba2, slot: int) -> structures.Mamba2:
+    return structures.Mamba2(
+        inputs=_matrix(weights.inputs),
+        output=_matrix(weights.output),
+        convolution=weights.convolution.data_ptr(),
+        convolution_bias=weights.convolution_bias.data_ptr(),
+        decay=weights.decay.data_ptr(),
+        step_bias=weights.step_bias.data_ptr(),
+        skip=weights.skip.data_ptr(),
+        norm=weights.norm.data_ptr(),
+        heads=spec.heads,
+        head_dim=spec.head_dim,
+        groups=spec.groups,
+        state=spec.state,
+        kernel=spec.kernel,
+        slot=slot,
     )
 
 

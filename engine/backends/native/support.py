@@ -10,7 +10,13 @@ from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, Experts, GatedDeltaNet, ShortConvolution
+from engine.models.architecture import (
+    Architecture,
+    Experts,
+    GatedDeltaNet,
+    Mamba2,
+    ShortConvolution,
+)
 from engine.models.four_bits import IN_FOUR_BITS
 
 
@@ -21,7 +27,12 @@ def support(library: Library | None) -> Support:
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
-        {**ALL_ATTENTION, GatedDeltaNet: frozenset({"tiled"}), ShortConvolution: frozenset()},
+        {
+            **ALL_ATTENTION,
+            GatedDeltaNet: frozenset({"tiled"}),
+            Mamba2: frozenset(),
+            ShortConvolution: frozenset(),
+        },
         {**MLPS, **EXPERTS},
         native.GATES,
         formats,
@@ -62,6 +73,15 @@ def why_not(
                 f"Its gated delta nets have {delta.value_heads} value heads, keys of {delta.key_dim} and "
                 f"values of {delta.value_dim} numbers; the compiled step needs multiples of "
                 f"{native.LANES} for all three."
+            )
+    for mamba in {spec.mixer for spec in architecture.layers if isinstance(spec.mixer, Mamba2)}:
+        attended.add(mamba.values)
+        sizes = mamba.heads, mamba.head_dim, mamba.state
+        if any(size % native.LANES for size in sizes) or mamba.kernel > native.ROWS:
+            return (
+                f"Its Mamba-2 layers have {mamba.heads} heads of {mamba.head_dim} numbers, states of "
+                f"{mamba.state} and convolve {mamba.kernel} rows; the compiled step needs multiples of "
+                f"{native.LANES} for the first three, and at most {native.ROWS} rows."
             )
     attended |= {
         spec.mixer.width for spec in architecture.layers if isinstance(spec.mixer, ShortConvolution)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.backends.layer_decoder import LayerDecoder, add_own_input, add_residual, mlp, norm
 from engine.backends.support import ALL_ATTENTION, ALL_DECODER, EXPERTS, MLPS, Support
-from engine.backends.torch import experts, gated_delta, short_convolution
+from engine.backends.torch import experts, gated_delta, mamba2, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
 from engine.kernels.formats import FORMATS
@@ -23,6 +23,7 @@ from engine.models.architecture import (
     Attention,
     Experts,
     GatedDeltaNet,
+    Mamba2,
     Recurrent,
     ShortConvolution,
 )
@@ -34,6 +35,7 @@ from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
     GatedDeltaWeights,
+    Mamba2Weights,
     MixerWeights,
     Names,
     ShortConvolutionWeights,
@@ -45,7 +47,12 @@ from engine.models.weights import (
 
 SUPPORT = Support(
     "The own decoder",
-    {**ALL_ATTENTION, GatedDeltaNet: frozenset({"tiled"}), ShortConvolution: frozenset()},
+    {
+        **ALL_ATTENTION,
+        GatedDeltaNet: frozenset({"tiled"}),
+        Mamba2: frozenset(),
+        ShortConvolution: frozenset(),
+    },
     {**MLPS, **EXPERTS},
     ACTIVATIONS,
     FORMATS,
@@ -170,10 +177,12 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
     def _recurrent(
         self, weights: MixerWeights, spec: Recurrent, x: Tensor, step: Step, state: Any
     ) -> Tensor:
+        epsilon = self.architecture.epsilon
         match weights, spec:
             case GatedDeltaWeights(), GatedDeltaNet():
-                epsilon = self.architecture.epsilon
                 return gated_delta.mix(weights, spec, x, state, epsilon, final=step.final)
+            case Mamba2Weights(), Mamba2():
+                return mamba2.mix(weights, spec, x, state, epsilon, final=step.final)
             case ShortConvolutionWeights(), ShortConvolution():
                 return short_convolution.mix(weights, spec, x, state, final=step.final)
         raise TypeError(f"{type(spec).__name__} has weights of another mixer")

@@ -7,15 +7,16 @@ from typing import Any
 
 import torch
 
-from engine.backends.torch import gated_delta, short_convolution
+from engine.backends.torch import gated_delta, mamba2, short_convolution
 from engine.backends.torch.recurrence import Memory, RecurrentState
-from engine.models.architecture import Architecture, GatedDeltaNet, ShortConvolution
+from engine.models.architecture import Architecture, GatedDeltaNet, Mamba2, ShortConvolution
 from engine.models.hidden_states import AuxHiddenStates
 from engine.models.sequence_state import Checkpoints, KVCache
 from engine.values import CHECKPOINT_MB
 
 _MEMORIES: Mapping[type, Callable[[Any, torch.device], Memory]] = {
     GatedDeltaNet: gated_delta.Memory.empty,
+    Mamba2: mamba2.Memory.empty,
     ShortConvolution: short_convolution.Past.empty,
 }
 """Make what each recurrent mixer keeps before the first row."""

@@ -15,6 +15,7 @@ class Mixer(IntEnum):
     ATTENTION = 0
     GATED_DELTA = 1
     SHORT_CONVOLUTION = 2
+    MAMBA2 = 3
 
 
 class FeedForward(IntEnum):
@@ -46,6 +47,14 @@ class ShortConvolution(c.Structure):
     ]
 
 
+class Mamba2(c.Structure):
+    _fields_ = [
+        *_fields(c.c_void_p, "inputs output convolution convolution_bias"),
+        *_fields(c.c_void_p, "decay step_bias skip norm"),
+        *_fields(c.c_int32, "heads head_dim groups state kernel slot"),
+    ]
+
+
 class GatedMlp(c.Structure):
     _fields_ = [*_fields(c.c_void_p, "gate_up down"), *_fields(c.c_int32, "intermediate gate")]
 
@@ -70,6 +79,7 @@ class Layer(c.Structure):
         ("attention", Attention),
         ("delta", GatedDelta),
         ("convolution", ShortConvolution),
+        ("mamba", Mamba2),
         ("mlp", GatedMlp),
         ("experts", Experts),
         ("own", OwnInput),

@@ -31,6 +31,10 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "post_mlp_layernorm": "post_feedforward_layernorm",
     },
     "gpt_oss": {"mlp.router": "mlp.gate"},
+    "granitemoehybrid": {
+        "shared_mlp.input_linear": "mlp.gate_up_proj",
+        "shared_mlp.output_linear": "mlp.down_proj",
+    },
     "hunyuan_v1_dense": {"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
     "lfm2": _LFM2,
     "mixtral": _MIXTRAL,

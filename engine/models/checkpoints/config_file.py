@@ -13,9 +13,7 @@ _MAMBA, _MAMBA_2 = "Mamba layers", "Mamba-2 layers"
 _RECURRENT = "recurrent layers of its own kind"
 _LAYERS: Mapping[str, str] = {
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba", "zamba", "plamo2"), _MAMBA),
-    **dict.fromkeys(
-        ("mamba2", "bamba", "falcon_h1", "zamba2", "granitemoehybrid", "granitehybrid"), _MAMBA_2
-    ),
+    **dict.fromkeys(("mamba2", "bamba", "falcon_h1", "zamba2", "granitehybrid"), _MAMBA_2),
     **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), _MAMBA_2),
     **dict.fromkeys(("rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "xlstm"), _RECURRENT),
     **dict.fromkeys(("recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "zaya"), _RECURRENT),
@@ -39,7 +37,15 @@ _LAYER_TYPES = {"linear_attention", "mamba", "mamba2", "recurrent", "conv"}
 _ROTATES_HEAD_DIM = ("deepseek_v2", "deepseek_v3")
 """Model types whose latent attention has ``head_dim`` rotated numbers; transformers computes it."""
 HYBRIDS = frozenset(
-    {"qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "lfm2"}
+    {
+        "qwen3_5",
+        "qwen3_5_text",
+        "qwen3_5_moe",
+        "qwen3_5_moe_text",
+        "qwen3_next",
+        "lfm2",
+        "granitemoehybrid",
+    }
 )
 """Model types with such layers that a family describes (models/families)."""
 
@@ -77,7 +83,7 @@ def refusal(name: object, layers: str = _RECURRENT) -> str:
     """Return the message for a model with ``layers``."""
     return (
         f"{name} has {layers}, which this engine does not compute. Choose a model with grouped-query "
-        "attention, or Qwen3.5 or LFM2, whose recurrent layers it computes."
+        "attention, or Qwen3.5, LFM2 or Granite 4, whose recurrent layers it computes."
     )
 
 

@@ -13,7 +13,7 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.cohere2 import cohere2
 from engine.models.families.gemma import gemma2, gemma3, gemma4
 from engine.models.families.glm4 import glm4
-from engine.models.families.granite import granite, minicpm
+from engine.models.families.granite import granite, granite_hybrid, minicpm
 from engine.models.families.lfm2 import lfm2
 from engine.models.families.llama import ernie4_5, hunyuan, llama, seed_oss
 from engine.models.families.mistral import ministral, ministral3, mistral, mistral3, mixtral
@@ -48,6 +48,7 @@ FAMILIES: Mapping[str, Reader] = {
     "Gemma4UnifiedForConditionalGeneration": gemma4,
     "Phi3ForCausalLM": phi3,
     "GraniteForCausalLM": granite,
+    "GraniteMoeHybridForCausalLM": granite_hybrid,
     "MiniCPMForCausalLM": minicpm,
     "MinistralForCausalLM": ministral,
     "Ministral3ForCausalLM": ministral3,

@@ -1,33 +1,82 @@
-"""Granite 3 and 4 without recurrence, and MiniCPM: Llama with multipliers (IBM 2024; OpenBMB 2024)."""
+"""Granite 3 and 4, and MiniCPM: Llama with multipliers (IBM 2024, 2025; OpenBMB 2024).
+
+Most layers of Granite 4's hybrids are Mamba-2, and the others have no positions.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture, Attention, LayerSpec, Mamba2, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, attention, gated_mlp
+from engine.models.families.common import architecture, attention, gated_mlp, layer_types
 from engine.models.families.llama import llama
 from engine.models.rope import read_rope
 
+_UNBOUNDED = (None, [0.0, math.inf], [0.0, {"__float__": "Infinity"}])
+"""Values of time_step_limit that change nothing; transformers 5 writes infinity as an object."""
+
 
 def granite(checkpoint: Checkpoint, context: int) -> Architecture:
+    mlp = gated_mlp(checkpoint, bias=bool(checkpoint.text_config.get("mlp_bias")))
+    layer = LayerSpec(_attention(checkpoint, read_rope(checkpoint, context)), mlp)
+    return _granite(checkpoint, [layer] * checkpoint.layers)
+
+
+def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
+    """Return Granite 4 without experts: ``layer_types`` say which layers are Mamba-2."""
+    config = checkpoint.text_config
+    if config.get("num_local_experts"):
+        raise ModelError(
+            f"{checkpoint.path} has experts beside the MLP of each layer, which are not computed "
+            "here. Choose one without: Granite 4.0 350M, 1B or Micro, with or without H."
+        )
+    rotates = config.get("position_embedding_type") == "rope"
+    attends = _attention(checkpoint, read_rope(checkpoint, context) if rotates else None)
+    mixers: dict[str, Attention | Mamba2] = dict.fromkeys(("attention", "full_attention"), attends)
+    names = layer_types(
+        checkpoint, (*mixers, "mamba", "linear_attention"), lambda _: "linear_attention"
+    )
+    if set(names) - set(mixers):
+        mixers |= dict.fromkeys(("mamba", "linear_attention"), _mamba2(checkpoint))
+    mlp = gated_mlp(checkpoint, intermediate=int(config["shared_intermediate_size"]), joined=True)
+    return _granite(checkpoint, [LayerSpec(mixers[name], mlp) for name in names])
+
+
+def _attention(checkpoint: Checkpoint, rope: Rope | None) -> Attention:
     config = checkpoint.text_config
     bias = bool(config.get("attention_bias"))
-    layer = LayerSpec(
-        attention(
-            checkpoint,
-            read_rope(checkpoint, context),
-            query_scale=float(config.get("attention_multiplier", 1)),
-            qkv_bias=bias,
-            output_bias=bias,
-        ),
-        gated_mlp(checkpoint, bias=bool(config.get("mlp_bias"))),
+    scale = float(config.get("attention_multiplier", 1))
+    return attention(checkpoint, rope, query_scale=scale, qkv_bias=bias, output_bias=bias)
+
+
+def _mamba2(checkpoint: Checkpoint) -> Mamba2:
+    config = checkpoint.text_config
+    heads = int(config["mamba_n_heads"])
+    head_dim = config.get("mamba_d_head", "auto")
+    if head_dim == "auto":
+        head_dim = int(config.get("mamba_expand", 2)) * checkpoint.hidden // heads
+    if config.get("time_step_limit") not in _UNBOUNDED:
+        raise ModelError(
+            f"{checkpoint.config_file} bounds the steps of its Mamba-2 layers (time_step_limit), which "
+            f"is not computed here. {checkpoint.config_remedy}"
+        )
+    return Mamba2(
+        heads=heads,
+        head_dim=int(head_dim),
+        groups=int(config.get("mamba_n_groups", 1)),
+        state=int(config["mamba_d_state"]),
+        kernel=int(config.get("mamba_d_conv", 4)),
     )
+
+
+def _granite(checkpoint: Checkpoint, layers: list[LayerSpec]) -> Architecture:
+    config = checkpoint.text_config
     return architecture(
         checkpoint,
-        [layer] * checkpoint.layers,
+        layers,
         embedding_scale=float(config.get("embedding_multiplier", 1)),
         residual_scale=float(config.get("residual_multiplier", 1)),
         logit_scale=1 / float(config.get("logits_scaling", 1)),

@@ -36,6 +36,7 @@ from engine.models.architecture import (
     GatedDeltaNet,
     GatedMlp,
     LayerSpec,
+    Mamba2,
     Mlp,
     Rope,
     ShortConvolution,
@@ -49,6 +50,7 @@ from tests.support.random_tensors import (
     ATTENTION,
     CONVOLUTION,
     DELTA,
+    MAMBA,
     MLP,
     VOCABULARY,
     RandomTensors,
@@ -62,7 +64,7 @@ RELU = replace(MLP, activation="relu")
 BASE = replace(ARCHITECTURE, layers=(LayerSpec(PLAIN, RELU), LayerSpec(PLAIN, RELU)), tied=False)
 
 
-def mixing(mixer: Attention | GatedDeltaNet | ShortConvolution) -> Architecture:
+def mixing(mixer: Attention | GatedDeltaNet | Mamba2 | ShortConvolution) -> Architecture:
     """``BASE`` with another mixer in the first layer."""
     return replace(BASE, layers=(LayerSpec(mixer, RELU), *BASE.layers[1:]))
 
@@ -77,6 +79,7 @@ assert ATTENTION.rope is not None
 EXAMPLES: dict[str, Architecture] = {
     "layers.mixer=Attention": BASE,
     "layers.mixer=GatedDeltaNet": mixing(DELTA),
+    "layers.mixer=Mamba2": mixing(MAMBA),
     "layers.mixer=ShortConvolution": mixing(CONVOLUTION),
     "layers.mixer.tiled": mixing(replace(DELTA, tiled=True)),
     "layers.mixer.rope": ROTATED,

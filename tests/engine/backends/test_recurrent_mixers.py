@@ -32,6 +32,7 @@ from tests.support.random_tensors import (
     CONVOLUTION,
     DELTA,
     HIDDEN,
+    MAMBA,
     MLP,
     VOCABULARY,
     RandomTensors,
@@ -47,7 +48,7 @@ from tests.support.sameness import (
 
 CONTEXT = 512
 INFO = ModelInfo("delta", "Delta", VOCABULARY, CONTEXT, 0, "fp32", "cpu", frozenset(), 3, HIDDEN)
-MIXERS = {"delta": DELTA, "convolution": CONVOLUTION}
+MIXERS: dict[str, Recurrent] = {"delta": DELTA, "mamba2": MAMBA, "convolution": CONVOLUTION}
 
 
 @pytest.fixture(

@@ -15,6 +15,7 @@
 #include "attention.h"
 #include "experts.h"
 #include "gated_delta.h"
+#include "mamba2.h"
 #include "short_convolution.h"
 #include "../matrix/matrix.h"
 #include "../pool.h"
@@ -134,6 +135,11 @@ public:
                 attended = std::max(attended, delta.values());
                 keys = std::max(keys, delta.key_dim);
                 values = std::max(values, delta.group() * delta.value_dim);
+            } else if (layer.mixer == Mixer::MAMBA2) {
+                qkv = std::max(qkv, layer.mamba.inputs_width());
+                attended = std::max(attended, layer.mamba.values());
+                keys = std::max(keys, layer.mamba.groups * layer.mamba.state);
+                values = std::max(values, layer.mamba.head_dim);
             } else if (layer.mixer == Mixer::SHORT_CONVOLUTION) {
                 qkv = std::max(qkv, 3 * layer.convolution.width);
                 attended = std::max(attended, layer.convolution.width);
@@ -189,6 +195,7 @@ private:
             switch (layer.mixer) {
                 case Mixer::ATTENTION: attention(index, layer, scratch, thread); break;
                 case Mixer::GATED_DELTA: gated_delta(index, layer, scratch, thread); break;
+                case Mixer::MAMBA2: mamba2(index, layer, scratch, thread); break;
                 case Mixer::SHORT_CONVOLUTION: short_convolution(index, layer, scratch, thread); break;
             }
             add(scratch, layer.mixer_after);
@@ -299,6 +306,76 @@ private:
             const float* gates = row + delta.channels() + at;
             for (int d = 0; d < delta.value_dim; d += LANES) store(to + d, load(to + d) * gated(Gate::SILU, load(gates + d)));
         }
+    }
+
+    void mamba2(int index, const Layer& layer, Scratch& scratch, int thread) {
+        const Mamba2& mixer = layer.mamba;
+        linear(*mixer.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
+        pool_.barrier();
+        const auto [first, end] = part(mixer.heads, thread);
+        for_each_sequence([&](const Sequence& sequence, int before) {
+            const StateSpace own(mixer, sequence.cache.recurrences[mixer.slot]);
+            for (int position = sequence.absorbed; position < sequence.start; ++position)
+                take_in(own, mixer, sequence, before, nullptr, position, first, end, sequence.from, sequence.from, nullptr, scratch);
+            for (int r = 0; r < sequence.rows; ++r) scan(own, mixer, sequence, before, r, first, end, scratch);
+        });
+        pool_.barrier();
+        for_each_sequence([&](const Sequence& sequence, int before) { keep(mixer, sequence, before, thread); });
+        const auto [first_row, end_row] = part(rows_, thread);
+        for (int r = first_row; r < end_row; ++r) gate_output(mixer, r);
+        pool_.barrier();
+        linear(*mixer.output, attended_.data(), mixer.values(), scratch, counter(index, OUTPUT), update_);
+        pool_.barrier();
+    }
+
+    // Compute row r of a sequence for heads first .. end - 1; in a tree after its ancestors.
+    void scan(const StateSpace& own, const Mamba2& mixer, const Sequence& sequence, int before, int r, int first, int end, Scratch& scratch) {
+        int branch[ROWS], depth = 0;
+        float* output = attended_.data() + size_t(before + r) * mixer.values();
+        if (!sequence.parents) {
+            take_in(own, mixer, sequence, before, nullptr, sequence.start + r, first, end, r ? sequence.to : sequence.from, sequence.to, output, scratch);
+            return;
+        }
+        for (int up = r; up >= 0; up = sequence.parents[up]) ++depth;
+        for (int up = r, at = depth; up >= 0; up = sequence.parents[up]) branch[--at] = up;
+        for (int at = 0; at < depth; ++at)
+            take_in(own, mixer, sequence, before, branch, sequence.start + at, first, end, at ? sequence.to : sequence.from, sequence.to, output, scratch);
+    }
+
+    // Take in the row at `position` for these heads. Rows from `start` on are this step's, of a `branch` of its tree or in order. Write
+    // its output [heads][head_dim], or drop it if that is null.
+    void take_in(const StateSpace& own, const Mamba2& mixer, const Sequence& sequence, int before, const int* branch, int position,
+                 int first, int end, int from, int to, float* output, Scratch& scratch) {
+        const float* past[MOST_TAPS];
+        for (int tap = 0; tap < mixer.kernel; ++tap) {
+            const int at = position - mixer.kernel + 1 + tap, r = at - sequence.start;
+            if (at < 0) past[tap] = nullptr;
+            else if (r < 0) past[tap] = own.recent().at(at);
+            else past[tap] = kept(mixer, before + (branch ? branch[r] : r));
+        }
+        own.share(past, scratch.delta);
+        for (int head = first; head < end; ++head)
+            own.take_in(past, head, from, to, scratch.delta, output ? output + size_t(head) * mixer.head_dim : scratch.delta.output.data());
+    }
+
+    // Return what later rows need of row r of the step.
+    const float* kept(const Mamba2& mixer, int r) const { return qkv_.data() + size_t(r) * mixer.inputs_width() + mixer.values(); }
+
+    // Keep this thread's share of a sequence's last rows for later ones.
+    void keep(const Mamba2& mixer, const Sequence& sequence, int before, int thread) {
+        const RecentRows recent(sequence.cache.recurrences[mixer.slot].recent, mixer.kept());
+        const auto [first, end] = part(sequence.rows, thread);
+        for (int r = std::max(first, sequence.rows - RECENT_ROWS); r < end; ++r)
+            std::memcpy(sequence.parents ? recent.in_tree(r) : recent.at(sequence.start + r), kept(mixer, before + r), sizeof(float) * mixer.kept());
+    }
+
+    // Gate the outputs of row r of the step, then normalise them by groups.
+    void gate_output(const Mamba2& mixer, int r) {
+        const int width = mixer.values() / mixer.groups;
+        const float* gates = qkv_.data() + size_t(r) * mixer.inputs_width();
+        float* output = attended_.data() + size_t(r) * mixer.values();
+        for (int c = 0; c < mixer.values(); c += LANES) store(output + c, load(output + c) * gated(Gate::SILU, load(gates + c)));
+        for (int at = 0; at < mixer.values(); at += width) normalise(output + at, mixer.norm + at, width, shape_.epsilon, output + at);
     }
 
     void short_convolution(int index, const Layer& layer, Scratch& scratch, int thread) {

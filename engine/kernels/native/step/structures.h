@@ -12,7 +12,7 @@ namespace foretoken {
 
 enum class Gate : int32_t { SILU = 0, GELU = 1, GELU_TANH = 2, RELU = 3, QUICK_GELU = 4 };
 
-enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1, SHORT_CONVOLUTION = 2 };
+enum class Mixer : int32_t { ATTENTION = 0, GATED_DELTA = 1, SHORT_CONVOLUTION = 2, MAMBA2 = 3 };
 enum class FeedForward : int32_t { GATED_MLP = 0, MLP = 1, EXPERTS = 2 };
 
 // Grouped-query attention. `qk_norm`, `rotation` and `temperature` are null in models without them.
@@ -64,6 +64,21 @@ struct ShortConvolution {
 };
 
 // Also the weights of an Mlp, whose `gate_up` is `up` alone.
+// See mamba2.h. `inputs` makes gates [heads][head_dim]; then values like them, B and C [groups][state], which are convolved; then dt [heads].
+struct Mamba2 {
+    const Matrix *inputs, *output;
+    const float *convolution, *convolution_bias;  // [kernel][channels], [channels]
+    const float *decay, *step_bias, *skip;        // [heads]
+    const float* norm;                            // [heads][head_dim]
+    int32_t heads, head_dim, groups, state, kernel;
+    int32_t slot;  // of the layer's memory in a cache
+
+    int values() const { return heads * head_dim; }
+    int channels() const { return values() + 2 * groups * state; }
+    int kept() const { return channels() + heads; }  // numbers of a row that later ones need
+    int inputs_width() const { return values() + kept(); }
+};
+
 struct GatedMlp {
     const Matrix *gate_up, *down;
     int32_t intermediate;
@@ -97,6 +112,7 @@ struct Layer {
     Attention attention;
     GatedDelta delta;
     ShortConvolution convolution;
+    Mamba2 mamba;
     GatedMlp mlp;
     Experts experts;
     OwnInput own;
