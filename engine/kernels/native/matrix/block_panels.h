@@ -252,13 +252,7 @@ private:
                 for (int word = 0; word < format_.words; ++word, to += 4 * LANES) {
                     const uint8_t* first = from + format_.words_at + word * 4;
                     for (int lane = 0; lane < count; ++lane) std::memcpy(to + 4 * lane, first + lane * size, 4);
-                    if (format_.arrange)
-                        for (int lane = 0; lane < count; ++lane) {
-                            uint32_t bits;
-                            std::memcpy(&bits, to + 4 * lane, sizeof bits);
-                            bits = format_.arrange(word, bits);
-                            std::memcpy(to + 4 * lane, &bits, sizeof bits);
-                        }
+                    if (format_.arranged >> word & 1) unpacking::put_word(format_.arrange(unpacking::Words{to}[0]), to, 0);
                 }
                 for (int lane = 0; lane < count; ++lane, rest += format_.rest)
                     std::memcpy(rest, from + lane * size + format_.rest_at, format_.rest);

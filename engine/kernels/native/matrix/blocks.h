@@ -36,7 +36,8 @@ inline Unsigned fifth(Unsigned bits, int index) { return (index < 4 ? bits << (4
 // A word of scale and minimum, or a scale behind the words; a word of fifth bits; the lower four bits.
 template <bool MINIMUM, bool FIFTH>
 struct Nibbles {
-    static uint32_t arrange(int index, uint32_t word) requires FIFTH { return index == MINIMUM ? by_quads(word) : word; }
+    static constexpr uint64_t ARRANGED = FIFTH << MINIMUM;
+    static constexpr auto arrange = by_quads;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         const Unsigned bits = FIFTH ? words[MINIMUM] : Unsigned{};
         nibbles({words.from + (MINIMUM + FIFTH) * sizeof bits}, to,
@@ -94,7 +95,8 @@ struct NVFP4 {
 
 // Four words, a bit for each of 32 inputs: -1 or 1.
 struct Q1_0 {
-    static uint32_t arrange(int, uint32_t word) { return by_quads(word); }
+    static constexpr uint64_t ARRANGED = 15;
+    static constexpr auto arrange = by_quads;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 32; ++i) to.put(i, (words[i / 8] >> (i % 8) & 0x01010101) << 1);
@@ -104,8 +106,9 @@ struct Q1_0 {
 
 // Four words, two bits for each of sixteen inputs: -1 to 2.
 struct Q2_0 {
-    static uint32_t arrange(int, uint32_t word) {
-        uint32_t moved = 0;
+    static constexpr uint64_t ARRANGED = 15;
+    static Unsigned arrange(Unsigned word) {
+        Unsigned moved{};
         for (int k = 0; k < 16; ++k) moved |= (word >> (2 * k) & 3) << (k % 4 * 8 + k / 4 * 2);
         return moved;
     }
@@ -262,7 +265,10 @@ template <class Kind, int INPUTS, int BYTES, int WORDS, int WORDS_AT, int REST, 
 constexpr Format format(bool minimums, Codes codes, int centre) {
     static_assert(BYTES == WORDS * 4 + REST);
     Format result{INPUTS, BYTES, WORDS, WORDS_AT, REST, REST_AT, GROUP, minimums, codes, centre, unpack<Kind, INPUTS, WORDS, REST, GROUP>};
-    if constexpr (requires { Kind::arrange(0, 0u); }) result.arrange = Kind::arrange;
+    if constexpr (requires { Kind::ARRANGED; }) {
+        result.arranged = Kind::ARRANGED;
+        result.arrange = Kind::arrange;
+    }
     if constexpr (requires { Kind::fold; }) result.fold = Kind::fold;
     if constexpr (requires { Kind::GRID; }) result.grid = Kind::GRID;
     return result;

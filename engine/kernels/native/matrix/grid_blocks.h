@@ -56,8 +56,8 @@ inline Unsigned around_64(Unsigned bytes) { return (bytes ^ 0x80808080) - 0x4040
 // Seven signs of each eight inputs, of which an even number is negative, and four bits of a scale. The bits of the scale stand
 // where the eighth signs would.
 struct EvenSigns {
-    static uint32_t arrange(uint32_t word) {
-        uint32_t bits = 0;
+    static Unsigned arrange(Unsigned word) {
+        Unsigned bits{};
         for (int eight = 0; eight < 4; ++eight) bits |= ((word >> (7 * eight) & 127) | (word >> (28 + eight) & 1) << 7) << (8 * eight);
         return by_quads(bits);
     }
@@ -76,7 +76,8 @@ struct EvenSigns {
 // Eight pairs of words: four indices of eight inputs, then signs and scale.
 struct IQ2_XXS {
     static constexpr auto GRID = &grid<IQ2_XXS>;
-    static uint32_t arrange(int index, uint32_t word) { return index % 2 ? EvenSigns::arrange(word) : word; }
+    static constexpr uint64_t ARRANGED = 0xaaaa;
+    static constexpr auto arrange = EvenSigns::arrange;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         const Floats scale = half(rest);
         for (int g = 0; g < 8; ++g) {
@@ -119,7 +120,8 @@ struct IQ2_XS {
 // 32 bytes of indices, 32 of signs, two more bits of each index, and a scale of four bits for each sixteen inputs.
 struct IQ2_S {
     static constexpr auto GRID = &grid<IQ2_S>;
-    static uint32_t arrange(int index, uint32_t word) { return index / 8 == 1 ? by_quads(word) : word; }
+    static constexpr uint64_t ARRANGED = 0xff << 8;
+    static constexpr auto arrange = by_quads;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         const Floats scale = half(rest);
         for (int g = 0; g < 8; ++g) {
@@ -138,7 +140,8 @@ struct IQ2_S {
 // 64 bytes of indices of four inputs, then eight words of signs and scale.
 struct IQ3_XXS {
     static constexpr auto GRID = &grid<IQ3_XXS>;
-    static uint32_t arrange(int index, uint32_t word) { return index < 16 ? word : EvenSigns::arrange(word); }
+    static constexpr uint64_t ARRANGED = 0xff << 16;
+    static constexpr auto arrange = EvenSigns::arrange;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         const Floats scale = half(rest);
         for (int g = 0; g < 8; ++g) {
@@ -154,7 +157,8 @@ struct IQ3_XXS {
 // 64 bytes of indices, a ninth bit of each, 32 bytes of signs, and a scale of four bits for each 32 inputs.
 struct IQ3_S {
     static constexpr auto GRID = &grid<IQ3_S>;
-    static uint32_t arrange(int index, uint32_t word) { return index >= 18 && index < 26 ? by_quads(word) : word; }
+    static constexpr uint64_t ARRANGED = 0xff << 18;
+    static constexpr auto arrange = by_quads;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         const Floats scale = half(rest);
         for (int g = 0; g < 8; ++g) {

@@ -39,7 +39,8 @@ struct Format {
     Codes codes;
     int centre;
     void (*unpack)(const uint8_t* words, const uint8_t* rest, int blocks, Unpacked& to);
-    uint32_t (*arrange)(int index, uint32_t word) = nullptr;        // reorder a word's bits while blocks are packed
+    uint64_t arranged = 0;                                          // words whose bits are reordered while blocks are packed
+    Unsigned (*arrange)(Unsigned word) = nullptr;                   // how
     void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, for formats that weights are rounded to
     std::vector<uint32_t>* grid = nullptr;                          // see unpacking::grid
 
@@ -79,9 +80,9 @@ inline Floats signed_byte(Unsigned word, int index) {
 inline Floats half(const uint8_t* rest) { return widen_halves(reinterpret_cast<const uint16_t*>(rest)); }
 
 // Reorder 32 bits, so that the bit of input 4 q + b is bit 8 b + q.
-inline uint32_t by_quads(uint32_t bits) {
-    uint32_t moved = 0;
-    for (int q = 0; q < 8; ++q) moved |= ((bits >> (4 * q) & 15) * 0x00204081u & 0x01010101u) << q;
+inline Unsigned by_quads(Unsigned bits) {
+    Unsigned moved{};
+    for (int q = 0; q < 8; ++q) moved |= ((bits >> (4 * q) & 15) * 0x00204081 & 0x01010101) << q;
     return moved;
 }
 
