@@ -185,7 +185,15 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "ministral": ("ministral", {**SLIDING, "layer_types": HALF_SLIDING}),
     "ministral3": (
         "ministral3",
-        {"pad_token_id": 0, "rope_parameters": {**YARN, "llama_4_scaling_beta": 0.5}},
+        {
+            "pad_token_id": 0,
+            "rope_parameters": {
+                **YARN,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "llama_4_scaling_beta": 0.5,
+            },
+        },
     ),
     "olmo2": ("olmo2", {}),
     "olmo3": (
@@ -193,7 +201,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         {
             **SLIDING,
             "layer_types": HALF_SLIDING,
-            "rope_parameters": {"full_attention": YARN, "sliding_attention": {"rope_theta": 1e4}},
+            "rope_parameters": {"full_attention": YARN, "sliding_attention": {}},
         },
     ),
     "exaone4": ("exaone4", {**SLIDING, "layer_types": HALF_SLIDING}),

@@ -38,7 +38,21 @@ ARCHITECTURES = {
     "Phi3ForCausalLM": gguf.MODEL_ARCH.PHI3,
     "Lfm2ForCausalLM": gguf.MODEL_ARCH.LFM2,
     "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "GraniteForCausalLM": gguf.MODEL_ARCH.GRANITE,
+    "MiniCPMForCausalLM": gguf.MODEL_ARCH.MINICPM,
+    "Ministral3ForCausalLM": gguf.MODEL_ARCH.MISTRAL3,
+    "Olmo2ForCausalLM": gguf.MODEL_ARCH.OLMO2,
+    "Olmo3ForCausalLM": gguf.MODEL_ARCH.OLMO2,
+    "Exaone4ForCausalLM": gguf.MODEL_ARCH.EXAONE4,
+    "HunYuanDenseV1ForCausalLM": gguf.MODEL_ARCH.HUNYUAN_DENSE,
+    "SeedOssForCausalLM": gguf.MODEL_ARCH.SEED_OSS,
+    "Ernie4_5ForCausalLM": gguf.MODEL_ARCH.ERNIE4_5,
+    "Glm4ForCausalLM": gguf.MODEL_ARCH.GLM4,
+    "Cohere2ForCausalLM": gguf.MODEL_ARCH.COHERE2,
+    "Starcoder2ForCausalLM": gguf.MODEL_ARCH.STARCODER2,
 }
+TURNED = ("llama", "mistral3", "granite", "minicpm", "smollm3")
+"""Architectures whose queries and keys the converter turns."""
 
 
 NEXTN = {
@@ -108,10 +122,16 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_head_count_kv(_kv_heads(config, checkpoint.kv_heads))
     writer.add_key_length(checkpoint.head_dim)
     writer.add_value_length(checkpoint.head_dim)
-    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"])
+    if epsilon := config.get("layer_norm_eps") or config.get("norm_epsilon"):
+        writer.add_layer_norm_eps(epsilon)
+    else:
+        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps") or config["norm_eps"])
     _describe_ropes(writer, config, checkpoint.head_dim)
     if config.get("sliding_window"):
         writer.add_sliding_window(config["sliding_window"])
+    if config["model_type"] in ("olmo3", "exaone4", "cohere2"):
+        slides = [kind == "sliding_attention" for kind in config["layer_types"]]
+        writer.add_sliding_window_pattern(slides)
     if "gemma4" in config["model_type"]:
         _describe_gemma4(writer, config)
     if config.get("linear_num_value_heads"):
@@ -121,9 +141,18 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     for key, add in (
         ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
         ("final_logit_softcapping", writer.add_final_logit_softcapping),
+        ("attention_multiplier", writer.add_attention_scale),
+        ("embedding_multiplier", writer.add_embedding_scale),
+        ("residual_multiplier", writer.add_residual_scale),
+        ("logits_scaling", writer.add_logit_scale),
+        ("logit_scale", writer.add_logit_scale),
+        ("scale_emb", writer.add_embedding_scale),
     ):
         if config.get(key):
             add(config[key])
+    if "scale_depth" in config:
+        writer.add_residual_scale(config["scale_depth"] / checkpoint.layers**0.5)
+        writer.add_logit_scale(config["hidden_size"] / config["dim_model_base"])
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("gpt-2")
     writer.add_token_list(vocabulary.tokens)
@@ -207,7 +236,8 @@ def _describe_gemma4(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: int) -> None:
     rope = config["rope_parameters"]
     rope = rope.get("full_attention", rope)
-    writer.add_rope_freq_base(rope["rope_theta"])
+    stretched = rope.get("alpha", 1) ** (head_dim / (head_dim - 2))
+    writer.add_rope_freq_base(rope["rope_theta"] * stretched)
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1)))
     match rope["rope_type"]:
         case "linear":
@@ -217,6 +247,9 @@ def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: i
             writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             writer.add_rope_scaling_factor(rope["factor"])
             writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+            if "llama_4_scaling_beta" in rope:
+                writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+                writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
         case "longrope":
             ratio = config["max_position_embeddings"] / config["original_max_position_embeddings"]
             sharpened = np.sqrt(
@@ -229,7 +262,7 @@ def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: i
 def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODEL_ARCH) -> Tensors:
     layers = config["num_hidden_layers"]
     names = gguf.get_tensor_name_map(architecture, layers + 1)
-    turned = architecture in (gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.SMOLLM3)
+    turned = gguf.MODEL_ARCH_NAMES[architecture] in TURNED
     centred = architecture in (
         gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.QWEN35,
         gguf.MODEL_ARCH.QWEN35MOE, gguf.MODEL_ARCH.QWEN3NEXT,

@@ -20,8 +20,11 @@ _UNBOUNDED = (None, [0.0, math.inf], [0.0, {"__float__": "Infinity"}])
 
 
 def granite(checkpoint: Checkpoint, context: int) -> Architecture:
-    mlp = gated_mlp(checkpoint, bias=bool(checkpoint.text_config.get("mlp_bias")))
-    layer = LayerSpec(_attention(checkpoint, read_rope(checkpoint, context)), mlp)
+    config = checkpoint.text_config
+    mlp = gated_mlp(checkpoint, bias=bool(config.get("mlp_bias")))
+    rotates = config.get("position_embedding_type", "rope") == "rope"
+    attends = _attention(checkpoint, read_rope(checkpoint, context) if rotates else None)
+    layer = LayerSpec(attends, mlp)
     return _granite(checkpoint, [layer] * checkpoint.layers)
 
 

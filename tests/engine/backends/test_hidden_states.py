@@ -38,7 +38,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Any]
     folders = {name: tmp_path_factory.mktemp(name) for name in ("own", "adapter")}
     return {
         "own": (folders["own"], write_family(folders["own"], "gemma2", **SIZES)),
-        "adapter": (folders["adapter"], write_random(folders["adapter"], "olmo2")),
+        "adapter": (folders["adapter"], write_random(folders["adapter"], "olmo")),
     }
 
 

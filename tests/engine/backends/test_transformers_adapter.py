@@ -36,9 +36,8 @@ LATENT: dict[str, Any] = {
 }
 """Latent attention in front of a dense layer, then one of experts."""
 KINDS: dict[str, dict[str, Any]] = {
-    "olmo2": {"num_key_value_heads": 2},
-    "cohere2": {"sliding_window": 32, "layer_types": ["sliding_attention", "full_attention"]},
-    "starcoder2": {"sliding_window": 24},
+    "olmo": {},
+    "cwm": {"sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"]},
     "gpt_neox": {},
     "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
     "qwen3_moe": {
@@ -156,7 +155,7 @@ def test_a_call_that_fails_inside_leaves_a_cache_that_can_be_rewound(
 
 
 def test_a_weight_that_is_no_number_is_named(tmp_path: Path) -> None:
-    write_random(tmp_path, "olmo2")
+    write_random(tmp_path, "olmo")
     tensors = load_file(tmp_path / "model.safetensors")
     name = "model.layers.1.self_attn.v_proj.weight"
     tensors[name][3, 2] = float("nan")

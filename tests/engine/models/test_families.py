@@ -16,6 +16,7 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
 from tests.support.checkpoints import LLAMA, write_random, write_tokenizer
 from tests.support.families import MODELS
+from tests.support.gguf_files import write_gguf
 from tests.support.loading import load_model
 
 SIZES: dict[str, Any] = {"initializer_range": 0.1, "uneven": 0.1}
@@ -197,6 +198,56 @@ def test_what_gemma_leaves_out_of_its_configuration(tmp_path: Path) -> None:
     assert near is not None and far is not None
     assert near.frequencies[64] == pytest.approx(1e4**-0.5)
     assert far.frequencies[64] == pytest.approx(1e6**-0.5)
+
+
+def test_minicpm_is_a_granite_by_other_names(tmp_path: Path) -> None:
+    """Transformers has no class of it: it is code beside the weights."""
+    scales = {
+        "embedding_multiplier": 12.0,
+        "attention_multiplier": 8**-0.5,
+        "residual_multiplier": 1.4 / 2**0.5,
+        "logits_scaling": 2.0,
+    }
+    reference = write_random(tmp_path, "granite", **SIZES, **scales)
+
+    def rename(config: dict[str, Any]) -> None:
+        for key in scales:
+            del config[key]
+        config |= {"scale_emb": 12, "scale_depth": 1.4, "dim_model_base": 16}
+        config |= {"architectures": ["MiniCPMForCausalLM"], "model_type": "minicpm"}
+
+    edit(tmp_path, rename)
+    assert_same(tmp_path, reference)
+    assert_same(write_gguf(tmp_path, tmp_path / "m.gguf"), reference)
+    edit(tmp_path, lambda config: config.update(sparse_config={"window_size": 64}))
+    with pytest.raises(ModelError, match="sparse_config"):
+        load_model(tmp_path, quantization="fp32")
+
+
+def test_the_text_of_a_ministral_with_eyes(tmp_path: Path) -> None:
+    from transformers import Mistral3Config, Mistral3ForConditionalGeneration, PixtralVisionConfig
+
+    vision: Any = PixtralVisionConfig
+    build: Any = Mistral3Config
+    eyes = vision(
+        hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        image_size=28, patch_size=14, head_dim=8,
+    )  # fmt: skip
+    rope = {
+        "rope_type": "yarn",
+        "rope_theta": 1e4,
+        "factor": 4.0,
+        "original_max_position_embeddings": 32,
+        "llama_4_scaling_beta": 0.3,
+    }
+    text = {**LLAMA, "initializer_range": 0.1, "pad_token_id": 0, "rope_parameters": rope}
+    config = build(text_config={**text, "model_type": "ministral3"}, vision_config=eyes.to_dict())
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model: Any = Mistral3ForConditionalGeneration(config).eval()
+    write_tokenizer(tmp_path)
+    model.save_pretrained(tmp_path)
+    assert_same(tmp_path, model)
 
 
 def test_longrope_for_a_short_context_is_that_of_short_texts(tmp_path: Path) -> None:

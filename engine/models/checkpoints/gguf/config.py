@@ -17,6 +17,17 @@ from engine.models.checkpoints.gguf.names import check_architecture
 
 _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
+    "mistral3": ("Ministral3ForCausalLM", "ministral3"),
+    "granite": ("GraniteForCausalLM", "granite"),
+    "minicpm": ("MiniCPMForCausalLM", "minicpm"),
+    "olmo2": ("Olmo2ForCausalLM", "olmo2"),
+    "exaone4": ("Exaone4ForCausalLM", "exaone4"),
+    "hunyuan-dense": ("HunYuanDenseV1ForCausalLM", "hunyuan_v1_dense"),
+    "seed_oss": ("SeedOssForCausalLM", "seed_oss"),
+    "ernie4_5": ("Ernie4_5ForCausalLM", "ernie4_5"),
+    "glm4": ("Glm4ForCausalLM", "glm4"),
+    "cohere2": ("Cohere2ForCausalLM", "cohere2"),
+    "starcoder2": ("Starcoder2ForCausalLM", "starcoder2"),
     "qwen2": ("Qwen2ForCausalLM", "qwen2"),
     "qwen3": ("Qwen3ForCausalLM", "qwen3"),
     "qwen3moe": ("Qwen3MoeForCausalLM", "qwen3_moe"),
@@ -35,8 +46,11 @@ _MIXTRAL = "MixtralForCausalLM", "mixtral"
 """Those of "llama" with experts."""
 _SMOLLM3_EVERY = 4
 """Every fourth layer has no positions (llama.cpp's smollm3.cpp)."""
-_SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6}
-"""The period of layers with global attention, if the file does not say (llama.cpp's gemma*.cpp)."""
+_SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 4, "cohere2": 4}
+"""The period of layers with global attention, if the file does not say (llama.cpp's models)."""
+_LAYER_NORMS = ("cohere2", "starcoder2")
+"""Architectures with LayerNorms, whose epsilon has another key."""
+_PARTLY_ROTATED = ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")
 _WINDOWS = {"gemma2": 4096}
 _SLIDING_THETA = 10_000.0
 """The rope base of the sliding layers of Gemma 3 and 4."""
@@ -118,6 +132,11 @@ def config_from(
             "attention.value_length", settings.optional("attention.value_length"), str(head_dim)
         )
     first = 0 if architecture == "gemma4" else None  # its layers differ in these two
+    epsilon = "layer_norm_epsilon" if architecture in _LAYER_NORMS else "layer_norm_rms_epsilon"
+    biased = {
+        part: f"model.layers.0.{part}_proj.bias" in tensors
+        for part in ("self_attn.q", "self_attn.o", "mlp.gate")
+    }
     config: dict[str, Any] = {
         "architectures": [name],
         "model_type": model_type,
@@ -127,10 +146,12 @@ def config_from(
         "num_key_value_heads": _kv_heads(settings, heads, first),
         "head_dim": head_dim,
         "max_position_embeddings": settings.size("context_length"),
-        "rms_norm_eps": settings.number("attention.layer_norm_rms_epsilon"),
+        "rms_norm_eps": settings.number(f"attention.{epsilon}"),
         "tie_word_embeddings": "lm_head.weight" not in tensors,
-        "attention_bias": "model.layers.0.self_attn.q_proj.bias" in tensors,
-        "mlp_bias": "model.layers.0.mlp.gate_proj.bias" in tensors,
+        "attention_bias": biased["self_attn.q"],
+        "attention_out_bias": biased["self_attn.o"],
+        "mlp_bias": biased["mlp.gate"],
+        "use_bias": biased["self_attn.q"],
         "rope_parameters": _rope(settings, head_dim, factors),
     }
     if experts:
@@ -168,6 +189,26 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return {"sliding_window": _window(settings)}
         case "gemma2" | "gemma3":
             return _gemma(settings, config)
+        case "granite":
+            return _granite(settings, config)
+        case "minicpm":
+            hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+            return {
+                "scale_emb": settings.number("embedding_scale"),
+                "scale_depth": settings.number("residual_scale") * layers**0.5,
+                "dim_model_base": hidden / settings.number("logit_scale"),
+            }
+        case "olmo2":
+            return _olmo(settings, config)
+        case "exaone4":
+            return _windows(settings, config, _window(settings))
+        case "cohere2":
+            return _windows(settings, config, _window(settings)) | {
+                "logit_scale": settings.number("logit_scale"),
+                "layer_norm_eps": config["rms_norm_eps"],
+            }
+        case "starcoder2":
+            return {"norm_epsilon": config["rms_norm_eps"]}
         case "qwen35" | "qwen35moe" | "qwen3next":
             return gated_delta(settings)
         case "lfm2":
@@ -194,12 +235,7 @@ def _gemma(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     if layers == _LARGEST_GEMMAS[architecture]:
         head_dim = config["hidden_size"] // config["num_attention_heads"]
     fields: dict[str, Any] = {"query_pre_attn_scalar": head_dim}
-    window = _window(settings) or _WINDOWS.get(architecture)
-    sliding = [bool(window) and slides for slides in _sliding(settings, layers)]
-    fields["sliding_window"] = window
-    fields["layer_types"] = [
-        "sliding_attention" if slides else "full_attention" for slides in sliding
-    ]
+    fields |= _windows(settings, config, _window(settings) or _WINDOWS.get(architecture))
     for key in ("attn_logit_softcapping", "final_logit_softcapping"):
         if settings.optional(key):
             fields[key] = settings.number(key)
@@ -253,6 +289,34 @@ def _gemma4(
     return fields
 
 
+def _granite(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    turns = (
+        settings.optional("rope.scaling.finetuned") is not False
+    )  # llama.cpp's switch of the rope
+    return {
+        "attention_multiplier": settings.number("attention.scale", config["head_dim"] ** -0.5),
+        "embedding_multiplier": settings.number("embedding_scale", 1.0),
+        "residual_multiplier": settings.number("residual_scale", 1.0),
+        "logits_scaling": settings.number("logit_scale"),
+        "position_embedding_type": "rope" if turns else "nope",
+    }
+
+
+def _olmo(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return OLMo 3's fields if layers slide; the rope's scaling concerns the others alone."""
+    window, rope = _window(settings), config["rope_parameters"]
+    if window is None:
+        return {}
+    theta = settings.number("rope.freq_base_swa", rope["rope_theta"])
+    near = {"rope_type": "default", "rope_theta": theta}
+    return {
+        "architectures": ["Olmo3ForCausalLM"],
+        "model_type": "olmo3",
+        "rope_parameters": {"full_attention": rope, "sliding_attention": near},
+        **_windows(settings, config, window),
+    }
+
+
 def gated_delta(settings: Settings) -> dict[str, Any]:
     value_heads = settings.size("ssm.time_step_rank")
     return {
@@ -276,6 +340,16 @@ def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[st
         "conv_L_cache": settings.size("shortconv.l_cache"),
         "norm_eps": config["rms_norm_eps"],
         "block_auto_adjust_ff_dim": False,
+    }
+
+
+def _windows(settings: Settings, config: Mapping[str, Any], window: int | None) -> dict[str, Any]:
+    """Return which layers slide with ``window``; none do without."""
+    layers = config["num_hidden_layers"]
+    sliding = _sliding(settings, layers) if window else [False] * layers
+    return {
+        "sliding_window": window,
+        "layer_types": ["sliding_attention" if slides else "full_attention" for slides in sliding],
     }
 
 
@@ -306,11 +380,7 @@ def _rope(
     }
     width = settings.size("rope.dimension_count", head_dim)
     if width != head_dim:
-        if (
-            settings.architecture not in ("phi3", "qwen35", "qwen35moe", "qwen3next")
-            or width > head_dim
-            or width % 2
-        ):
+        if settings.architecture not in _PARTLY_ROTATED or width > head_dim or width % 2:
             raise settings.wrong("rope.dimension_count", width, str(head_dim))
         rope["partial_rotary_factor"] = width / head_dim
     kind = settings.optional("rope.scaling.type") or "none"
@@ -322,9 +392,25 @@ def _rope(
     if kind == "none" and settings.optional("rope.scale_linear"):  # older than the scaling's type
         return rope | {"rope_type": "linear", "factor": settings.number("rope.scale_linear")}
     if kind in ("linear", "yarn"):
-        return rope | {"rope_type": kind, "factor": settings.number("rope.scaling.factor")}
+        rope |= {"rope_type": kind, "factor": settings.number("rope.scaling.factor")}
+        return rope | _yarn(settings) if kind == "yarn" else rope
     if kind != "none":
         raise settings.wrong("rope.scaling.type", kind, "none, linear, yarn, or come with factors")
+    return rope
+
+
+def _yarn(settings: Settings) -> dict[str, Any]:
+    """Return the rest of YaRN's settings. Mistral's are such that nothing is magnified."""
+    rope: dict[str, Any] = {
+        name: settings.number(f"rope.scaling.yarn_{name}")
+        for name in ("beta_fast", "beta_slow")
+        if settings.optional(f"rope.scaling.yarn_{name}")
+    }
+    if settings.architecture == "mistral3":
+        rope["attention_factor"] = 1.0
+    key = "attention.temperature_scale"
+    if settings.optional(key):
+        rope["llama_4_scaling_beta"] = settings.number(key)
     return rope
 
 

@@ -73,8 +73,21 @@ _HYBRID = {
     "ssm_out": "linear_attn.out_proj",
 }
 
+_OLMO = {part: name for part, name in _GEMMA.items() if part not in ("attn_norm", "ffn_norm")}
+
 LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "llama": _LLAMA | _EXPERTS,  # Mixtral
+    "mistral3": _LLAMA,
+    "granite": _LLAMA,
+    "minicpm": _LLAMA,
+    "ernie4_5": _LLAMA,
+    "cohere2": _LLAMA,
+    "starcoder2": _LLAMA,
+    "hunyuan-dense": _LLAMA | _HEAD_NORMS,
+    "seed_oss": {**_ATTENTION, **_MLP, "post_attention_norm": "post_attention_layernorm"},
+    "olmo2": _OLMO | _HEAD_NORMS,
+    "exaone4": _OLMO | _HEAD_NORMS,
+    "glm4": _GEMMA | {"ffn_up": "mlp.gate_up_proj"},
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
     "qwen3moe": _LLAMA | _HEAD_NORMS | _EXPERTS,
@@ -122,8 +135,9 @@ _NEXTN = {
     "nextn.shared_head_norm": "norm",
 }
 """Of blocks that draft for the others (MTP), beside the parts of a layer. Others repeat the target's."""
-INTERLEAVED = ("llama", "smollm3")
-"""Architectures whose queries and keys have interleaved rotary pairs."""
+INTERLEAVED = ("llama", "mistral3", "granite", "minicpm", "smollm3")
+"""Architectures whose queries and keys the converter gave interleaved rotary pairs. Those of ERNIE, GLM-4
+and Cohere have them in any file."""
 _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
 """Of a gated delta net. Transformers' names have no suffix."""
 _SCALAR = {"layer_output_scale.weight": "layer_scalar"}

@@ -26,18 +26,22 @@ from tests.support.gguf_files import all_in, write_gguf
 from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
-LAST_BITS = {"phi3, longrope", "qwen3.5", "qwen3.5-moe", "qwen3-next"}
-"""The file holds how much its attention is sharpened, or exp(A_log), in float32."""
+LAST_BITS = {"phi3, longrope", "qwen3.5", "qwen3.5-moe", "qwen3-next", "hunyuan"}
+"""The file holds how much its attention is sharpened, exp(A_log), or a stretched base, in float32."""
 AS_THE_FILE_HAS_IT = {
     # What llama.cpp computes, and a file cannot say otherwise.
     "gemma2": {"query_pre_attn_scalar": 8},
     "gemma3": {"query_pre_attn_scalar": 8, "layer_types": ["sliding_attention"] * 2},
     "qwen3-moe": {"mlp_only_layers": []},
+    "seed_oss": {"attention_out_bias": False},
+    "ernie4_5": {"use_bias": False},
+    "starcoder2": {"sliding_window": None},
 }
 LEFT_OUT = {
     "biases": "llama.cpp's Llama has no bias on the output of attention",
     "dynamic rope": "is the default rope up to the model's context",
     "mistral": "llama.cpp's Llama has no window",
+    "ministral": "llama.cpp has no such model",
     "qwen2, later layers slide": "llama.cpp's Qwen has no window",
     "qwen3, biases, a window": "llama.cpp's Qwen has no window",
     "llama3 rope": "the file holds what comes out of it: tested by itself",
