@@ -23,6 +23,7 @@ from engine.models.architecture import (
     Attention,
     Experts,
     GatedDeltaNet,
+    LayerSpec,
     Mamba2,
     Recurrent,
     ShortConvolution,
@@ -35,6 +36,7 @@ from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
     GatedDeltaWeights,
+    Layer,
     Mamba2Weights,
     MixerWeights,
     Names,
@@ -118,7 +120,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             activation(spec.feed_forward.activation)  # raises for an unknown one
         self.ops = RowArithmetic()
         self.layers = [
-            load_layer(architecture, spec, names.within(index, tensor), kernels)
+            self._load(spec, names.within(index, tensor), kernels)
             for index, spec in enumerate(architecture.layers)
         ]
         self.per_layer = load_per_layer(architecture, names, tensor, kernels)
@@ -134,6 +136,9 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         if spec.temperature is not None:
             temperature = temperatures(spec.temperature, context).to(device)
         return AttentionShared(rotation, temperature, attend)
+
+    def _load(self, spec: LayerSpec, at: TensorSource, kernels: Kernels) -> Layer:
+        return load_layer(self.architecture, spec, at, kernels)
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:
         """See ``HiddenStateModel``."""

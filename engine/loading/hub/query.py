@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from engine.errors import DownloadError, InvalidRequest
 from engine.files import parse_json
@@ -41,7 +42,7 @@ def search(words: str) -> tuple[Hit, ...]:
         hf_raise_for_status,
     )
 
-    parameters = {
+    parameters: dict[str, Any] = {
         "search": words,
         "filter": "gguf",
         "sort": "downloads",
