@@ -31,7 +31,7 @@ from engine.models.checkpoints.gguf.names import (
     drafting_role,
     role_of,
 )
-from engine.models.checkpoints.parts import split_tensors
+from engine.models.checkpoints.parts import PartEntry, split_tensors
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 SUFFIX = ".gguf"
@@ -118,7 +118,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
     settings = Settings(first.file, first.metadata)
     tensors = dict(_located(settings, parts))
     factors = {
-        name: _factors(part, part.tensors[key])
+        name: _factors(part, key, part.tensors[key])
         for name, key in _FACTORS.items()
         for part in parts
         if key in part.tensors
@@ -205,9 +205,15 @@ def _located(
             seen.add(role.name)
             shape = (entry.shape[0], 1, *entry.shape[1:]) if role.squeezed else entry.shape
             shape = (1, *shape) if role.row and len(shape) == 1 else shape
-            factor = factors.get(stem, 1.0) if kind == "weight" else 1.0
+            of_experts = factors.get(stem, (1.0,)) if kind == "weight" else (1.0,)
+            if len(of_experts) not in (1, shape[0] if len(shape) == 3 else 1):
+                raise ModelError(
+                    f"{part.file} holds {len(of_experts)} factors of {name}, of the shape {list(shape)}. "
+                    "Download it again."
+                )
             for own, each in split_tensors({role.name: replace(entry, shape=shape)}, sizes):
-                yield own, LocatedTensor(part, each, role, factor)
+                expert = each.expert if isinstance(each, PartEntry) else 0
+                yield own, LocatedTensor(part, each, role, of_experts[expert % len(of_experts)])
 
 
 _SCALES = ("scale", "input_scale")
@@ -215,28 +221,20 @@ _SCALES = ("scale", "input_scale")
 NVFP4 too, which nothing here does."""
 
 
-def _scales(parts: Sequence[GgufHeader]) -> dict[str, float]:
-    """Return the factors of matrices, by their names without a suffix."""
-    found: dict[str, float] = {}
+def _scales(parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
+    """Return the factor of each matrix, or of each expert's, by names without a suffix."""
+    found: dict[str, tuple[float, ...]] = {}
     for part in parts:
         for name, entry in part.tensors.items():
             stem, _, kind = name.rpartition(".")
-            if kind != "scale":
-                continue
-            if entry.dtype != "F32" or entry.nbytes != 4:
-                raise ModelError(
-                    f"{part.file} holds {name} as {list(entry.shape)} in {entry.dtype}; read is only one "
-                    "F32 factor of a matrix. Use a file of another type, such as Q4_K_M."
-                )
-            (found[stem.removesuffix(".weight")],) = np.frombuffer(
-                read_bytes(part.file, entry), "<f4"
-            ).tolist()
+            if kind == "scale":
+                found[stem.removesuffix(".weight")] = _factors(part, name, entry)
     return found
 
 
-def _factors(part: GgufHeader, entry: TensorEntry) -> tuple[float, ...]:
+def _factors(part: GgufHeader, name: str, entry: TensorEntry) -> tuple[float, ...]:
     if entry.dtype != "F32":
-        raise ModelError(f"{part.file} holds rotary factors in {entry.dtype}; they must be F32.")
+        raise ModelError(f"{part.file} holds {name} in {entry.dtype}; it must be F32.")
     return tuple(np.frombuffer(read_bytes(part.file, entry), "<f4").tolist())
 
 

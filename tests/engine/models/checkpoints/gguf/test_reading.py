@@ -46,6 +46,8 @@ LEFT_OUT = {
     "qwen3, biases, a window": "llama.cpp's Qwen has no window",
     "llama3 rope": "the file holds what comes out of it: tested by itself",
 }
+WHOLE_BLOCKS = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 96}
+"""Sizes that divide into blocks of 32."""
 TEXT = torch.randint(300, (100,), generator=torch.Generator().manual_seed(3)).tolist()
 
 
@@ -85,7 +87,7 @@ def test_the_factors_of_llama_3_come_from_their_tensor(tmp_path: Path) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random Qwen whose rows divide into blocks of 32."""
     path = tmp_path_factory.mktemp("reading") / "qwen"
-    write_random(path, "qwen2", hidden_size=64, head_dim=16, intermediate_size=96)
+    write_random(path, "qwen2", **WHOLE_BLOCKS)
     return path
 
 
@@ -100,7 +102,7 @@ def test_halves_come_as_they_are(folder: Path, tmp_path: Path, kind: str) -> Non
 
 
 def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(tmp_path: Path) -> None:
-    write_random(tmp_path / "llama", hidden_size=64, head_dim=16, intermediate_size=96)
+    write_random(tmp_path / "llama", **WHOLE_BLOCKS)
     file = write_gguf(tmp_path / "llama", tmp_path / "m.gguf", all_in("Q8_0"))
     plain, found = inspect(tmp_path / "llama"), inspect(file)
     assert found.block_formats == {"q8_0"}
@@ -116,19 +118,25 @@ def test_blocks_are_the_files_bytes_in_the_order_of_the_folders_rows(tmp_path: P
 
 
 @pytest.mark.parametrize("kind", ["F32", "Q8_0"])
+@pytest.mark.parametrize(
+    ("name", "matrix", "factors"),
+    [("qwen2", "attn_q", [2]), ("qwen3-moe", "ffn_down_exps", [2, 4, 0.5, 1, 2, 1, 8, 2])],
+)
 def test_a_factor_beside_a_matrix_multiplies_it_and_not_its_bias(
-    folder: Path, tmp_path: Path, kind: str
+    name: str, matrix: str, factors: list[float], kind: str, tmp_path: Path
 ) -> None:
     """As llama.cpp stores NVFP4, whose scales are too coarse for a whole model."""
+    write_family(tmp_path / "folder", name, **WHOLE_BLOCKS, **AS_THE_FILE_HAS_IT.get(name, {}))
 
-    def halve(tensors: dict[str, np.ndarray]) -> None:
-        tensors["blk.1.attn_q.weight"] = tensors["blk.1.attn_q.weight"] / 2
-        tensors["blk.1.attn_q.scale"] = np.array([2], np.float32)
-        tensors["blk.1.attn_q.input_scale"] = np.array([3], np.float32)
+    def divide(tensors: dict[str, np.ndarray]) -> None:
+        stem, by = f"blk.1.{matrix}", np.array(factors, np.float32)
+        weight = tensors[f"{stem}.weight"]
+        tensors[f"{stem}.weight"] = weight / by.reshape(-1, *(1,) * (weight.ndim - 1))
+        tensors[f"{stem}.scale"], tensors[f"{stem}.input_scale"] = by, by
 
-    plain = write_gguf(folder, tmp_path / "plain.gguf", all_in(kind))
-    halved = write_gguf(folder, tmp_path / "halved.gguf", all_in(kind), edit=halve)
-    assert torch.equal(logits(halved), logits(plain))
+    plain = write_gguf(tmp_path / "folder", tmp_path / "plain.gguf", all_in(kind))
+    divided = write_gguf(tmp_path / "folder", tmp_path / "divided.gguf", all_in(kind), edit=divide)
+    assert torch.equal(logits(divided), logits(plain))
 
 
 def test_asked_for_int8_blocks_are_widened_and_rounded_again(folder: Path, tmp_path: Path) -> None:
