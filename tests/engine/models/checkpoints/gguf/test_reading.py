@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -28,7 +29,7 @@ from tests.support.loading import load_model
 CPU = torch.device("cpu")
 LAST_BITS = {"phi3, longrope", "qwen3.5", "qwen3.5-moe", "qwen3-next", "hunyuan"}
 """The file holds how much its attention is sharpened, exp(A_log), or a stretched base, in float32."""
-AS_THE_FILE_HAS_IT = {
+AS_THE_FILE_HAS_IT: dict[str, dict[str, Any]] = {
     # What llama.cpp computes, and a file cannot say otherwise.
     "gemma2": {"query_pre_attn_scalar": 8},
     "gemma3": {"query_pre_attn_scalar": 8, "layer_types": ["sliding_attention"] * 2},
@@ -46,7 +47,7 @@ LEFT_OUT = {
     "qwen3, biases, a window": "llama.cpp's Qwen has no window",
     "llama3 rope": "the file holds what comes out of it: tested by itself",
 }
-WHOLE_BLOCKS = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 96}
+WHOLE_BLOCKS: dict[str, Any] = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 96}
 """Sizes that divide into blocks of 32."""
 TEXT = torch.randint(300, (100,), generator=torch.Generator().manual_seed(3)).tolist()
 
