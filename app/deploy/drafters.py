@@ -137,7 +137,8 @@ def _mtp(target: ModelFacts, depth: int) -> Network:
     """Return one layer of the target's kind and format; embedding and head are the target's."""
     counts, width = target.counts, FORMATS[target.format].width
     join = 2 * target.hidden**2
-    fixed = counts.attention + counts.router_and_shared + join
+    mixer = counts.router_and_shared if counts.experts else counts.dense
+    fixed = counts.attention + mixer + join
     used = fixed + counts.active_experts * counts.expert
     return Network(
         weights=target.format,

@@ -137,8 +137,10 @@ def _next_token_weights(config: Config, counts: Counts) -> int:
     """Count the MTP modules: each a layer, a projection of state and embedding, and three norms
     (DeepSeek-V3, arXiv 2412.19437, section 2.2). Embedding and head are the model's."""
     hidden = config["hidden_size"]
-    module = counts.expert_layer + 2 * hidden * hidden + 3 * hidden
-    return int(config.get("num_nextn_predict_layers") or 0) * int(module)
+    layer = counts.expert_layer if counts.experts else counts.attention + counts.dense
+    module = layer + 2 * hidden * hidden + 3 * hidden
+    layers = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers") or 0
+    return int(layers) * int(module)
 
 
 def _format(config: Config) -> str:

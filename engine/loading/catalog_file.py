@@ -40,8 +40,8 @@ CONFIG_KEYS = {
     "moe_intermediate_size": COUNT, "num_experts": COUNT, "num_local_experts": COUNT,
     "n_routed_experts": COUNT, "n_shared_experts": COUNT, "num_experts_per_tok": COUNT,
     "shared_expert_intermediate_size": COUNT, "linear_num_key_heads": COUNT,
-    "linear_num_value_heads": COUNT,
-    "first_k_dense_replace": COUNT, "num_nextn_predict_layers": COUNT, "q_lora_rank": COUNT,
+    "linear_num_value_heads": COUNT, "mtp_num_hidden_layers": COUNT, "first_k_dense_replace": COUNT,
+    "num_nextn_predict_layers": COUNT, "q_lora_rank": COUNT,
     "kv_lora_rank": COUNT, "qk_nope_head_dim": COUNT, "qk_rope_head_dim": COUNT, "v_head_dim": COUNT,
     "quantization_config": NAMES,
 }  # fmt: skip

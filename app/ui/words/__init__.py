@@ -296,10 +296,11 @@ class Words:
         return f"{times(speedup)} in the last race"
 
     @staticmethod
-    def held(found: Forecast) -> str:
-        """Return the size and format of a target's weights: \"4.9 GB in 4 bits\"."""
+    def held(found: Forecast, type: str = "") -> str:
+        """Return size and format of a target's weights: \"4.9 GB in 4 bits\", or a file's ``type``."""
         bits = Words.QUANTIZATIONS[found.quantization].split(" (")[0]
-        held = "as stored" if found.quantization == AS_STORED else f"in {bits}"
+        stored = f"in {type}" if type else "as stored"
+        held = stored if found.quantization == AS_STORED else f"in {bits}"
         return f"{format_bytes(found.memory_fit.models[0].weights)} {held}"
 
     @staticmethod

@@ -23,6 +23,9 @@ PUBLISHED = {
     "deepseek-v3": 671_026_419_200,
     "gpt-oss-20b": 20_914_757_184,
     "gpt-oss-120b": 116_829_156_672,
+    "qwen3.5-4b": 4_205_751_296,
+    "qwen3.5-35b-a3b": 34_660_610_688,
+    "glm-4.5-air": 106_852_251_264,
 }
 """Weights in the published checkpoints, without DeepSeek's module for the next token but one."""
 
@@ -62,6 +65,14 @@ def test_a_checkpoint_in_mxfp4_is_as_large_as_the_published_one() -> None:
 def test_latent_attention_caches_its_rank_and_not_its_heads() -> None:
     facts = known_models()["deepseek-v3"].facts
     assert of_model(facts).cache_numbers(1) == 61 * 576
+
+
+def test_a_gated_delta_net_keeps_a_state_in_the_place_of_keys_and_values() -> None:
+    """Of Qwen3.5 27B, 48 of 64 layers: 48 heads of 128 by 128 numbers each."""
+    facts = known_models()["qwen3.5-27b"].facts
+    state = 48 * 48 * 128 * 128
+    assert of_model(facts).cache_numbers(1000) == 16 * 2 * 4 * 256 * 1000 + state
+    assert facts.next_token_weights == 424_699_392
 
 
 def test_a_window_bounds_what_half_of_the_layers_cache() -> None:

@@ -358,9 +358,9 @@ def test_a_model_s_files_are_offered_the_four_bit_one_first(models, app, hosted,
     qwen = row(models, "Qwen3.5 0.8B")
     expect(qwen).to_contain_text("Q4_K_M")
     expect(qwen.locator("td.draft")).to_have_text("MTP, in its file")
-    listed = card(models, "Qwen3.5 0.8B").locator(".files li")
+    listed = card(models, "Qwen3.5 0.8B").locator(".model-files li")
     expect(listed).to_have_count(3)
-    expect(listed.first).to_contain_text("what Download takes")
+    expect(listed.filter(has_text="Q4_K_M")).to_contain_text("what Download takes")
     expect(listed.last).to_contain_text("safetensors")
     listed.filter(has_text="Q4_0").get_by_role("button", name="Download").click()
     expect(listed.filter(has_text="Q4_0")).to_contain_text("what Load takes")
@@ -371,7 +371,7 @@ def test_a_model_s_files_are_offered_the_four_bit_one_first(models, app, hosted,
     assert app.engine.loaded.request.target == "qwen3.5-0.8b"
     assert [one.name for one in place.glob("*.gguf")] == ["Qwen3.5-0.8B-Q4_0.gguf"]
     expect(card_of(models, "Llama 3.1 8B Instruct")).to_have_count(0)
-    heads = card(models, "Llama 3.1 8B Instruct").locator(".files li")
+    heads = card(models, "Llama 3.1 8B Instruct").locator(".model-files li")
     expect(heads.filter(has_text="EAGLE-3 head")).to_be_visible()
 
 

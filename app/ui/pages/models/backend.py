@@ -170,7 +170,9 @@ class ModelsBackend:
         spec = self.runtime.inventory.spec(str(data["target"]))
         free, chosen = memory.free_bytes(), key_of(spec) if spec.files else ""
         return {
-            "files": [self._file(spec, one, chosen, free) for one in spec.files],
+            "files": [
+                self._file(spec, one, chosen, free) for one in sorted(spec.files, key=_light)
+            ],
             "drafters": [self._file(spec, one, "", free) for one in spec.drafters],
         }
 
@@ -301,6 +303,11 @@ class ModelsBackend:
 
 def _context(data: View) -> int | None:
     return int(data["context"]) if data.get("context") else None
+
+
+def _light(one: ModelSpec) -> tuple[bool, int]:
+    """Sort GGUF files by size before the weights in transformers' layout."""
+    return not one.is_gguf, one.bytes
 
 
 def show_parts(found: Forecast) -> list[View]:

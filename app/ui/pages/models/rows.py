@@ -93,7 +93,7 @@ class Rows:
             "files": [*map(key_of, (*spec.files, *spec.drafters))],
             "fits": fits(forecast),
             "largest": forecast.memory_fit.context if forecast else 0,
-            "held": Words.held(forecast) if forecast else "",
+            "held": Words.held(forecast, spec.gguf_type) if forecast else "",
             "fit": forecast.memory_fit.sentence if forecast else Words.FILES_MISSING,
             "draft": self._draft(spec, pair, here is not None, others),
             "speed": default.winner.speedup if default else None,

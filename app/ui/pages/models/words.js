@@ -15,7 +15,7 @@ export const say = {
   details: (name) => `Details of ${name}`, here: "on this machine", away: "not here", recent: "opened before", forget: "Forget", forgetHint: "List it no more; nothing of it is touched",
   parameters: (n) => `${n} parameters`, context: (n) => `${n} tokens of context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
   withDraft: (name) => `As ${name}`,
-  files: "Its files", publishedDrafters: "Drafters published for it", fileFits: { yes: "fits", part: "fits with a short context", no: "too large" },
+  files: "Its files", publishedDrafters: "Drafters published for it", fileFits: { yes: "fits", part: "fits with less context", no: "too large" },
   downloadTakes: "what Download takes", loadTakes: "what Load takes",
   // Drafters
   draftersOf: "What can draft for it", comparing: "Comparing vocabularies …",

@@ -8,7 +8,7 @@ export class Files {
   constructor(page, target) {
     this.page = page;
     this.target = target;
-    this.node = h("section", { class: "files", "aria-label": say.files, hidden: true });
+    this.node = h("section", { class: "model-files", "aria-label": say.files, hidden: true });
   }
 
   async refresh() {
@@ -17,7 +17,7 @@ export class Files {
     if (!answer || shown === this.shown) return;
     this.shown = shown;
     const { files, drafters } = answer;
-    const group = (title, among) => (among.length ? [h("h3", {}, title), h("ul", {}, ...among.map((one) => this.line(one)))] : []);
+    const group = (title, among) => (among.length ? [h("div", {}, h("h3", {}, title), h("ul", {}, ...among.map((one) => this.line(one))))] : []);
     this.node.replaceChildren(...group(say.files, files), ...group(say.publishedDrafters, drafters));
     this.node.hidden = !files.length && !drafters.length;
     this.page.mark();

@@ -152,7 +152,7 @@ export class Table {
 
   nameOf(row, opened) {
     const slash = row.name.lastIndexOf("/") + 1;
-    const tags = [row.place, row.recent && say.recent, row.type].filter(Boolean);
+    const tags = [row.place, row.recent && say.recent, row.here && row.type].filter(Boolean);
     const toggle = () => {
       const closed = this.open.delete(row.id);
       if (!closed) this.open.add(row.id);
