@@ -171,6 +171,8 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_hidden_layers": 3,
             "layer_types": ["linear_attention", "full_attention", "linear_attention"],
             "num_local_experts": 0,
+            "num_experts_per_tok": 0,
+            "intermediate_size": 64,
             "shared_intermediate_size": 64,
             "mamba_n_heads": 16,
             "mamba_expand": 4,

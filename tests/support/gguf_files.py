@@ -39,6 +39,7 @@ ARCHITECTURES = {
     "Lfm2ForCausalLM": gguf.MODEL_ARCH.LFM2,
     "MistralForCausalLM": gguf.MODEL_ARCH.LLAMA,
     "GraniteForCausalLM": gguf.MODEL_ARCH.GRANITE,
+    "GraniteMoeHybridForCausalLM": gguf.MODEL_ARCH.GRANITE_HYBRID,
     "MiniCPMForCausalLM": gguf.MODEL_ARCH.MINICPM,
     "Ministral3ForCausalLM": gguf.MODEL_ARCH.MISTRAL3,
     "Olmo2ForCausalLM": gguf.MODEL_ARCH.OLMO2,
@@ -51,7 +52,7 @@ ARCHITECTURES = {
     "Cohere2ForCausalLM": gguf.MODEL_ARCH.COHERE2,
     "Starcoder2ForCausalLM": gguf.MODEL_ARCH.STARCODER2,
 }
-TURNED = ("llama", "mistral3", "granite", "minicpm", "smollm3")
+TURNED = ("llama", "mistral3", "granite", "granitehybrid", "minicpm", "smollm3")
 """Architectures whose queries and keys the converter turns."""
 
 
@@ -138,6 +139,8 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
         _describe_gated_delta(writer, config)
     if config.get("conv_L_cache"):
         writer.add_shortconv_l_cache(config["conv_L_cache"])
+    if config.get("mamba_n_heads"):
+        _describe_mamba2(writer, config)
     for key, add in (
         ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
         ("final_logit_softcapping", writer.add_final_logit_softcapping),
@@ -174,8 +177,8 @@ def _feed_forward(config: dict[str, Any]) -> int:
 
 
 def _kv_heads(config: dict[str, Any], heads: int) -> int | list[int]:
-    """Of LFM2 those of each layer, 0 for a convolution."""
-    if "conv_L_cache" not in config:
+    """Of LFM2 and Granite's hybrids those of each layer, 0 for one that does not attend."""
+    if "conv_L_cache" not in config and "mamba_n_heads" not in config:
         return heads
     return [heads if name == "full_attention" else 0 for name in config["layer_types"]]
 
@@ -199,6 +202,17 @@ def _describe_gated_delta(writer: gguf.GGUFWriter, config: dict[str, Any]) -> No
     writer.add_ssm_time_step_rank(value_heads)
     writer.add_ssm_inner_size(config["linear_value_head_dim"] * value_heads)
     writer.add_full_attention_interval(4)
+
+
+def _describe_mamba2(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    heads = config["mamba_n_heads"]
+    writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_group_count(config["mamba_n_groups"])
+    writer.add_ssm_time_step_rank(heads)
+    writer.add_ssm_inner_size(config["mamba_d_head"] * heads)
+    writer.add_rope_scaling_finetuned(False)
 
 
 def _describe_gemma4(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -283,13 +297,16 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         if name.endswith("in_proj_qkvz.weight"):
             found |= _query_key_value_and_gates(name, weight, config)
             continue
+        if "shared_mlp." in name:
+            found |= _granites_mlp(name, weight)
+            continue
         part = name.split(".")[-2]
         if turned and part in heads:
             weight = as_llama_cpp_turns(weight, heads[part])
         norm = name.endswith("norm.weight") or (name in NEXTN and "norm" in name)
         if centred and norm and not name.endswith("linear_attn.norm.weight"):
             weight = weight + np.float32(1)
-        source = name.replace("linear_attn.dt_bias", "linear_attn.dt_proj.bias")
+        source = name.replace(".dt_bias", ".dt_proj.bias")
         source = source.replace("mtp.layers.0.", f"model.layers.{layers}.")
         if name in NEXTN:
             found[f"blk.{layers}.nextn.{NEXTN[name]}.weight"] = weight
@@ -297,13 +314,28 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         if ".linear_attn." in name:
             reorders = architecture is not gguf.MODEL_ARCH.QWEN3NEXT
             weight = _as_llama_cpp_has_gated_delta(name, weight, config, reorders=reorders)
-        if name.endswith(".conv.conv.weight"):
+        if name.endswith((".conv.conv.weight", ".mamba.conv1d.weight")):
             weight = weight.squeeze(1)
+        if name.endswith(".mamba.A_log"):
+            weight = -np.exp(weight)
+        if name.endswith((".mamba.A_log", ".mamba.D")):
+            weight = weight[:, None]
+        if name.endswith(".mamba.norm.weight"):
+            weight = weight.reshape(config["mamba_n_groups"], -1)
         source += ".weight" if name.endswith("layer_scalar") else ""
         target = names.get_name(source, try_suffixes=(".weight", ".bias"))
         assert target is not None, name
         found[target] = weight
     return found
+
+
+def _granites_mlp(name: str, weight: np.ndarray) -> Tensors:
+    """What its converter does to the MLP of Granite's hybrids: gate and up come apart."""
+    layer = f"blk.{name.split('.')[2]}"
+    if "output_linear" in name:
+        return {f"{layer}.ffn_down.weight": weight}
+    gate, up = np.split(weight, 2)
+    return {f"{layer}.ffn_gate.weight": gate, f"{layer}.ffn_up.weight": up}
 
 
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")

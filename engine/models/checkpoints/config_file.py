@@ -13,7 +13,7 @@ _MAMBA, _MAMBA_2 = "Mamba layers", "Mamba-2 layers"
 _RECURRENT = "recurrent layers of its own kind"
 _LAYERS: Mapping[str, str] = {
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba", "zamba", "plamo2"), _MAMBA),
-    **dict.fromkeys(("mamba2", "bamba", "falcon_h1", "zamba2", "granitehybrid"), _MAMBA_2),
+    **dict.fromkeys(("mamba2", "bamba", "falcon_h1", "zamba2"), _MAMBA_2),
     **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), _MAMBA_2),
     **dict.fromkeys(("rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "xlstm"), _RECURRENT),
     **dict.fromkeys(("recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "zaya"), _RECURRENT),

@@ -44,7 +44,8 @@ def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
     )
     if set(names) - set(mixers):
         mixers |= dict.fromkeys(("mamba", "linear_attention"), _mamba2(checkpoint))
-    mlp = gated_mlp(checkpoint, intermediate=int(config["shared_intermediate_size"]), joined=True)
+    width = int(config["shared_intermediate_size"])
+    mlp = gated_mlp(checkpoint, intermediate=width, joined=not checkpoint.is_gguf)
     return _granite(checkpoint, [LayerSpec(mixers[name], mlp) for name in names])
 
 

@@ -19,6 +19,7 @@ _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
     "mistral3": ("Ministral3ForCausalLM", "ministral3"),
     "granite": ("GraniteForCausalLM", "granite"),
+    "granitehybrid": ("GraniteMoeHybridForCausalLM", "granitemoehybrid"),
     "minicpm": ("MiniCPMForCausalLM", "minicpm"),
     "olmo2": ("Olmo2ForCausalLM", "olmo2"),
     "exaone4": ("Exaone4ForCausalLM", "exaone4"),
@@ -191,6 +192,8 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return _gemma(settings, config)
         case "granite":
             return _granite(settings, config)
+        case "granitehybrid":
+            return _granite(settings, config) | _mamba2(settings, config)
         case "minicpm":
             hidden, layers = config["hidden_size"], config["num_hidden_layers"]
             return {
@@ -330,13 +333,33 @@ def gated_delta(settings: Settings) -> dict[str, Any]:
     }
 
 
-def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+def _mamba2(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    heads = settings.size("ssm.time_step_rank")  # llama.cpp keeps the heads there
+    key = "expert_shared_feed_forward_length"
+    return {
+        "layer_types": _by_kv_heads(settings, config, "mamba"),
+        "shared_intermediate_size": settings.size(key, config.get("intermediate_size")),
+        "num_local_experts": settings.optional("expert_count"),
+        "mamba_n_heads": heads,
+        "mamba_d_head": settings.size("ssm.inner_size") // heads,
+        "mamba_n_groups": settings.size("ssm.group_count"),
+        "mamba_d_state": settings.size("ssm.state_size"),
+        "mamba_d_conv": settings.size("ssm.conv_kernel"),
+    }
+
+
+def _by_kv_heads(settings: Settings, config: Mapping[str, Any], other: str) -> list[str]:
+    """Return the type of each layer: ``other`` where the file lists 0 key-value heads."""
     key, layers = "attention.head_count_kv", config["num_hidden_layers"]
     listed = settings.optional(key)
     if not isinstance(listed, list) or len(listed) != layers:
-        raise settings.wrong(key, listed, f"a list of {layers}, with 0 for layers that convolve")
+        raise settings.wrong(key, listed, f"a list of {layers}, with 0 for layers of type {other}")
+    return ["full_attention" if heads else other for heads in listed]
+
+
+def _short_convolution(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        "layer_types": ["full_attention" if heads else "conv" for heads in listed],
+        "layer_types": _by_kv_heads(settings, config, "conv"),
         "conv_L_cache": settings.size("shortconv.l_cache"),
         "norm_eps": config["rms_norm_eps"],
         "block_auto_adjust_ff_dim": False,

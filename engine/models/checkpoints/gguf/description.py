@@ -5,6 +5,7 @@ Reads headers, and of the tensors only the rotary factors. Split files are read 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -205,6 +206,7 @@ def _located(
             seen.add(role.name)
             shape = (entry.shape[0], 1, *entry.shape[1:]) if role.squeezed else entry.shape
             shape = (1, *shape) if role.row and len(shape) == 1 else shape
+            shape = (math.prod(shape),) if role.flat else shape
             of_experts = factors.get(stem, (1.0,)) if kind == "weight" else (1.0,)
             if len(of_experts) not in (1, shape[0] if len(shape) == 3 else 1):
                 raise ModelError(

@@ -79,6 +79,13 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "llama": _LLAMA | _EXPERTS,  # Mixtral
     "mistral3": _LLAMA,
     "granite": _LLAMA,
+    "granitehybrid": {
+        **_LLAMA,
+        "ssm_in": "mamba.in_proj",
+        "ssm_conv1d": "mamba.conv1d",
+        "ssm_norm": "mamba.norm",
+        "ssm_out": "mamba.out_proj",
+    },
     "minicpm": _LLAMA,
     "ernie4_5": _LLAMA,
     "cohere2": _LLAMA,
@@ -135,11 +142,13 @@ _NEXTN = {
     "nextn.shared_head_norm": "norm",
 }
 """Of blocks that draft for the others (MTP), beside the parts of a layer. Others repeat the target's."""
-INTERLEAVED = ("llama", "mistral3", "granite", "minicpm", "smollm3")
+INTERLEAVED = ("llama", "mistral3", "granite", "granitehybrid", "minicpm", "smollm3")
 """Architectures whose queries and keys the converter gave interleaved rotary pairs. Those of ERNIE, GLM-4
 and Cohere have them in any file."""
 _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
 """Of a gated delta net. Transformers' names have no suffix."""
+_STATE_SPACE = {"ssm_a": "mamba.A_log", "ssm_dt.bias": "mamba.dt_bias", "ssm_d": "mamba.D"}
+"""Of Mamba-2, likewise."""
 _SCALAR = {"layer_output_scale.weight": "layer_scalar"}
 """Of Gemma 4, likewise."""
 CENTRED = ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
@@ -156,6 +165,7 @@ class TensorRole(NamedTuple):
     decay        it is -exp(A_log)
     squeezed     its second axis, of size 1, was dropped
     row          its first axis, of size 1, was dropped
+    flat         it has one axis more
     """
 
     name: str
@@ -165,14 +175,18 @@ class TensorRole(NamedTuple):
     decay: bool = False
     squeezed: bool = False
     row: bool = False
+    flat: bool = False
 
 
 def role_of(architecture: str, name: str) -> TensorRole | None:
     """Return the role of the tensor ``name`` of a file; None if no such model has it."""
     block, _, rest = name.partition(".")
     number, _, part = rest.partition(".")
-    if part in _RATES and "ssm_norm" in LAYER_PARTS[architecture]:
-        return TensorRole(f"model.layers.{number}.{_RATES[part]}", decay=part == "ssm_a")
+    mamba = architecture == "granitehybrid"
+    rates = _STATE_SPACE if mamba else _RATES
+    if part in rates and "ssm_norm" in LAYER_PARTS[architecture]:
+        own = f"model.layers.{number}.{rates[part]}"
+        return TensorRole(own, decay=part == "ssm_a", flat=mamba)
     if part in _SCALAR and architecture == "gemma4":
         return TensorRole(f"model.layers.{number}.{_SCALAR[part]}")
     stem, _, kind = name.rpartition(".")
@@ -192,8 +206,9 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
         interleaved,
         keys=part == "attn_k",
         centred=centred,
-        squeezed=part in ("ssm_conv1d", "shortconv.conv"),
+        squeezed=part in ("ssm_conv1d", "shortconv.conv") and kind == "weight",
         row=part == "ffn_gate_inp_shexp",
+        flat=mamba and part == "ssm_norm",
     )
 
 
