@@ -26,6 +26,7 @@ ALL_ATTENTION: Mapping[type, frozenset[str]] = {
         "qk_norm_across_heads",
         "qk_norm_after_rope",
         "temperature",
+        "sinks",
     }
 }
 """Attention, with all options of a decoder's."""

@@ -26,7 +26,6 @@ from engine.models.base import Model, ModelInfo
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.config_file import refusal
 from engine.models.checkpoints.gguf.header import is_blocks
-from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.stored_tensor import check_finite
 from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
@@ -125,7 +124,7 @@ def _native_weights(plan: ModelPlan, architecture: Architecture) -> tuple[Weight
     compiled step keeps them in. It widens bf16 as it multiplies."""
     checkpoint, device = plan.checkpoint, plan.device.device
     if plan.quantization == AS_STORED:
-        return GgufTensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
+        return open_tensors(checkpoint, torch.float32, device, in_file_dtype=True).weight, "fp32"
     if plan.quantization == Q4:
         numbers = open_tensors(checkpoint, torch.float32, device, in_file_dtype=True)
         return in_four_bits(numbers, Names.among(checkpoint.tensors)), "fp32"
@@ -175,7 +174,13 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
                 "original model in bf16, fp16 or fp32; loaded in int8 or q4 it takes less memory."
             )
     layers = f"{names.root}layers."
-    held = [name for name in checkpoint.tensors if name.startswith(layers)]
+    drafting = int(checkpoint.text_config.get("num_nextn_predict_layers") or 0)
+    others = tuple(f"{layers}{checkpoint.layers + each}." for each in range(drafting))
+    held = [
+        name
+        for name in checkpoint.tensors
+        if name.startswith(layers) and not name.startswith(others)
+    ]
     count = len({name.removeprefix(layers).split(".")[0] for name in held})
     if count != checkpoint.layers:
         raise ModelError(

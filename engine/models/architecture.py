@@ -72,6 +72,8 @@ class Attention:
     """Values are the keys, before their norm and RoPE."""
     score_cap: float | None = None
     """Scores s become cap * tanh(s / cap)."""
+    sinks: bool = False
+    """Each head's softmax has one more score, without a value (Xiao et al. 2023, arXiv 2309.17453)."""
     causal: bool = True
     """False: a row also sees the later rows of its step (block drafters)."""
     inputs: int | None = None

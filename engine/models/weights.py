@@ -112,6 +112,7 @@ class AttentionWeights:
     qkv: Linear  # hidden -> (heads + 2 * kv_heads) * head_dim, and heads * head_dim gates if there are
     qk_norm: Tensor | None  # (heads + kv_heads, head_dim), float32
     output: Linear
+    sinks: Tensor | None = None  # (heads,), float32
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +320,8 @@ def _attention_shapes(spec: Attention, hidden: int) -> dict[str, tuple[int, ...]
             f"self_attn.{name}_proj", rows, spec.inputs or hidden, spec.qkv_bias
         )
     shapes |= _linear_shapes("self_attn.o_proj", hidden, queries, spec.output_bias)
+    if spec.sinks:
+        shapes["self_attn.sinks"] = (spec.heads,)
     if spec.qk_norm:
         widths = {"q": queries, "k": keys} if spec.shared_with is None else {"q": queries}
         for name, width in widths.items():
@@ -466,6 +469,7 @@ def _attention(
         qkv=_linear(kernels, partial(_qkv, spec, at), spec.qkv_bias),
         qk_norm=_qk_norm(a, spec, at) if spec.qk_norm else None,
         output=_linear(kernels, lambda kind: at(f"self_attn.o_proj.{kind}"), spec.output_bias),
+        sinks=_vector(at("self_attn.sinks")).float() if spec.sinks else None,
     )
 
 

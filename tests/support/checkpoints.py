@@ -103,6 +103,9 @@ def write_random(
             for weight in (*model.parameters(), *scalars):
                 if uneven and weight.dim() == 1:
                     weight.add_(uneven * torch.randn(weight.shape))
+            for name, buffer in model.named_buffers():
+                if uneven and name.endswith("bias"):  # of routers
+                    buffer.add_(uneven * torch.randn(buffer.shape))
     write_tokenizer(folder)
     model.save_pretrained(folder, max_shard_size=shard)
     return model

@@ -81,6 +81,26 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen3_moe",
         {**EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1], "norm_topk_prob": True},
     ),
+    "olmoe": ("olmoe", {"num_experts": 8, "num_experts_per_tok": 3, "num_key_value_heads": 4}),
+    "gpt-oss": (
+        "gpt_oss",
+        {**SLIDING, "num_local_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0},
+    ),
+    "lfm2-moe": (
+        "lfm2_moe",
+        {
+            **EXPERTS,
+            "num_hidden_layers": 3,
+            "num_dense_layers": 1,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "routed_scaling_factor": 1.5,
+            "pad_token_id": 0,
+        },
+    ),
+    "glm4-moe": (
+        "glm4_moe",
+        {**EXPERTS, "n_routed_experts": 8, "use_qk_norm": True, "routed_scaling_factor": 1.5},
+    ),
     "qwen3-next": (
         "qwen3_next",
         {**EXPERTS, **HYBRID, "num_experts": 20, "shared_expert_intermediate_size": 128},

@@ -30,6 +30,10 @@ ARCHITECTURES = {
     "Qwen3_5ForCausalLM": gguf.MODEL_ARCH.QWEN35,
     "Qwen3_5MoeForCausalLM": gguf.MODEL_ARCH.QWEN35MOE,
     "MixtralForCausalLM": gguf.MODEL_ARCH.LLAMA,
+    "OlmoeForCausalLM": gguf.MODEL_ARCH.OLMOE,
+    "GptOssForCausalLM": gguf.MODEL_ARCH.GPT_OSS,
+    "Lfm2MoeForCausalLM": gguf.MODEL_ARCH.LFM2MOE,
+    "Glm4MoeForCausalLM": gguf.MODEL_ARCH.GLM4_MOE,
     "SmolLM3ForCausalLM": gguf.MODEL_ARCH.SMOLLM3,
     "Gemma2ForCausalLM": gguf.MODEL_ARCH.GEMMA2,
     "Gemma3ForCausalLM": gguf.MODEL_ARCH.GEMMA3,
@@ -184,11 +188,16 @@ def _kv_heads(config: dict[str, Any], heads: int) -> int | list[int]:
 
 
 def _describe_experts(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    writer.add_expert_count(config.get("num_experts") or config["num_local_experts"])
+    counts = ("n_routed_experts", "num_experts", "num_local_experts")
+    writer.add_expert_count(next(config[key] for key in counts if key in config))
     writer.add_expert_used_count(config["num_experts_per_tok"])
     for key, add in (
         ("moe_intermediate_size", writer.add_expert_feed_forward_length),
         ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
+        ("num_dense_layers", writer.add_leading_dense_block_count),
+        ("first_k_dense_replace", writer.add_leading_dense_block_count),
+        ("n_shared_experts", writer.add_expert_shared_count),
+        ("routed_scaling_factor", writer.add_expert_weights_scale),
     ):
         if config.get(key):
             add(config[key])
@@ -322,7 +331,9 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
             weight = weight[:, None]
         if name.endswith(".mamba.norm.weight"):
             weight = weight.reshape(config["mamba_n_groups"], -1)
-        source += ".weight" if name.endswith("layer_scalar") else ""
+        source += ".weight" if name.endswith(("layer_scalar", "sinks")) else ""
+        source = source.replace("e_score_correction_bias", "e_score_correction.bias")
+        source += ".bias" if name.endswith("expert_bias") else ""
         target = names.get_name(source, try_suffixes=(".weight", ".bias"))
         assert target is not None, name
         found[target] = weight
@@ -346,16 +357,38 @@ def _with_stacked_experts(tensors: Tensors) -> Tensors:
     found: Tensors = {}
     experts: dict[str, dict[int, np.ndarray]] = {}
     for name, weight in tensors.items():
+        joined = _JOINED_EXPERTS.fullmatch(name)
+        if joined is not None:
+            found |= _experts_of_gpt_oss(joined, weight)
+            continue
         expert = _EXPERT.fullmatch(name)
         if expert is None:
             found[name] = weight
         else:
             experts.setdefault(f"{expert[1]}.{expert[3]}", {})[int(expert[2])] = weight
     for name, each in experts.items():
-        first = name.replace("model.layers", "layers").replace("block_sparse_moe", "feed_forward")
-        stacked = np.stack([each[number] for number in range(len(each))])
-        found[first if "block_sparse_moe" in name else name] = stacked
+        own = (
+            name.replace("model.layers", "layers") if ".w" in name.replace(".weight", "") else name
+        )
+        found[own.replace("block_sparse_moe", "feed_forward")] = np.stack(
+            [each[number] for number in range(len(each))]
+        )
     return found
+
+
+_JOINED_EXPERTS = re.compile(r"(.*\.experts\.)(gate_up|down)_proj(|_bias)")
+
+
+def _experts_of_gpt_oss(joined: re.Match[str], weight: np.ndarray) -> Tensors:
+    """What its converter does to gpt-oss: gates and the other factors come apart, outputs first."""
+    prefix, part, kind = joined[1], joined[2], "bias" if joined[3] else "weight"
+    weight = weight if kind == "bias" else weight.swapaxes(1, 2)
+    parts = {"down": weight}
+    if part == "gate_up":
+        parts = {"gate": weight[:, ::2], "up": weight[:, 1::2]}
+    return {
+        f"{prefix}{name}_proj.{kind}": np.ascontiguousarray(each) for name, each in parts.items()
+    }
 
 
 def _query_key_value_and_gates(name: str, weight: np.ndarray, config: dict[str, Any]) -> Tensors:

@@ -491,6 +491,7 @@ def _attention(
         qkv=_matrix(weights.qkv),
         output=_matrix(weights.output),
         qk_norm=None if weights.qk_norm is None else weights.qk_norm.data_ptr(),
+        sinks=None if weights.sinks is None else weights.sinks.data_ptr(),
         rotation=positions.rotation(spec),
         temperature=positions.temperature(spec),
         heads=spec.heads,

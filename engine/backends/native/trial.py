@@ -66,7 +66,7 @@ _OTHER = replace(
     qk_norm_across_heads=True,
     temperature=Temperature(0.5, 4),
 )
-_AFTER = replace(_ATTENTION, qk_norm_after_rope=True)
+_AFTER = replace(_ATTENTION, qk_norm_after_rope=True, sinks=True)
 _DELTA = GatedDeltaNet(key_heads=4, value_heads=16, key_dim=16, value_dim=16, kernel=4)
 _EXPERTS = Experts(
     4, 2, _WIDTH, "quick_gelu", score_bias=True, renormalised=True, bias=True, clamp=3.0,

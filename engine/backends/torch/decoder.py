@@ -249,7 +249,9 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             cache.write(slot, cache.end, key, value)
         keys, values = cache.pages(slot, cache.end + len(x), inputs.first)
         attend = self.shared[spec].attend
-        attended = attend(query.contiguous(), keys, values, inputs.bias, spec.score_cap)
+        attended = attend(
+            query.contiguous(), keys, values, inputs.bias, spec.score_cap, weights.sinks
+        )
         if gates is not None:
             attended = self.ops.activate("sigmoid", gates, times=attended)
         return weights.output(attended)

@@ -26,7 +26,7 @@ class FeedForward(IntEnum):
 
 class Attention(c.Structure):
     _fields_ = [
-        *_fields(c.c_void_p, "qkv output qk_norm rotation temperature"),
+        *_fields(c.c_void_p, "qkv output qk_norm sinks rotation temperature"),
         *_fields(c.c_int32, "heads kv_heads head_dim window slot output_gate shared value_norm"),
         *_fields(c.c_int32, "qk_norm_across_heads qk_norm_after_rope"),
         ("score_cap", c.c_float),

@@ -21,8 +21,8 @@ from torch import Tensor
 
 log = logging.getLogger(__name__)
 
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor, float | None], Tensor]
-"""Maps query, keys, values, bias and cap to the attention output, as ``attend`` does."""
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor, float | None, Tensor | None], Tensor]
+"""Maps query, keys, values, bias, cap and sinks to the attention output, as ``attend`` does."""
 
 PAGE_SIZE = 256
 """Positions per KV page."""
@@ -70,13 +70,19 @@ def padded_rows(rows: int, group: int) -> int:
 
 
 def attend(
-    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, cap: float | None = None
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Return attention of scaled queries over KV pages, summed in float32 in page order.
 
     ``query``: (rows, heads, head_dim), already multiplied by the scale of the scores.
     ``keys``, ``values``: (pages, kv_heads, PAGE_SIZE, head_dim), finite everywhere.
     ``bias``: from ``causal_bias``. With a ``cap``, a score s becomes cap * tanh(s / cap).
+    ``sinks`` (heads,): scores that take part in the softmax, without values.
     Result: (rows, heads * head_dim).
     """
     rows, heads, width = query.shape
@@ -93,6 +99,9 @@ def attend(
         scores = cap * torch.tanh(scores.float() / cap)
     scores = (scores + bias).float()
     m_i = scores.amax(-1, keepdim=True).amax(0, keepdim=True)  # exact in any order
+    if sinks is not None:
+        sink = sinks.view(kv_heads, group, 1).expand(-1, -1, padded).reshape(kv_heads, -1, 1)
+        m_i = torch.maximum(m_i, sink)
     p = torch.exp(scores - m_i)
     l_pages = p.sum(-1, keepdim=True)  # (pages, kv_heads, group * padded, 1)
     acc_pages = torch.matmul(p.to(values.dtype), values).float()
@@ -100,20 +109,29 @@ def attend(
     acc, l_i = acc_pages[0], l_pages[0]
     for page in range(1, pages):
         acc, l_i = acc + acc_pages[page], l_i + l_pages[page]
+    if sinks is not None:
+        l_i = l_i + torch.exp(sink - m_i[0])
     out = (acc / l_i).to(values.dtype)  # (kv_heads, group * padded, head_dim)
     out = out.view(kv_heads, group, padded, width).permute(2, 0, 1, 3).reshape(padded, -1)
     return out[:rows]
 
 
 def attend_rowwise(
-    query: Tensor, keys: Tensor, values: Tensor, bias: Tensor, cap: float | None = None
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    bias: Tensor,
+    cap: float | None = None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Call ``attend`` for each row alone, so that every call has the same shape."""
     group = query.shape[1] // keys.shape[1]
     alone = group * padded_rows(1, group)
     return torch.cat(
         [
-            attend(one, keys, values, bias[:, :, row : row + 1].expand(-1, -1, alone, -1), cap)
+            attend(
+                one, keys, values, bias[:, :, row : row + 1].expand(-1, -1, alone, -1), cap, sinks
+            )
             for row, one in enumerate(query.split(1))
         ]
     )

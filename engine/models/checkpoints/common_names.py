@@ -18,6 +18,14 @@ _LFM2 = {
     "feed_forward.w3": "mlp.up_proj",
     "feed_forward.w2": "mlp.down_proj",
 }
+_LFM2_MOE = {
+    **_LFM2,
+    "feed_forward.expert_bias": "mlp.gate.e_score_correction_bias",
+    "feed_forward": "mlp",
+    "w1": "gate_proj",
+    "w3": "up_proj",
+    "w2": "down_proj",
+}
 _MIXTRAL = {
     "block_sparse_moe": "mlp",
     "w1": "gate_proj",
@@ -30,6 +38,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "post_self_attn_layernorm": "post_attention_layernorm",
         "post_mlp_layernorm": "post_feedforward_layernorm",
     },
+    "glm4_moe": {"mlp.shared_experts": "mlp.shared_expert"},
     "gpt_oss": {"mlp.router": "mlp.gate"},
     "granitemoehybrid": {
         "shared_mlp.input_linear": "mlp.gate_up_proj",
@@ -37,6 +46,7 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     },
     "hunyuan_v1_dense": {"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
     "lfm2": _LFM2,
+    "lfm2_moe": _LFM2_MOE,
     "mixtral": _MIXTRAL,
     "starcoder2": {"c_fc": "up_proj", "c_proj": "down_proj"},
 }
@@ -46,5 +56,5 @@ PARTS: Mapping[str, Mapping[str, str]] = {
 def common_name(model_type: object, name: str) -> str:
     """Return the common name of a tensor that a checkpoint of ``model_type`` calls ``name``."""
     for own, common in PARTS.get(str(model_type), {}).items():
-        name = name.replace(f".{own}.", f".{common}.")
+        name = f"{name}.".replace(f".{own}.", f".{common}.").removesuffix(".")
     return name

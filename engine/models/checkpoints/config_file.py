@@ -44,6 +44,7 @@ HYBRIDS = frozenset(
         "qwen3_5_moe_text",
         "qwen3_next",
         "lfm2",
+        "lfm2_moe",
         "granitemoehybrid",
     }
 )

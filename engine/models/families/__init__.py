@@ -12,12 +12,13 @@ from engine.models.architecture import Architecture, Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.cohere2 import cohere2
 from engine.models.families.gemma import gemma2, gemma3, gemma4
-from engine.models.families.glm4 import glm4
+from engine.models.families.glm4 import glm4, glm4_moe
+from engine.models.families.gpt_oss import gpt_oss
 from engine.models.families.granite import granite, granite_hybrid, minicpm
-from engine.models.families.lfm2 import lfm2
+from engine.models.families.lfm2 import lfm2, lfm2_moe
 from engine.models.families.llama import ernie4_5, hunyuan, llama, seed_oss
 from engine.models.families.mistral import ministral, ministral3, mistral, mistral3, mixtral
-from engine.models.families.olmo import exaone4, olmo2, olmo3
+from engine.models.families.olmo import exaone4, olmo2, olmo3, olmoe
 from engine.models.families.phi3 import phi3
 from engine.models.families.qwen import qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen3_moe, qwen3_next
 from engine.models.families.smollm3 import smollm3
@@ -38,6 +39,10 @@ FAMILIES: Mapping[str, Reader] = {
     "Qwen3_5MoeForCausalLM": qwen3_5_moe,
     "Qwen3_5MoeForConditionalGeneration": qwen3_5_moe,
     "MixtralForCausalLM": mixtral,
+    "OlmoeForCausalLM": olmoe,
+    "GptOssForCausalLM": gpt_oss,
+    "Lfm2MoeForCausalLM": lfm2_moe,
+    "Glm4MoeForCausalLM": glm4_moe,
     "SmolLM3ForCausalLM": smollm3,
     "Gemma2ForCausalLM": gemma2,
     "Gemma3ForCausalLM": gemma3,

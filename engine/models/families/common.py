@@ -55,9 +55,8 @@ def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:
 def experts(checkpoint: Checkpoint, **differences: Any) -> Experts:
     """Return a mixture of the checkpoint's sizes; ``differences`` replace its fields."""
     config = checkpoint.text_config
-    count = config.get("num_experts") or config["num_local_experts"]
     fields: dict[str, Any] = {
-        "count": int(count),
+        "count": int(config.get("num_experts") or config.get("num_local_experts") or 0),
         "chosen": int(config["num_experts_per_tok"]),
         "intermediate": int(config.get("moe_intermediate_size") or config["intermediate_size"]),
         "activation": str(config.get("hidden_act", "silu")),

@@ -1,14 +1,47 @@
-"""LFM2 and 2.5: most layers are gated short convolutions (Liquid AI 2025, arXiv 2511.23404)."""
+"""LFM2 and 2.5: most layers are gated short convolutions (Liquid AI 2025, arXiv 2511.23404).
+
+The MoE sizes have experts in all but the first layers.
+"""
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, Attention, LayerSpec, ShortConvolution
+from collections.abc import Sequence
+
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedMlp,
+    LayerSpec,
+    ShortConvolution,
+)
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, attention, gated_mlp, layer_types
+from engine.models.families.common import architecture, attention, experts, gated_mlp, layer_types
 from engine.models.rope import read_rope
 
 
 def lfm2(checkpoint: Checkpoint, context: int) -> Architecture:
+    mlp = gated_mlp(checkpoint, intermediate=intermediate(checkpoint))
+    return _convolving(checkpoint, context, [mlp] * checkpoint.layers)
+
+
+def lfm2_moe(checkpoint: Checkpoint, context: int) -> Architecture:
+    config = checkpoint.text_config
+    mixture = experts(
+        checkpoint,
+        sigmoid=True,
+        score_bias=bool(config.get("use_expert_bias", True)),
+        renormalised=bool(config.get("norm_topk_prob", True)),
+        scale=float(config.get("routed_scaling_factor", 1.0)),
+    )
+    dense = min(int(config.get("num_dense_layers", 2)), checkpoint.layers)
+    mlps = [gated_mlp(checkpoint)] * dense
+    return _convolving(checkpoint, context, [*mlps, *[mixture] * (checkpoint.layers - dense)])
+
+
+def _convolving(
+    checkpoint: Checkpoint, context: int, feed_forwards: Sequence[Experts | GatedMlp]
+) -> Architecture:
     """Return LFM2: ``layer_types``, or in earlier files ``full_attn_idxs``, say which layers attend."""
     config = checkpoint.text_config
     attends = attention(
@@ -27,8 +60,9 @@ def lfm2(checkpoint: Checkpoint, context: int) -> Architecture:
     types = layer_types(
         checkpoint, tuple(mixers), lambda at: "full_attention" if at in attending else "conv"
     )
-    mlp = gated_mlp(checkpoint, intermediate=intermediate(checkpoint))
-    layers = [LayerSpec(mixers[name], mlp) for name in types]
+    layers = [
+        LayerSpec(mixers[name], each) for name, each in zip(types, feed_forwards, strict=True)
+    ]
     return architecture(checkpoint, layers, epsilon=float(config.get("norm_eps", 1e-5)))
 
 

@@ -1,19 +1,43 @@
-"""OLMo 2 and 3, and EXAONE 4: what is added to the stream is normed, what is read from it is not
+"""OLMoE (2024). OLMo 2, 3 and EXAONE 4: what is added to the stream is normed, what is read is not
 (OLMo Team 2024, 2025; LG AI Research 2025)."""
 
 from __future__ import annotations
 
+from engine.errors import ModelError
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
     attention,
+    experts,
     gated_mlp,
     ropes,
     sliding_layers,
     window_of,
 )
 from engine.models.rope import read_rope
+
+
+def olmoe(checkpoint: Checkpoint, context: int) -> Architecture:
+    config = checkpoint.text_config
+    if config.get("clip_qkv") is not None:
+        raise ModelError(
+            f"{checkpoint.path} clips queries, keys and values (its setting clip_qkv), which is not "
+            "computed here. Use an OLMoE without it, as the published ones are."
+        )
+    bias = bool(config.get("attention_bias"))
+    layer = LayerSpec(
+        attention(
+            checkpoint,
+            read_rope(checkpoint, context),
+            qk_norm=True,
+            qk_norm_across_heads=True,
+            qkv_bias=bias,
+            output_bias=bias,
+        ),
+        experts(checkpoint),
+    )
+    return architecture(checkpoint, [layer] * checkpoint.layers)
 
 
 def olmo2(checkpoint: Checkpoint, context: int) -> Architecture:

@@ -108,6 +108,7 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.mixer.value_norm": mixing(replace(PLAIN, value_norm=True)),
     "layers.mixer.keys_as_values": mixing(replace(PLAIN, keys_as_values=True)),
     "layers.mixer.score_cap": mixing(replace(PLAIN, score_cap=0.5)),
+    "layers.mixer.sinks": mixing(replace(PLAIN, sinks=True)),
     "layers.mixer.causal": mixing(replace(PLAIN, causal=False)),
     "layers.feed_forward=GatedMlp": BASE,
     "layers.feed_forward=Mlp": feeding(Mlp(RELU.intermediate, "relu")),

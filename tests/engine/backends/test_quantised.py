@@ -136,7 +136,6 @@ def test_what_bitsandbytes_writes_is_read(real: bool, tmp_path: Path) -> None:
             {"quant_method": "compressed-tensors", "format": "pack-quantized"},
             "'compressed-tensors'",
         ),
-        ({"quant_method": "mxfp4"}, "'mxfp4'"),
         ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "in 8 bits"),
         ({"quant_method": "bitsandbytes", "load_in_4bit": True}, "'bitsandbytes' in fp4"),
     ],

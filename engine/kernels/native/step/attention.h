@@ -51,6 +51,7 @@ struct Query {
     const float* values;  // [width]
     int first, last;
     float* acc;  // [width]; in the end the output
+    float sink = -INFINITY;  // a score that takes part in the softmax, without a value
 };
 
 // Write scores of Q queries for G groups of positions from `group` on, to scores[q * capacity + position].
@@ -72,7 +73,7 @@ inline void score(const HeadCache<T>& cache, const Query* queries, int group, fl
         for (int g = 0; g < G; ++g) store(scores + q * capacity + size_t(group + g) * LANES, sum[q][g]);
 }
 
-// Replace scores s of groups begin .. end - 1 by p = e^(s - m_i), where m_i is the largest; return l_i, the sum of p.
+// Replace scores s of groups begin .. end - 1 by p = e^(s - m_i), where m_i is the largest; return l_i, the sum of p and the sink's.
 inline float exponentiate(const Query& query, float cap, int begin, int end, float* scores) {
     if (cap != 0)
         for (int g = begin; g < end; ++g) {
@@ -83,14 +84,14 @@ inline float exponentiate(const Query& query, float cap, int begin, int end, flo
     for (int p = query.last + 1; p < end * LANES; ++p) scores[p] = -INFINITY;
     Floats high = load(scores + begin * LANES);
     for (int g = begin + 1; g < end; ++g) high = maximum(high, load(scores + g * LANES));
-    const Floats m_i = all(largest(high));
+    const Floats m_i = all(std::max(largest(high), query.sink));
     Floats l_i{};
     for (int g = begin; g < end; ++g) {
         const Floats p = exponential(load(scores + g * LANES) - m_i);
         store(scores + g * LANES, p);
         l_i = l_i + p;
     }
-    return total(l_i);
+    return total(l_i) + exponential(all(query.sink) - m_i)[0];
 }
 
 // Add p * value of positions first .. last to 16 * C dimensions of acc, from `d` on, of Q queries.

@@ -731,7 +731,7 @@ private:
                 for (int d = 0; d < width; ++d) rotated[d] *= layer.temperature[position];
             const int first = layer.window && position >= layer.window ? position - layer.window + 1 : 0;
             float* result = attended_.data() + (size_t(r) * layer.heads + head) * width;
-            queries[query - from] = {rotated, first, position, result};
+            queries[query - from] = {rotated, first, position, result, layer.sinks ? layer.sinks[head] : -INFINITY};
         }
         attend(cache, queries, to - from, layer.score_cap, scratch.scores.data(), scratch.scores.size() / QUERY_TILE);
         if (!layer.output_gate) return;

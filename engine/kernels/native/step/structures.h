@@ -19,6 +19,7 @@ enum class FeedForward : int32_t { GATED_MLP = 0, MLP = 1, EXPERTS = 2 };
 struct Attention {
     const Matrix *qkv, *output;  // qkv: also a gate for each number that is attended to, where `output_gate`
     const float* qk_norm;   // [heads + kv_heads][head_dim]
+    const float* sinks;     // [heads], or null
     const float* rotation;  // [context][head_dim / 2][cosine, sine]
     const float* temperature;  // [context]: multiplies queries
     int32_t heads, kv_heads, head_dim;

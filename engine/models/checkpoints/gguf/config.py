@@ -41,6 +41,10 @@ _CLASSES = {
     "gemma4": ("Gemma4ForCausalLM", "gemma4_text"),
     "phi3": ("Phi3ForCausalLM", "phi3"),
     "lfm2": ("Lfm2ForCausalLM", "lfm2"),
+    "lfm2moe": ("Lfm2MoeForCausalLM", "lfm2_moe"),
+    "olmoe": ("OlmoeForCausalLM", "olmoe"),
+    "gpt-oss": ("GptOssForCausalLM", "gpt_oss"),
+    "glm4moe": ("Glm4MoeForCausalLM", "glm4_moe"),
 }
 """Transformers' class and ``model_type``, by architecture."""
 _MIXTRAL = "MixtralForCausalLM", "mixtral"
@@ -51,7 +55,7 @@ _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 
 """The period of layers with global attention, if the file does not say (llama.cpp's models)."""
 _LAYER_NORMS = ("cohere2", "starcoder2")
 """Architectures with LayerNorms, whose epsilon has another key."""
-_PARTLY_ROTATED = ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4")
+_PARTLY_ROTATED = ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe")
 _WINDOWS = {"gemma2": 4096}
 _SLIDING_THETA = 10_000.0
 """The rope base of the sliding layers of Gemma 3 and 4."""
@@ -153,6 +157,7 @@ def config_from(
         "attention_out_bias": biased["self_attn.o"],
         "mlp_bias": biased["mlp.gate"],
         "use_bias": biased["self_attn.q"],
+        "use_qk_norm": "model.layers.0.self_attn.q_norm.weight" in tensors,
         "rope_parameters": _rope(settings, head_dim, factors),
     }
     if experts:
@@ -165,12 +170,13 @@ def config_from(
 
 
 def _experts(settings: Settings) -> dict[str, Any]:
-    """Return the fields of a mixture. Of the architectures here llama.cpp has built in that the chosen
-    experts' scores are divided by their sum (its models/qwen3moe.cpp, llama.cpp and others)."""
+    """Return the fields of a mixture. llama.cpp has built in that the chosen experts' scores are divided
+    by their sum, but for OLMoE (its models/qwen3moe.cpp, olmoe.cpp and others)."""
     fields: dict[str, Any] = {
         "num_experts": settings.size("expert_count"),
         "num_experts_per_tok": settings.size("expert_used_count"),
-        "norm_topk_prob": True,
+        "norm_topk_prob": settings.architecture != "olmoe",
+        "routed_scaling_factor": settings.number("expert_weights_scale", 1.0),
     }
     for key, name in (
         ("expert_feed_forward_length", "moe_intermediate_size"),
@@ -216,7 +222,23 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return gated_delta(settings)
         case "lfm2":
             return _short_convolution(settings, config)
+        case "lfm2moe":
+            dense = settings.optional("leading_dense_block_count") or 0
+            return {**_short_convolution(settings, config), "num_dense_layers": dense}
+        case "gpt-oss":
+            rope = {**config["rope_parameters"], "truncate": False}
+            return {"sliding_window": _window(settings), "rope_parameters": rope}
+        case "glm4moe":
+            return _glm4_moe(settings)
     return {}
+
+
+def _glm4_moe(settings: Settings) -> dict[str, Any]:
+    return {
+        "n_routed_experts": settings.size("expert_count"),
+        "n_shared_experts": settings.size("expert_shared_count", 1),
+        "first_k_dense_replace": settings.optional("leading_dense_block_count") or 0,
+    }
 
 
 def _kv_heads(settings: Settings, default: int, layer: int | None) -> int:

@@ -22,8 +22,10 @@ OUTER_PARTS: Mapping[str, str] = {
     "per_layer_proj_norm": "model.per_layer_projection_norm",
 }
 """llama.cpp's names outside the layers -> transformers', for every architecture."""
-_OUTER_PARTS_OF: Mapping[str, Mapping[str, str]] = {"lfm2": {"token_embd_norm": "model.norm"}}
-"""Those that only one architecture has."""
+_OUTER_PARTS_OF: Mapping[str, Mapping[str, str]] = {
+    architecture: {"token_embd_norm": "model.norm"} for architecture in ("lfm2", "lfm2moe")
+}
+"""Those that only some architectures have."""
 ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS = (
     "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight",
 )  # fmt: skip
@@ -45,6 +47,7 @@ _EXPERTS = {
     "ffn_gate_up_exps": "mlp.experts.gate_up_proj",
     "ffn_down_exps": "mlp.experts.down_proj",
 }
+_MOE = {**_ATTENTION, **_EXPERTS}
 _SHARED_EXPERT = {
     "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
     "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
@@ -72,6 +75,13 @@ _HYBRID = {
     "ssm_norm": "linear_attn.norm",
     "ssm_out": "linear_attn.out_proj",
 }
+_LFM2 = {
+    **_LLAMA,
+    **_HEAD_NORMS,
+    "shortconv.conv": "conv.conv",
+    "shortconv.in_proj": "conv.in_proj",
+    "shortconv.out_proj": "conv.out_proj",
+}
 
 _OLMO = {part: name for part, name in _GEMMA.items() if part not in ("attn_norm", "ffn_norm")}
 
@@ -98,6 +108,15 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "qwen2": _LLAMA,
     "qwen3": _LLAMA | _HEAD_NORMS,
     "qwen3moe": _LLAMA | _HEAD_NORMS | _EXPERTS,
+    "olmoe": _MOE | _HEAD_NORMS | {"ffn_norm": "post_attention_layernorm"},
+    "gpt-oss": _MOE | {"post_attention_norm": "post_attention_layernorm"},
+    "glm4moe": {
+        **_MOE,
+        **_MLP,
+        **_HEAD_NORMS,
+        **_SHARED_EXPERT,
+        "post_attention_norm": "post_attention_layernorm",
+    },
     "gemma4": {
         **_GEMMA,
         **_HEAD_NORMS,
@@ -117,13 +136,8 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
         "ssm_in": "linear_attn.in_proj_qkvz",
         "ssm_ba": "linear_attn.in_proj_ba",
     },
-    "lfm2": {
-        **_LLAMA,
-        **_HEAD_NORMS,
-        "shortconv.conv": "conv.conv",
-        "shortconv.in_proj": "conv.in_proj",
-        "shortconv.out_proj": "conv.out_proj",
-    },
+    "lfm2": _LFM2,
+    "lfm2moe": _LFM2 | _EXPERTS,
     "phi3": {
         "attn_norm": "input_layernorm",
         "attn_qkv": "self_attn.qkv_proj",
@@ -149,6 +163,11 @@ _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}
 """Of a gated delta net. Transformers' names have no suffix."""
 _STATE_SPACE = {"ssm_a": "mamba.A_log", "ssm_dt.bias": "mamba.dt_bias", "ssm_d": "mamba.D"}
 """Of Mamba-2, likewise."""
+_BARE = {
+    "attn_sinks.weight": "self_attn.sinks",
+    "exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
+}
+"""Of attention and routers, likewise."""
 _SCALAR = {"layer_output_scale.weight": "layer_scalar"}
 """Of Gemma 4, likewise."""
 CENTRED = ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
@@ -187,6 +206,8 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
     if part in rates and "ssm_norm" in LAYER_PARTS[architecture]:
         own = f"model.layers.{number}.{rates[part]}"
         return TensorRole(own, decay=part == "ssm_a", flat=mamba)
+    if part in _BARE:
+        return TensorRole(f"model.layers.{number}.{_BARE[part]}")
     if part in _SCALAR and architecture == "gemma4":
         return TensorRole(f"model.layers.{number}.{_SCALAR[part]}")
     stem, _, kind = name.rpartition(".")
