@@ -18,7 +18,7 @@ from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
 from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Attention
 from engine.models.hidden_states import AuxLayer
 from engine.noise import Draws
 
@@ -163,6 +163,21 @@ class Operations(Arithmetic, Protocol):
         First queries and keys are normed by ``norms (heads + kv_heads, head_dim)`` and rotated, and keys
         and values stored. Each row sees all rows up to itself, or up to the last if the layer is not
         causal.
+        """
+
+    def attend_to_target(
+        self,
+        queries: Tensor,
+        attention: Attention,
+        epsilon: float,
+        norms: Tensor | None,
+        rows: Rows,
+    ) -> Tensor:
+        """Return attention (1, heads * head_dim) of scaled queries to the target's keys and values.
+
+        They are those of its last layer with a window, if ``attention`` has one, else without. The row
+        sees the tokens before its position, within the window. First the queries are normed by ``norms
+        (heads, head_dim)`` and rotated.
         """
 
     def unroll(

@@ -71,6 +71,15 @@ class Target:
             raise KeyError(aux_layer)
         return self.state.aux.at(aux_layer)
 
+    def keys_values(self, slides: bool) -> tuple[Tensor, Tensor]:
+        """See ``Backbone``."""
+        keys, values = self.state.keys_values(slides, self.length)
+        return keys.float(), values.float()
+
+    def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
+        """See ``Backbone``."""
+        return self.state.kv_buffers(slides)
+
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:
         """See ``Backbone``."""

@@ -316,6 +316,16 @@ class Architecture:
         return [(each.kv_heads, each.head_dim) for each in makers]
 
     @property
+    def last_slots(self) -> dict[bool, int]:
+        """The slot of the last layer that makes keys and values, by whether it slides."""
+        slots = self.kv_slots
+        return {
+            spec.mixer.window is not None: slots[index]
+            for index, spec in enumerate(self.layers)
+            if isinstance(spec.mixer, Attention) and spec.mixer.shared_with is None
+        }
+
+    @property
     def attentions(self) -> tuple[Attention, ...]:
         """The mixers of the attention layers, in order."""
         return tuple(spec.mixer for spec in self.layers if isinstance(spec.mixer, Attention))

@@ -6,8 +6,8 @@ holds them are valid, so they are committed and rewound with it. The pending tok
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.kernels.torch.linear import Linear
 from engine.machine.device_memory import zeros
+from engine.models.architecture import Rope
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +93,12 @@ class AuxHiddenStates:
 @dataclass(frozen=True, slots=True)
 class EmbeddingAndHead:
     """A model's embedding table and output head in its executor's layout; logits become ``cap`` *
-    tanh(logits / ``cap``)."""
+    tanh(logits / ``cap``). ``rotations``: its tables for ropes and widths of heads."""
 
     embedding: Linear
     head: Linear
     cap: float | None
+    rotations: Mapping[tuple[Rope, int], Tensor] = field(default_factory=dict)
 
 
 class Backbone(Protocol):
@@ -121,6 +123,12 @@ class Backbone(Protocol):
 
     def logits(self, normed: Tensor) -> Tensor:
         """Return float32 (rows, vocabulary): the output head on ``normed`` float32 (rows, hidden)."""
+
+    def keys_values(self, slides: bool) -> tuple[Tensor, Tensor]:
+        """Return float32 (kv_heads, length, head_dim): see ``SequenceState.keys_values``."""
+
+    def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
+        """Return the same as the compiled step stores it, at addresses that never change."""
 
     def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
         """Return all rows of a layer (context, hidden) as stored, at an address that never changes.

@@ -16,14 +16,15 @@ _CHUNK = 1024
 """Positions whose angles are computed at once."""
 
 
-def rotations(rope: Rope, head_dim: int, context: int) -> Tensor:
+def rotations(rope: Rope, head_dim: int, context: int, first: int = 0) -> Tensor:
     """Return complex numbers ``(context, head_dim / 2)`` of the rope's magnitude, with the angle position
-    times frequency. Pairs without a frequency get 1, which changes no bit of them.
+    times frequency, from position ``first`` on. Pairs without a frequency get 1, which changes no bit of
+    them.
     """
     frequency = torch.tensor(rope.frequencies, dtype=torch.float64)
     result = torch.ones(context, head_dim // 2, dtype=torch.complex64)
     rotated = result[:, : len(frequency)]
-    positions = torch.arange(context, dtype=torch.float64)
+    positions = torch.arange(first, first + context, dtype=torch.float64)
     # In chunks: intermediate results take four times the memory of the result.
     for to, chunk in zip(rotated.split(_CHUNK), positions.split(_CHUNK), strict=True):
         angle = chunk[:, None] * frequency[None, :]

@@ -77,6 +77,17 @@ class SequenceState:
     def save_checkpoint(self) -> None:
         """Make the present length ``reachable`` later, if it would not be anyway."""
 
+    def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
+        """Return the first ``end`` keys and values of the last layer that slides, or does not.
+
+        Both (kv_heads, end, head_dim), as stored. Raises TypeError if the state does not show them.
+        """
+        raise TypeError(f"{type(self).__name__} shows no keys and values")
+
+    def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
+        """Return the same layer's whole buffers as the compiled step stores them. Raises TypeError."""
+        raise TypeError(f"{type(self).__name__} has no buffers of the compiled step")
+
     def copy_prefix(self, other: SequenceState, length: int) -> int:
         """Copy the first ``length`` tokens of ``other``, a state of the same model that begins with the
         same tokens. Returns the new length; the old one if nothing can be copied."""

@@ -14,13 +14,12 @@ import pytest
 
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, rejection_sample, verify_block
-from engine.drafting.heads import kinds as head_kinds
 from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.torch.attention import PAGE_SIZE
 from engine.request import Control, Speculation
 from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
-from tests.support.heads import IN_FOLDERS
+from tests.support.heads import IN_FOLDERS, heads_of_pip
 from tests.support.lossless import (
     COUPLED,
     GREEDY,
@@ -41,7 +40,7 @@ DRAFTING = IN_FOLDERS[1:]
 @functools.cache
 def embedded(dtype: str = "auto", compiled: bool = True) -> Pair:
     """Pip with its draft and its heads."""
-    heads = [PIP / kind for kind in head_kinds()]
+    heads = list(heads_of_pip())
     return Pair(PIP / "target", PIP / "draft", dtype, heads, compiled)
 
 

@@ -13,7 +13,6 @@ from engine.decoding.constraint import GRAMMAR, Constraint
 from engine.decoding.context import Context
 from engine.decoding.sampling import Sampler
 from engine.decoding.thinking import Phase, Tags, Thinking, ThoughtState
-from engine.drafting.heads import kinds as head_kinds
 from engine.events import Finished, FinishReason
 from engine.local.session import Session
 from engine.request import Control, Request, Speculation
@@ -25,7 +24,7 @@ from engine.values.sampling import AcceptanceRule, Sampling
 from engine.values.tools import Calling, Tool, ToolChoice
 from tests.engine.grammar.test_matcher import RECORD
 from tests.support.checkpoints import open_session
-from tests.support.heads import IN_FOLDERS
+from tests.support.heads import IN_FOLDERS, heads_of_pip
 from tests.support.lossless import (
     COUPLED,
     GREEDY,
@@ -62,9 +61,7 @@ CASES = all_pairs(
 
 @functools.cache
 def embedded() -> Session:
-    return open_session(
-        PIP / "target", PIP / "draft", heads=[PIP / kind for kind in head_kinds()], dtype="auto"
-    )
+    return open_session(PIP / "target", PIP / "draft", heads=heads_of_pip(), dtype="auto")
 
 
 def said(

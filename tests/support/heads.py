@@ -6,12 +6,15 @@ each, so that a new kind cannot go untested.
 
 from __future__ import annotations
 
+import atexit
 import json
+import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any, cast
 
 import pytest
@@ -33,9 +36,10 @@ from engine.kernels.operands import Tokens
 from engine.machine import devices
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import HiddenStateModel
-from engine.models.checkpoints.checkpoint import inspect
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.hidden_states import NORMED, Backbone
 from tests.support.loading import load_model
+from tests.support.places import PIP
 
 EAGER = EagerOperations(cast(Backbone, None))
 """Torch's executor without a target, for heads that need nothing of it but a hidden state."""
@@ -395,12 +399,84 @@ def write_block(folder: Path, target: TargetShape) -> Path:
     return write_head(folder, *block(target, rank=8))
 
 
+ASSISTANT = {"width": 32, "intermediate": 48, "kv_heads": 2, "head_dim": 16}
+
+
+def assistant(target: TargetShape, *, seed: int = 0) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in transformers' layout: two layers on a target's global ones."""
+    generator, width = torch.Generator().manual_seed(seed), ASSISTANT["width"]
+    kv_heads, head_dim = ASSISTANT["kv_heads"], ASSISTANT["head_dim"]
+    if isinstance(target, Checkpoint):
+        kv_heads, head_dim = target.kv_heads, target.head_dim
+    queries, intermediate = 2 * kv_heads * head_dim, ASSISTANT["intermediate"]
+    shapes = {
+        "model.embed_tokens": (target.vocabulary, width),
+        "pre_projection": (width, 2 * target.hidden),
+        "post_projection": (target.hidden, width),
+    }
+    norms = {"model.norm": width}
+    for layer in ("model.layers.0.", "model.layers.1."):
+        shapes |= {
+            f"{layer}self_attn.q_proj": (queries, width),
+            f"{layer}self_attn.o_proj": (width, queries),
+            f"{layer}mlp.gate_proj": (intermediate, width),
+            f"{layer}mlp.up_proj": (intermediate, width),
+            f"{layer}mlp.down_proj": (width, intermediate),
+        }
+        norms[f"{layer}self_attn.q_norm"] = head_dim
+        for name in ("input", "post_attention", "pre_feedforward", "post_feedforward"):
+            norms[f"{layer}{name}_layernorm"] = width
+    tensors = {f"{name}.weight": noise(generator, *size) for name, size in shapes.items()}
+    for name, size in norms.items():
+        tensors[f"{name}.weight"] = 1 + 0.3 * torch.randn(size, generator=generator)
+    tensors |= {f"model.layers.{layer}.layer_scalar": torch.tensor([0.8]) for layer in (0, 1)}
+    text = {
+        "model_type": "gemma4_text",
+        "head_dim": head_dim,
+        "hidden_size": width,
+        "hidden_size_per_layer_input": 0,
+        "intermediate_size": intermediate,
+        "layer_types": ["full_attention"] * 2,
+        "max_position_embeddings": target.context,
+        "num_attention_heads": 2 * kv_heads,
+        "num_hidden_layers": 2,
+        "num_key_value_heads": kv_heads,
+        "num_kv_shared_layers": 2,
+        "per_layer_config": {},
+        "vocab_size": target.vocabulary,
+    }
+    config = {
+        "architectures": ["Gemma4AssistantForCausalLM"],
+        "backbone_hidden_size": target.hidden,
+        "model_type": "gemma4_assistant",
+        "text_config": text,
+    }
+    return config, tensors
+
+
+def write_assistant(folder: Path, target: TargetShape) -> Path:
+    """As it is published."""
+    return write_head(folder, *assistant(target))
+
+
+@cache
+def heads_of_pip() -> tuple[Path, ...]:
+    """A head of every kind for Pip: its own, or a random one if it has none of a kind."""
+    folder, target = Path(mkdtemp()), inspect(PIP / "target")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return tuple(
+        PIP / kind if (PIP / kind).is_dir() else WRITERS[kind](folder / kind, target)
+        for kind in heads.kinds()
+    )
+
+
 WRITERS: Mapping[str, Callable[[Path, TargetShape], Path]] = {
     "medusa": write_medusa,
     "eagle3": write_eagle3,
     "block": write_block,
     "mlp": write_mlp,
     "lstm": write_lstm,
+    "assistant": write_assistant,
 }
 
 

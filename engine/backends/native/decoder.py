@@ -94,19 +94,19 @@ class Positions:
     """Tables of the positions up to ``context``, which layers share."""
 
     def __init__(self, architecture: Architecture, context: int) -> None:
-        self._rotations: dict[tuple[Rope, int], Tensor] = {}
+        self.rotations: dict[tuple[Rope, int], Tensor] = {}
         self._temperatures: dict[Temperature, Tensor] = {}
         for each in set(architecture.attentions):
             if each.rope is not None:
                 key = each.rope, each.head_dim
-                self._rotations[key] = cosines(*key, context)
+                self.rotations[key] = cosines(*key, context)
             if each.temperature is not None:
                 self._temperatures[each.temperature] = temperatures(each.temperature, context)
 
     def rotation(self, spec: Attention) -> int | None:
         """Return the address of a layer's cosines and sines, None if it has no positions."""
         rope = spec.rope
-        return None if rope is None else self._rotations[rope, spec.head_dim].data_ptr()
+        return None if rope is None else self.rotations[rope, spec.head_dim].data_ptr()
 
     def temperature(self, spec: Attention) -> int | None:
         """Return the address of what a layer's queries are multiplied by, None if they are not."""
@@ -248,7 +248,8 @@ class NativeDecoder:
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:
         """See ``Backbone``."""
-        return EmbeddingAndHead(self._embedding, self._head, self.architecture.logit_cap)
+        cap = self.architecture.logit_cap
+        return EmbeddingAndHead(self._embedding, self._head, cap, self._positions.rotations)
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

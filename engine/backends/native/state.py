@@ -49,6 +49,8 @@ class NativeState(SequenceState):
             for (heads, width), count in layers.items()
         }
         self._slots = [_addresses(sizes, each) for each in (self.keys, self.values)]
+        self._last_slots = architecture.last_slots
+        self._places = [(size, sizes[:slot].count(size)) for slot, size in enumerate(sizes)]
         self._tree: Sequence[int] | None = None  # parents of the pending rows
         aux_layers = (
             [] if aux is None else [_aux_layer(aux, aux_layer) for aux_layer in aux.aux_layers]
@@ -72,6 +74,16 @@ class NativeState(SequenceState):
         sequence.cache, sequence.rows, sequence.start = self.view, rows, self.end
         now = {"length": self.length, "pending": self.pending}
         self.recurrences.place(sequence, **now, final=final)
+
+    def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
+        """See ``SequenceState``."""
+        size, number = self._places[self._last_slots[slides]]
+        return self.keys[size][number], self.values[size][number]
+
+    def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
+        """See ``SequenceState``."""
+        keys, values = self.kv_buffers(slides)
+        return keys.transpose(2, 3).flatten(1, 2)[:, :end], values[:, :end]
 
     def append(self, rows: int, *, final: bool) -> None:
         """See ``SequenceState``."""

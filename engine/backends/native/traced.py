@@ -16,6 +16,7 @@ from engine.kernels.native.library import LANES, ROWS
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
+from engine.models import architecture
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, Backbone, EmbeddingAndHead
 from engine.models.rotation import cosines
@@ -88,6 +89,25 @@ class TracedOperations(ProgramTracer):
         )
         self.store_kv(keys, values, heads, key_norms, rows)
         return self.attention(queries, heads, query_norms, rows, causal=a.causal)
+
+    def attend_to_target(
+        self,
+        queries: Tensor,
+        attention: architecture.Attention,
+        epsilon: float,
+        norms: Tensor | None,
+        rows: Rows,
+    ) -> Tensor:
+        target, rope, width = self._of_target(), attention.rope, attention.head_dim
+        assert rope is not None
+        keys, values = self._target.kv_buffers(attention.window is not None)
+        table = target.rotations.get((rope, width))
+        if table is None:
+            table = cosines(rope, width, values.shape[1])
+        cache = LayerCache()
+        cache.move(keys, values, table)
+        heads = Attention(cache, attention.heads, attention.kv_heads, epsilon)
+        return self.attention_before(queries, heads, norms, rows, attention.window or 0)
 
     def unroll(
         self,

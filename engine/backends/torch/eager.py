@@ -131,6 +131,22 @@ class EagerOperations(EagerArithmetic):
         keys[:, start:], values[:, start:] = key.transpose(0, 1), value.transpose(0, 1)
         return _attend(query, keys, values, causal=spec.causal)
 
+    def attend_to_target(
+        self,
+        queries: Tensor,
+        attention: Attention,
+        epsilon: float,
+        norms: Tensor | None,
+        rows: Rows,
+    ) -> Tensor:
+        position = rows.start.value + rows.offset
+        assert attention.rope is not None and attention.shared_with is not None
+        rotation = rotations(attention.rope, attention.head_dim, 1, position)[:, None]
+        query, _, _ = split_qkv(queries, attention, norms, rotation.to(queries.device), epsilon)
+        keys, values = self._target.keys_values(attention.window is not None)
+        first = 0 if attention.window is None else max(position - attention.window + 1, 0)
+        return _attend(query, keys[:, first:], values[:, first:], causal=False)
+
     def unroll(
         self,
         most: int,

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from engine.backends.torch import gated_delta, mamba2, short_convolution
 from engine.backends.torch.recurrence import Memory, RecurrentState
@@ -42,12 +43,21 @@ class TorchState(KVCache):
         sizes = architecture.kv_sizes
         super().__init__(sizes, context=context, dtype=dtype, device=device, aux=aux)
         self.slots = architecture.kv_slots
+        self._last_slots = architecture.last_slots
         self.memories = {
             layer: RecurrentState(_MEMORIES[type(mixer)](mixer, device))
             for layer, mixer in enumerate(mixers)
             if type(mixer) in _MEMORIES
         }
         self._checkpoints: Checkpoints[Sequence[Memory]] = Checkpoints(checkpoint_bytes)
+
+    def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
+        """See ``SequenceState``."""
+        keys, values = (
+            each.transpose(0, 1).flatten(1, 2)[:, :end]
+            for each in self.pages(self._last_slots[slides], end)
+        )
+        return keys, values
 
     def commit(self, rows: Sequence[int]) -> None:
         """See ``SequenceState``."""

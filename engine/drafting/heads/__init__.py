@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.models.checkpoints.checkpoint import Checkpoint
 
 Config = Mapping[str, Any]
+_ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.drafting.heads.medusa:MedusaHead", _is_medusa),
     "eagle3": Layout("engine.drafting.heads.eagle3:Eagle3Head", _is_eagle3),
     "block": Layout("engine.drafting.heads.block:BlockHead", _is_block),
+    "assistant": Layout(
+        "engine.drafting.heads.assistant:AssistantHead",
+        lambda config: str(config.get("model_type")) in _ASSISTANTS,
+    ),
     "mlp": Layout(
         "engine.drafting.heads.mlp:MlpHead",
         lambda config: config.get("model_type") == "mlp_speculator" and not _is_lstm(config),

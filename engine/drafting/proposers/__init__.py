@@ -51,6 +51,9 @@ _REGISTRY: Mapping[str, Entry] = {
     "medusa": Entry(f"{_HERE}.medusa:MedusaProposer", "heads beside the target's own"),
     "mtp": Entry(f"{_HERE}.mtp:MtpProposer", "the layer that the model brings for it"),
     "eagle3": Entry(f"{_HERE}.eagle3:Eagle3Proposer", "one layer on the target's hidden states"),
+    "assistant": Entry(
+        f"{_HERE}.recurrent:AssistantProposer", "narrow layers on the target's keys and values"
+    ),
     "block": Entry(f"{_HERE}.block:BlockProposer", "several tokens in one pass"),
     "mlp": Entry(f"{_HERE}.recurrent:MlpProposer", "a small recurrence behind the target"),
     "lstm": Entry(f"{_HERE}.recurrent:LstmProposer", "a small recurrence with memory cells"),

@@ -1,4 +1,4 @@
-"""``mlp`` and ``lstm``: a small recurrence unrolled from the target's last hidden state."""
+"""``mlp``, ``lstm`` and ``assistant``, unrolled from the target's last hidden state."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from engine.backends.executors import executed
 from engine.backends.operations import Draft
 from engine.decoding.context import Context
 from engine.decoding.proposer import NOTHING, DraftProposal
+from engine.drafting.heads.assistant import AssistantDraft, AssistantHead
 from engine.drafting.heads.lstm import LstmHead
 from engine.drafting.heads.mlp import MlpHead
 from engine.drafting.heads.stateless import StatelessDraft, StatelessHead
@@ -24,7 +25,9 @@ class StatelessProposer(BaseProposer):
     def __init__(self, head: StatelessHead, target: Backbone) -> None:
         self.target = target
         self.steps = head.steps
-        self.drafts = executed(partial(StatelessDraft, head), target)
+        self.drafts: StatelessDraft | AssistantDraft = executed(
+            partial(StatelessDraft, head), target
+        )
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
         length, depth = self.target.length, min(budget.depth, self.steps)
@@ -59,3 +62,14 @@ class LstmProposer(_Recurrent):
 
     needs: ClassVar[frozenset[str]] = frozenset({LstmHead.kind})
     Head = LstmHead
+
+
+class AssistantProposer(StatelessProposer):
+    """Gemma 4's: narrow layers on the target's keys and values (see engine.drafting.heads.assistant)."""
+
+    needs: ClassVar[frozenset[str]] = frozenset({AssistantHead.kind})
+
+    def __init__(self, options: object, resources: Resources) -> None:
+        head, self.target = resources.head(AssistantHead)
+        self.steps = head.steps
+        self.drafts = executed(partial(AssistantDraft, head), self.target)

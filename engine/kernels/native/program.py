@@ -50,6 +50,14 @@ class Code(IntEnum):
     SAMPLE = 9
 
 
+class Sees(IntEnum):
+    """What a row of ``ATTEND`` sees, as in program.h."""
+
+    STEP = 0
+    CAUSAL = 1
+    BEFORE = 2
+
+
 class LayerCache:
     """Pointers to one layer's keys and values of a sequence, and to its rotations; see program.h."""
 
@@ -57,11 +65,13 @@ class LayerCache:
         self.view = structures.LayerCache()
 
     def move(self, keys: Tensor, values: Tensor, rope: Tensor) -> None:
-        """Point to float32 keys (kv_heads, capacity / 16, head_dim, 16), values (kv_heads, capacity,
-        head_dim) and rope (capacity, head_dim / 2, 2), which must outlive this."""
+        """Point to keys (kv_heads, capacity / 16, head_dim, 16), values (kv_heads, capacity, head_dim),
+        in float32 or bfloat16, and rope (capacity, head_dim / 2, 2)."""
         view = self.view
         view.keys, view.values = keys.data_ptr(), values.data_ptr()
         view.rotation, view.capacity = rope.data_ptr(), values.shape[1]
+        view.bf16 = values.dtype == torch.bfloat16
+        self.alive = keys, values, rope
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -222,7 +232,20 @@ class ProgramTracer:
 
         Each row sees all up to itself if ``causal``, else up to the last row.
         """
-        op, result = Op(code=Code.ATTEND, choice=causal), self._like(queries)
+        return self._attend(
+            Op(choice=Sees.CAUSAL if causal else Sees.STEP), queries, heads, norm, rows
+        )
+
+    def attention_before(
+        self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, window: int
+    ) -> Tensor:
+        """Return the same of queries that see what is before their rows, within ``window`` if not 0."""
+        return self._attend(Op(choice=Sees.BEFORE, window=window), queries, heads, norm, rows)
+
+    def _attend(
+        self, op: Op, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows
+    ) -> Tensor:
+        op.code, result = Code.ATTEND, self._like(queries)
         self._with_heads(op, queries, heads.heads, heads, norm, rows, to=result)
         return result
 

@@ -143,7 +143,7 @@ class Step(c.Structure):
 
 
 class LayerCache(c.Structure):
-    _fields_ = [*_fields(c.c_void_p, "keys values rotation"), ("capacity", c.c_int32)]
+    _fields_ = [*_fields(c.c_void_p, "keys values rotation"), *_fields(c.c_int32, "capacity bf16")]
 
 
 class Draws(c.Structure):
@@ -156,7 +156,7 @@ class Draws(c.Structure):
 
 class Op(c.Structure):
     _fields_ = [
-        *_fields(c.c_int32, "code width choice by_columns barrier offset"),
+        *_fields(c.c_int32, "code width choice by_columns barrier offset window"),
         *_fields(c.c_void_p, "rows start source second to"),
         *_fields(c.c_int32, "source_stride second_stride to_stride heads kv_heads"),
         *_fields(

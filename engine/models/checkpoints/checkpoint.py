@@ -237,6 +237,11 @@ def _checkpoint(
     )
 
 
+def describe_config(path: Path, config: dict[str, Any]) -> Checkpoint:
+    """Describe a model by its configuration alone. Raises ModelError for a size that is wrong."""
+    return _checkpoint(path, config, {}, bytes=0, dtype="", eos_ids=(), has_chat_template=False)
+
+
 def fingerprint(path: Path) -> str:
     """Return a name that identifies the model in ``path``, wherever it is stored.
 

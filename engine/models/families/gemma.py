@@ -103,7 +103,7 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
             qk_norm=True,
             value_norm=not shares,
             keys_as_values=bool(config.get("attention_k_eq_v")) and not slides and not shares,
-            shared_with=last[slides] if shares else None,
+            shared_with=last.get(slides, 0) if shares else None,  # of an assistant: the target's
         )
         if shares and config.get("use_double_wide_mlp"):
             wide = 2 * spec.feed_forward.intermediate

@@ -14,7 +14,6 @@ import pytest
 from engine.bench import lossless
 from engine.decoding.acceptance import Acceptance
 from engine.drafting import proposers
-from engine.drafting.heads import kinds as head_kinds
 from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
 from engine.local.engine import LocalEngine
@@ -22,6 +21,7 @@ from engine.request import PLAIN
 from engine.train.data.prompts import read
 from engine.values import MAX_DEPTH
 from engine.values.messages import Message
+from tests.support.heads import heads_of_pip
 from tests.support.loading import request_for
 from tests.support.places import PIP, ROOT
 
@@ -38,7 +38,7 @@ def engine(pair: tuple[Path, Path]) -> Iterator[LocalEngine]:
 def test_the_embedded_pair_never_diverges_in_bf16() -> None:
     """The other formats are what ``tests/engine/test_lossless.py`` has, on more prompts."""
     with closing(LocalEngine()) as engine:
-        heads = [PIP / head for head in head_kinds()]
+        heads = list(heads_of_pip())
         engine.load(request_for(PIP / "target", PIP / "draft", heads, quantization="bf16"))
         rows, divergences = lossless.run(engine, PROMPTS, 3, max_tokens=16)
     assert not divergences

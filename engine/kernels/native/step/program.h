@@ -41,9 +41,17 @@ constexpr int32_t SIGMOID = 4, IDENTITY = 5;
 // One layer's keys and values of one sequence, as attention.h reads them: keys [kv_heads][capacity / 16][head_dim][16], values
 // [kv_heads][capacity][head_dim]. They move when they grow.
 struct LayerCache {
-    float *keys, *values;
+    void *keys, *values;
     const float* rotation;  // [capacity][head_dim / 2][cosine, sine]
     int32_t capacity;       // positions, a multiple of sixteen
+    int32_t bf16;           // else float32
+};
+
+// Which positions a row of ATTEND sees.
+enum class Sees : int32_t {
+    STEP = 0,    // up to the last row's
+    CAUSAL = 1,  // up to its own
+    BEFORE = 2,  // up to the one before its own
 };
 
 // How a run samples its tokens: each with its own key as in sampling.h; without keys, each is the most likely. The run ends with
@@ -59,10 +67,11 @@ struct Draws {
 struct Op {
     Code code;
     int32_t width;         // of a row; of SAMPLE the vocabulary
-    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: whether it is causal
+    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: what a row sees
     int32_t by_columns;    // whether threads divide a row's columns instead of the rows
     int32_t barrier;       // whether there is a barrier after it
     int32_t offset;        // added to `start`. SAMPLE: the index of its key
+    int32_t window;        // ATTEND: positions that a row sees, its own included; 0: all
     const int32_t* rows;   // their number
     const int32_t* start;  // the first row's position
     const void* from;
@@ -243,9 +252,10 @@ private:
         elementwise(op, slice_of(op, thread), [&](Floats x, int, int) { return all(op.scale) * hyperbolic_tangent(x / all(op.scale)); });
     }
 
-    static HeadCache<float> head_cache(const Op& op, int head) {
+    template <class T>
+    static HeadCache<T> head_cache(const Op& op, int head) {
         const size_t start = size_t(head) * op.cache->capacity * op.width;
-        return {op.cache->keys + start, op.cache->values + start, op.width};
+        return {static_cast<T*>(op.cache->keys) + start, static_cast<T*>(op.cache->values) + start, op.width};
     }
 
     static void rotate(const Op& op, const float* from, int head, int position, float* to) {
@@ -260,12 +270,27 @@ private:
             const int r = item / op.kv_heads, head = item % op.kv_heads;
             const size_t place = size_t(head) * op.width;
             rotate(op, from_of(op, r) + place, head, start + r, scratch.head.data());
-            head_cache(op, head).write(start + r, scratch.head.data(), second_of(op, r) + place);
+            head_cache<float>(op, head).write(start + r, scratch.head.data(), second_of(op, r) + place);
         }
     }
 
-    // Queries of one key-value head lie side by side: query i belongs to row i % rows.
+    static int last_seen(const Op& op, int start, int r) {
+        switch (static_cast<Sees>(op.choice)) {
+            case Sees::STEP: return start + *op.rows - 1;
+            case Sees::CAUSAL: return start + r;
+            case Sees::BEFORE: return start + r - 1;
+        }
+        return start + r;
+    }
+
     void attend_to(const Op& op, Scratch& scratch, int thread) const {
+        if (op.cache->bf16) attend_in<uint16_t>(op, scratch, thread);
+        else attend_in<float>(op, scratch, thread);
+    }
+
+    // Queries of one key-value head lie side by side: query i belongs to row i % rows.
+    template <class T>
+    void attend_in(const Op& op, Scratch& scratch, int thread) const {
         scratch.scores.resize(std::max(scratch.scores.size(), size_t(REGISTER_QUERIES) * op.cache->capacity));
         const int rows = *op.rows, start = start_of(op), group = op.heads / op.kv_heads;
         const int count = group * rows, tiles = (count + REGISTER_QUERIES - 1) / REGISTER_QUERIES;
@@ -277,10 +302,10 @@ private:
                 const int head = kv_head * group + query / rows, r = query % rows;
                 float* rotated = scratch.head.data() + size_t(query - from) * op.width;
                 rotate(op, from_of(op, r) + size_t(head) * op.width, head, start + r, rotated);
-                const int last = start + (op.choice ? r : rows - 1);
-                queries[query - from] = {rotated, 0, last, to_of(op, r) + size_t(head) * op.width};
+                const int first = op.window ? std::max(start + r - op.window + 1, 0) : 0;
+                queries[query - from] = {rotated, first, last_seen(op, start, r), to_of(op, r) + size_t(head) * op.width};
             }
-            attend(head_cache(op, kv_head), queries, to - from, 0.0f, scratch.scores.data(), op.cache->capacity);
+            attend(head_cache<T>(op, kv_head), queries, to - from, 0.0f, scratch.scores.data(), op.cache->capacity);
         }
     }
 

@@ -73,6 +73,8 @@ class Shown:
         )
         for aux_layer in aux_layers:
             self.kept.write(aux_layer, torch.arange(400), noise(400))
+        self.keys = torch.randn(2, 25, 16, 16, generator=generator).to(dtype)
+        self.values = torch.randn(2, 400, 16, generator=generator).to(dtype)
         embedding, head = (Matrix(library, Kind.FP32, noise(TARGET.vocabulary)) for _ in "eh")
         self.embedding_and_head = EmbeddingAndHead(embedding, head, 20.0)
 
@@ -81,6 +83,13 @@ class Shown:
 
     def aux_buffer(self, aux_layer: AuxLayer) -> Tensor:
         return self.kept.at(aux_layer)
+
+    def keys_values(self, slides: bool) -> tuple[Tensor, Tensor]:
+        keys, values = self.keys.transpose(2, 3).flatten(1, 2), self.values
+        return keys[:, : self.length].float(), values[:, : self.length].float()
+
+    def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
+        return self.keys, self.values
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         return self.embedding_and_head.embedding.rows(tokens)
@@ -145,6 +154,7 @@ HEADS: dict[str, tuple[str, Callable[[], Made]]] = {
     "dflash": ("block", block),
     "dflash, 20 rows": ("block", lambda: block(size=20, layers=1)),
     "dspark": ("block", lambda: block(rank=16)),
+    "assistant": ("assistant", lambda: made.assistant(TARGET)),
 }
 
 
@@ -309,7 +319,8 @@ def test_odd_widths_draft_in_torch(threads: Library, tmp_path: Path) -> None:
 def test_pips_own_heads_draft_the_same(kind: str, library: Library) -> None:
     """With weights as they are; in int8 the last bit of a row may round it to another byte."""
     model, shape = load_model(PIP / "target", quantization="fp32"), inspect(PIP / "target")
-    plan, codec = heads.inspect(PIP / kind, shape), TextCodec(PIP / "target")
+    folder = made.heads_of_pip()[heads.kinds().index(kind)]
+    plan, codec = heads.inspect(folder, shape), TextCodec(PIP / "target")
     kinds = [quick for quick in ("fp32", "int8") if quick in library.kinds]
     for products in (LinearFactory(quick, CPU, library) for quick in kinds):
         head = heads.load(plan, products)

@@ -24,7 +24,7 @@ from engine.request import Request
 from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
-from tests.support.heads import IN_FOLDERS
+from tests.support.heads import IN_FOLDERS, heads_of_pip
 from tests.support.pairwise import all_pairs
 from tests.support.places import PIP
 
@@ -45,7 +45,7 @@ NEURAL = tuple(name for name in proposers.neural() if name in IN_FOLDERS)
 
 @pytest.fixture(scope="module")
 def session(request: pytest.FixtureRequest) -> Session:
-    heads = [PIP / kind for kind in NEURAL if kind != "draft"]
+    heads = heads_of_pip()
     native = request.param == "compiled"
     return open_session(PIP / "target", PIP / "draft", heads=heads, native=native)
 

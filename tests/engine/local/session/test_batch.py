@@ -13,7 +13,6 @@ import torch
 from engine.decoding.work import PrefillWork, VerifyWork, WorkItem
 from engine.drafting import proposers
 from engine.drafting.controllers.batch import BatchController
-from engine.drafting.heads import kinds as head_kinds
 from engine.events import FinishReason
 from engine.local.session import Session
 from engine.models.base import Entry
@@ -24,6 +23,7 @@ from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support.checkpoints import open_session
 from tests.support.crowd import Client, run
+from tests.support.heads import heads_of_pip
 from tests.support.lossless import COUPLED, GREEDY, PROMPTS, answer, tree_options
 from tests.support.places import PIP
 
@@ -35,7 +35,7 @@ AT_ONCE = 5
 
 
 def opened(parallel: int) -> Session:
-    heads = [PIP / kind for kind in head_kinds()]
+    heads = heads_of_pip()
     return open_session(PIP / "target", PIP / "draft", dtype="auto", heads=heads, parallel=parallel)
 
 

@@ -1,0 +1,168 @@
+"""Gemma 4's assistants (Google 2026): a few narrow layers that read the target's keys and values.
+
+Each token's input is the target's embedding of the token before it beside a state, as wide as the target:
+the target's normed hidden state at first, later what the layers themselves give back. Their queries stand
+at the pending token's position throughout and see what the target has read. So there is nothing to
+prefill and nothing to commit.
+
+The layout is transformers' Gemma4AssistantForCausalLM. A layer reads the target's last layer of its kind
+(sliding or global) that makes keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Self
+
+from torch import Tensor
+
+from engine.backends.layer_decoder import add_residual, feed_forward, norm
+from engine.backends.linear_factory import LinearFactory
+from engine.backends.operations import Draft, Operations
+from engine.drafting.heads.base import (
+    HeadPlan,
+    TargetShape,
+    check_fits,
+    count_parameters,
+    other_target,
+)
+from engine.drafting.heads.layers import layer_source, load_layers
+from engine.drafting.heads.stored import Stored
+from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.torch.linear import Linear
+from engine.models.architecture import Architecture
+from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
+from engine.models.families import FAMILIES
+from engine.models.families.gemma import gemma4
+from engine.models.hidden_states import NORMED, AuxLayer
+from engine.models.weights import Layer, RmsNorm, layer_shapes, make_norm
+from engine.values import MAX_DEPTH
+
+_EMBEDDING, _NORM = "model.embed_tokens.weight", "model.norm.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantHead:
+    """See the module. ``before``: twice the target's width -> hidden; ``behind``: hidden -> its width."""
+
+    architecture: Architecture
+    layers: tuple[Layer, ...]
+    norm: RmsNorm
+    before: Linear
+    behind: Linear
+    output: Linear
+
+    kind: ClassVar[str] = "assistant"
+    steps: ClassVar[int] = MAX_DEPTH
+
+    @property
+    def aux_layers(self) -> tuple[AuxLayer, ...]:
+        return (NORMED,)
+
+    @classmethod
+    def plan(cls, stored: Stored, target: TargetShape) -> HeadPlan:
+        """See ``Head``."""
+        a = _architecture(stored)
+        width = stored.size("backbone_hidden_size")
+        check_fits(stored, target, hidden=width, vocabulary=a.vocabulary)
+        _check_keys_values(stored, a, target)
+        shapes = {
+            f"model.layers.{index}.{name}": size
+            for index, spec in enumerate(a.layers)
+            for name, size in layer_shapes(a, spec).items()
+        }
+        shapes |= {_EMBEDDING: (a.vocabulary, a.hidden), _NORM: (a.hidden,)}
+        shapes["pre_projection.weight"] = (a.hidden, 2 * width)
+        shapes["post_projection.weight"] = (width, a.hidden)
+        stored.expect(shapes)
+        return HeadPlan(cls.kind, stored, (NORMED,), count_parameters(shapes), a)
+
+    @classmethod
+    def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
+        """See ``Head``."""
+        stored, a = plan.stored, plan.shape
+        assert isinstance(a, Architecture)
+        prefixes = [f"model.layers.{index}." for index in range(len(a.layers))]
+        before = stored("pre_projection.weight").float()
+        width = before.shape[1] // 2
+        before[:, :width] *= width**0.5  # the scale of the target's embedding
+        return cls(
+            a,
+            load_layers(a, [layer_source(stored, prefix, linears) for prefix in prefixes], linears),
+            make_norm(a, linears.vector(stored(_NORM))),
+            linears.linear(before),
+            linears.linear(stored("post_projection.weight")),
+            linears.linear(stored(_EMBEDDING)),
+        )
+
+    def draft(self, ops: Operations, at: Rows, chain: Tokens, state: Tensor) -> Iterator[Tensor]:
+        """Yield the logits (1, vocabulary) of each token after ``chain[0]``, whose position is ``at``.
+
+        ``state (1, width of the target)`` is the target's normed hidden state of the token before.
+        """
+        for step in range(self.steps):
+            x = ops.linear(self.before, ops.join(ops.embed(None, chain, step), state))
+            for index, layer in enumerate(self.layers):
+                x = self._layer(ops, index, layer, x, at)
+            normed = norm(ops, self.norm, x)
+            yield ops.linear(self.output, normed)
+            state = ops.linear(self.behind, normed)
+
+    def _layer(self, ops: Operations, index: int, layer: Layer, x: Tensor, at: Rows) -> Tensor:
+        spec, weights = self.architecture.layers[index], layer.attention
+        queries = ops.linear(weights.qkv, norm(ops, layer.mixer_norm, x))
+        attended = ops.attend_to_target(
+            queries, spec.attention, self.architecture.epsilon, weights.qk_norm, at
+        )
+        x = add_residual(ops, x, ops.linear(weights.output, attended), layer.mixer_after)
+        x = feed_forward(ops, spec.feed_forward.activation, layer, x)
+        return ops.add(x, x, layer.scalar - 1)
+
+
+class AssistantDraft:
+    """Drafts for one sequence."""
+
+    def __init__(self, head: AssistantHead, ops: Operations) -> None:
+        self._last = Number()
+        last, pending = (Rows(Number(1), self._last, offset) for offset in (0, 1))
+        self.draft = ops.unroll(
+            head.steps,
+            lambda: ops.aux_hidden_states(NORMED, last),
+            partial(head.draft, ops, pending),
+        )
+
+    def begin(self, read: int, pending: int) -> Draft:
+        """Begin a draft after ``pending``, where the target has read ``read`` tokens."""
+        self._last.value = read - 1
+        self.draft.begin(pending)
+        return self.draft
+
+
+def _architecture(stored: Stored) -> Architecture:
+    """Return the layers, which all read the target's keys and values."""
+    text = stored.config.get("text_config")
+    if not isinstance(text, Mapping):
+        raise stored.wrong_key("text_config", "a mapping")
+    own = {"num_kv_shared_layers": text.get("num_hidden_layers"), "hidden_size_per_layer_input": 0}
+    described = describe_config(stored.folder, {**stored.config, "text_config": {**text, **own}})
+    return gemma4(described, described.context)
+
+
+def _check_keys_values(stored: Stored, a: Architecture, target: TargetShape) -> None:
+    """Raise IncompatiblePair where the target's keys and values have another size, if it is known."""
+    if not isinstance(target, Checkpoint) or target.architecture not in FAMILIES:
+        return
+    theirs = FAMILIES[target.architecture](target, target.context)
+    for spec in a.attentions:
+        slot = theirs.last_slots.get(spec.window is not None)
+        kind = "global" if spec.window is None else "sliding"
+        if slot is None or theirs.kv_sizes[slot] != (spec.kv_heads, spec.head_dim):
+            found = "none" if slot is None else "{} of {} numbers".format(*theirs.kv_sizes[slot])
+            raise other_target(
+                stored,
+                target,
+                f"reads {kind} layers of {spec.kv_heads} key heads of {spec.head_dim} numbers, "
+                f"{target.path.name} has {found}",
+            )
