@@ -107,8 +107,9 @@ class Capabilities:
 
     ``preferred``: the default proposer. ``sampling``: the supported fields of ``Sampling``.
     ``logit_bias``, ``top_logprobs``, ``grammars``: whether these fields of ``Request`` are supported.
-    ``calls``: the style of tool calls; None: tools are not supported. ``parallel``: how many requests run
-    at once. ``rounds``: whether ``Emitted`` has them; ``probabilities``: whether p and q are known;
+    ``calls``: the style of tool calls; None: tools are not supported. ``thinking``: the choices of how
+    much to think; ``thinking_budget``: whether a thought can be limited. ``parallel``: how many requests
+    run at once. ``rounds``: whether ``Emitted`` has them; ``probabilities``: whether p and q are known;
     ``tokens``: whether ids of emitted tokens are. ``unavailable``: proposers that the pair lacks.
     """
 
@@ -124,6 +125,8 @@ class Capabilities:
     top_logprobs: bool = True
     grammars: bool = False
     calls: CallStyle | None = None
+    thinking: tuple[str, ...] = ()
+    thinking_budget: bool = False
     parallel: int = 1
     unavailable: tuple[Unavailable, ...] = ()
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from engine.api import Capabilities, OptionInfo, ProposerInfo, Unavailable
-from engine.request import Control
+from engine.request import THINKING, Control
 from engine.tool_calls.styles import CallStyle
 from engine.values.sampling import AcceptanceRule, Sampling
 
@@ -31,6 +31,7 @@ _INSTANCE = re.compile(r"foretoken-[0-9a-f]{16}")
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (bool, int, float, str)}
 _FLAGS = (
     "rounds", "probabilities", "tokens", "logit_bias", "top_logprobs", "grammars",
+    "thinking_budget",
 )  # fmt: skip
 
 
@@ -55,6 +56,7 @@ def capabilities_to_json(found: Capabilities) -> Json:
         "calls": None if found.calls is None else asdict(found.calls),
         "unavailable": [asdict(each) for each in found.unavailable],
         "parallel": found.parallel,
+        "thinking": list(found.thinking),
         **{flag: getattr(found, flag) for flag in _FLAGS},
     }
 
@@ -77,6 +79,7 @@ def capabilities_from_json(data: Json) -> Capabilities:
         else _known(CallStyle, {**calls, "control": tuple(calls["control"])}),
         unavailable=tuple(_known(Unavailable, each) for each in data["unavailable"]),
         parallel=int(data["parallel"]),
+        thinking=tuple(each for each in data["thinking"] if each in THINKING),
         **{flag: bool(data[flag]) for flag in _FLAGS},
     )
 

@@ -163,7 +163,10 @@ class LiveReply:
         self._unsaved.append(trace.to_line(event))
         if self._thought is None or self._thought["to"] is None:
             self._thought = view.thought(
-                self._reply.text, self._reply.thoughts, self._reply.thought_s
+                self._reply.text,
+                self._reply.thoughts,
+                self._reply.thought_s,
+                self._reply.thought_tokens or None,
             )
         told = view.totals(self._reply.statistics, self._predicted.counts)
         self.feed.append(view.show(event), {**told, "thought": self._thought, "full": self._full})

@@ -13,11 +13,18 @@ from engine.values.sampling import AcceptanceRule, Sampling
 
 
 def capabilities(
-    resources: Resources, calls: CallStyle, *, host_logits: bool = True, parallel: int = 1
+    resources: Resources,
+    calls: CallStyle,
+    *,
+    thinking: tuple[str, ...] = (),
+    thinking_budget: bool = False,
+    host_logits: bool = True,
+    parallel: int = 1,
 ) -> Capabilities:
     """Return the capabilities of a target with these resources.
 
-    ``calls``: its style of tool calls. ``host_logits``: whether tokens are sampled on the host.
+    ``calls``: its style of tool calls. ``thinking``, ``thinking_budget``: see ``Capabilities``.
+    ``host_logits``: whether tokens are sampled on the host.
     """
     names = proposers.available(resources.loaded)
     return Capabilities(
@@ -29,6 +36,8 @@ def capabilities(
         top_logprobs=host_logits,
         grammars=True,
         calls=calls,
+        thinking=thinking,
+        thinking_budget=thinking_budget,
         parallel=parallel,
         unavailable=tuple(
             Unavailable(name, why, proposers.entry_of(name).about)

@@ -23,6 +23,7 @@ from engine.loading.planning.plan import LoadPlan
 from engine.loading.progress import LoadWatch, Stage
 from engine.local.capabilities import capabilities
 from engine.local.session import Session
+from engine.local.thinking import may_limit
 from engine.machine import threads
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import fingerprint
@@ -140,6 +141,8 @@ def _describe(
         capabilities=capabilities(
             resources,
             codec.calls,
+            thinking=codec.thinking,
+            thinking_budget=may_limit(codec),
             host_logits=not session.target.runs_rounds,
             parallel=session.parallel,
         ),

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from engine.decoding.text.codec import TextCodec
-from engine.decoding.thinking import Thinking, thought_tokens
+from engine.decoding.thinking import Thinking, ThoughtTokens, thought_tokens
 from engine.errors import InvalidRequest
 from engine.models.base import ModelInfo
 from engine.request import Request
@@ -24,11 +24,10 @@ def thinking_of(
     Raises InvalidRequest for a budget where the model's vocabulary has no tokens around thoughts. A model
     that does not think needs none.
     """
-    tokens = thought_tokens(codec.token_named, partial(codec.encode, special=False))
-    last = _last(prompt, codec)
     budget, constrained = request.thinking_budget, request.grammar is not None or request.tools
     if not request.messages or (budget is None and not constrained):
         return None
+    tokens, last = _tokens(codec), _last(prompt, codec)
     if tokens is None:
         if budget is not None and opens_thought(last):
             raise InvalidRequest(
@@ -42,6 +41,15 @@ def thinking_of(
     closed = last.rstrip().endswith((*CLOSING, "<channel|>"))
     place = tokens.start(opened=opens_thought(last), closed=closed)
     return Thinking(tokens, place, budget, model.vocabulary, frozenset(model.eos))
+
+
+def may_limit(codec: TextCodec) -> bool:
+    """Return whether the model has tokens around thoughts."""
+    return codec.has_template and _tokens(codec) is not None
+
+
+def _tokens(codec: TextCodec) -> ThoughtTokens | None:
+    return thought_tokens(codec.token_named, partial(codec.encode, special=False))
 
 
 def begins_inside_thought(

@@ -38,7 +38,10 @@ SLIDERS: Mapping[str, View] = {
 }
 """The fields of ``Sampling`` that are numbers on a scale, in their order."""
 SAMPLING = (*SLIDERS, "seed")
-NAMES = ("proposer", "controller", "depth", "acceptance", *SAMPLING, "max_tokens", "stop", "system")
+NAMES = (
+    "proposer", "controller", "depth", "acceptance", *SAMPLING, "max_tokens", "thinking",
+    "thinking_budget", "stop", "system",
+)  # fmt: skip
 """The fields that a page sends, without ``options``."""
 
 
@@ -73,6 +76,7 @@ FIELDS: Mapping[str, tuple[View, ...]] = {
     ),
     Words.REPLY: (
         _field("max_tokens", "number", label=Words.MAX_TOKENS, info=Words.MAX_TOKENS_INFO),
+        _field("thinking_budget", "number", label=Words.BUDGET, info=Words.BUDGET_INFO),
         {
             **_field("stop", "text", label=Words.STOP, info=Words.STOP_INFO, lines=2),
             "id": "stop-strings",
@@ -106,6 +110,8 @@ class PanelBackend:
             "controllers": _controllers(pair.capabilities if pair else None),
             "rules": _rules(pair.capabilities if pair else None),
             "sampling": sorted(pair.capabilities.sampling) if pair else list(SAMPLING),
+            "thinking": _thinking(pair),
+            "thinking_budget": pair is not None and pair.capabilities.thinking_budget,
             "presets": _presets(pair),
             "forgotten": self.stored.forgotten,
         }
@@ -211,6 +217,13 @@ def _rules(capabilities: Capabilities | None) -> list[str]:
     """Return the acceptance rules that can be chosen."""
     own = tuple(AcceptanceRule) if capabilities is None else capabilities.rules
     return list(dict.fromkeys(map(str, (AcceptanceRule.AUTO, *own))))
+
+
+def _thinking(pair: Pair | None) -> list[View]:
+    """Return the choices of how much to think, the model's own first; none if it has no choice."""
+    offered = () if pair is None else pair.capabilities.thinking
+    choices = ("", *offered) if offered else ()
+    return [{"id": each, "label": Words.THINKING[each]} for each in choices]
 
 
 def _controllers(capabilities: Capabilities | None) -> list[str]:

@@ -69,6 +69,11 @@ def resolve(asked: Settings, pair: Pair | None) -> Resolved:
     if settings.acceptance not in (AcceptanceRule.AUTO, *capabilities.rules):
         changes.append(pair_words.rule_unavailable(settings.acceptance))
         settings = replace(settings, acceptance=str(AcceptanceRule.AUTO))
+    # Nothing is said of these: a model without the choice has no switch either.
+    if settings.thinking not in capabilities.thinking:
+        settings = replace(settings, thinking="")
+    if not capabilities.thinking_budget:
+        settings = replace(settings, thinking_budget=None)
     for each in fields(Sampling):
         neutral = getattr(_NEUTRAL, each.name)
         asked_for = getattr(settings, each.name)

@@ -12,7 +12,16 @@ from typing import Any, get_args, get_type_hints
 
 from engine.api import Capabilities, OptionInfo
 from engine.errors import InvalidRequest
-from engine.request import PLAIN, Control, OptionValue, Request, Speculation, controller_named
+from engine.request import (
+    PLAIN,
+    THINKING,
+    Control,
+    OptionValue,
+    Request,
+    Speculation,
+    controller_named,
+)
+from engine.values import require
 from engine.values.messages import Message
 from engine.values.sampling import Sampling, SamplingValues, rule_named
 
@@ -37,6 +46,8 @@ class Settings(SamplingValues):
     acceptance: str = "auto"
     max_tokens: int | None = None
     stop: str = ""
+    thinking: str = ""
+    thinking_budget: int | None = None
     system: str = ""
     options: Mapping[str, Options] = field(default_factory=dict)
 
@@ -48,6 +59,8 @@ class Settings(SamplingValues):
             speculation=self.speculation(),
             max_tokens=self.max_tokens,
             stop=tuple(line for line in self.stop.splitlines() if line),
+            thinking=self.thinking,
+            thinking_budget=self.thinking_budget,
         )
 
     def sampling(self) -> Sampling:
@@ -160,6 +173,7 @@ def _kept(name: str, value: Any) -> Any:
         controller_named(made)
     if name == "acceptance":
         rule_named(made)
+    require(name != "thinking" or made in THINKING, name, f"is {made!r}.")
     return made
 
 

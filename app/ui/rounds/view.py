@@ -198,11 +198,13 @@ TOTALS = (
 )
 
 
-def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
+def thought(
+    text: str, where: Thoughts, seconds: float | None, tokens: int | None = None
+) -> View | None:
     """Return where a reply's thought stands in ``text`` and where its answer begins; None without a
     thought.
 
-    Both ends are None while the model still thinks.
+    Both ends are None while the model still thinks. ``tokens``: how many it has, if that is known.
     """
     if where.begin == where.end and where.closed:
         return None
@@ -210,14 +212,21 @@ def thought(text: str, where: Thoughts, seconds: float | None) -> View | None:
     begin, end, answer = (
         None if each is None else utf16_length(text[:each]) for each in (where.begin, *places)
     )
-    return {"from": begin, "to": end, "answer": answer, "seconds": shorten(seconds)}
+    return {
+        "from": begin,
+        "to": end,
+        "answer": answer,
+        "seconds": shorten(seconds),
+        "tokens": tokens,
+    }
 
 
 def stored_thought(reply: ReplyState) -> View | None:
     """Return what is stored of a thought beside the text that holds it; None without one."""
     if reply.thought_s is None:
         return None
-    return {"opened": reply.thinking, "seconds": reply.thought_s}
+    tokens = reply.thought_tokens or None
+    return {"opened": reply.thinking, "seconds": reply.thought_s, "tokens": tokens}
 
 
 def totals(statistics: Statistics, predicted: View | None = None) -> View:

@@ -42,7 +42,7 @@ class Thought {
   // `place` is its position, see app/ui/rounds/view.py; `more`: the reply will grow.
   show(text, place, marks, more) {
     const open = place.to === null;
-    const head = (open ? (more ? words.thought.now : words.thought.cut) : words.thought.whole)(place.seconds === null ? null : seconds(place.seconds));
+    const head = (open ? (more ? words.thought.now : words.thought.cut) : words.thought.whole)([place.seconds === null ? null : seconds(place.seconds), place.tokens && words.thought.tokens(place.tokens)].filter((part, at) => part || (!at && !open)));
     if (this.head.textContent !== head) this.head.textContent = head;
     this.drawing = { text: text.slice(place.from, place.to ?? undefined), marks, more: more && open, from: place.from };
     this.draw();

@@ -115,6 +115,16 @@ class Words:
     REPLY = "Reply"
     MAX_TOKENS = "Max tokens"
     MAX_TOKENS_INFO = "Empty: to the end of the context"
+    BUDGET = "Thinking budget"
+    BUDGET_INFO = "Tokens after which a thought is ended; empty: none"
+    THINKING: ClassVar[dict[str, str]] = {
+        "": "Thinks: as it likes",
+        "off": "Thinks: no",
+        "on": "Thinks: yes",
+        "low": "Thinks: a little",
+        "medium": "Thinks: medium",
+        "high": "Thinks: a lot",
+    }
     STOP = "Stop strings"
     STOP_INFO = "One a line"
     SYSTEM = "System prompt"

@@ -50,7 +50,7 @@ def test_every_sampling_parameter_has_a_control(panel: PanelBackend) -> None:
     shown = panel.panel({"first": True})["fields"]
     drawn = {each["name"] for one in shown for each in one.get("fields", [one])}
     assert set(SAMPLING) == {each.name for each in fields(Sampling)} < drawn
-    assert drawn == {*NAMES, "options"} - {"proposer"}
+    assert drawn == {*NAMES, "options"} - {"proposer", "thinking"}  # beside the message
 
 
 def test_what_cannot_draft_is_shown_with_the_reason(

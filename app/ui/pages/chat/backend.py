@@ -373,7 +373,7 @@ def show_message(message: StoredMessage) -> View:
         "status": message.status,
         "error": message.error,
         "stats": view.stored_totals(message.statistics) if message.statistics else None,
-        "thought": view.thought(message.text, message.parts, _thought_s(message)),
+        "thought": view.thought(message.text, message.parts, *_measured_thought(message)),
         "beside": message.siblings,
         "left_out": message.left_out,
         "files": [{"name": file.name, "text": file.text} for file in message.files],
@@ -383,10 +383,15 @@ def show_message(message: StoredMessage) -> View:
     }
 
 
-def _thought_s(message: StoredMessage) -> float | None:
+def _measured_thought(message: StoredMessage) -> tuple[float | None, int | None]:
+    """Return how long a reply's thought took, and how many tokens it has, as far as that is stored."""
     known = (message.statistics or {}).get("thought")
-    seconds = known.get("seconds") if isinstance(known, dict) else None
-    return seconds if isinstance(seconds, int | float) else None
+    stored = known if isinstance(known, dict) else {}
+    seconds, tokens = stored.get("seconds"), stored.get("tokens")
+    return (
+        seconds if isinstance(seconds, int | float) else None,
+        tokens if type(tokens) is int else None,
+    )
 
 
 def show_progress(progress: DownloadProgress | LoadProgress | None) -> View | None:

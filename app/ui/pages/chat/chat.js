@@ -91,6 +91,7 @@ class ChatPage extends Page {
       stop: () => this.stream.stop(),
       up: () => !this.stream.running && this.conversation.editLast(),
       changed: () => (this.notices.over(words.busy), this.sending.keepDraft()),
+      think: (thinking) => this.settings.change({ thinking }, true),
       refused: notice,
     });
     this.composer.attached.take(this.conversation.log);
@@ -101,7 +102,7 @@ class ChatPage extends Page {
   buildPair() {
     this.system = new SystemChoice(this.ask, (name) => this.useSystem(name), () => this.settings.values?.system ?? "");
     const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, showMarks);
-    this.settings = new Settings(this.ask, (view) => this.pair.showMethods(view), [mark.node, this.system.node]);
+    this.settings = new Settings(this.ask, (view) => (this.pair.showMethods(view), this.composer.offerThinking(view.thinking, view.settings.thinking)), [mark.node, this.system.node]);
     this.loading = new Loading(() => this.pair.cancel());
     this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));
     this.loaded = new Loaded(this);

@@ -111,7 +111,9 @@ class RaceRun:
             self._check_still_there()  # what replaced it may have written this
         reply = self._replies[run.side]
         reply.add(event)
-        place = view.thought(reply.thoughts.text, reply.thoughts, reply.thought_s)
+        place = view.thought(
+            reply.thoughts.text, reply.thoughts, reply.thought_s, reply.thought_tokens or None
+        )
         self._tell(run.side, {**view.show(event), "thought": place})
 
     def _tell(self, side: Side, shown: View) -> None:

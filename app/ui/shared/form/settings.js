@@ -67,6 +67,7 @@ export class Settings {
     const enabled = new Set(view.sampling);
     for (const [name, each] of Object.entries(this.fields)) {
       if (!own) each.set(this.values[name], { acceptance: view.rules, controller: view.controllers }[name]);
+      if (name === "thinking_budget") each.node.hidden = !view.thinking_budget;
       if (name === "depth") each.enable(view.controllers.includes("fixed"), words.notHere);
       if (each.sampling) each.enable(enabled.has(name), words.notHere);
     }

@@ -6,7 +6,7 @@ import { words } from "../../../shared/words.js";
 import { Attachments } from "./attachments.js";
 
 export class Composer {
-  // `on` has send(), stop(), up() for the arrow in an empty box, changed(), and refused(why).
+  // `on` has send(), stop(), up() for the arrow in an empty box, changed(), think(how much), and refused(why).
   constructor(on) {
     this.on = on;
     this.input = h("textarea", { rows: 1, placeholder: words.placeholder, "aria-label": words.placeholder, title: words.hint, on: {
@@ -15,10 +15,11 @@ export class Composer {
     } });
     this.attached = new Attachments(() => on.changed(), (why) => on.refused(why));
     this.attached.take(this.input);
+    this.thinking = h("select", { class: "thinking", hidden: true, title: words.thought.choice, "aria-label": words.thought.choice, on: { change: () => on.think(this.thinking.value) } });
     this.send = h("button", { class: "ft-button primary send", type: "submit" }, words.send);
     this.stop = h("button", { class: "ft-button stop", type: "button", hidden: true, on: { click: () => on.stop() } }, words.stop);
     this.node = h("form", { class: "composer", on: { submit: (event) => (event.preventDefault(), on.send()) } },
-      this.attached.node, this.attached.button, this.attached.input, this.input, this.send, this.stop);
+      this.attached.node, this.attached.button, this.attached.input, this.thinking, this.input, this.send, this.stop);
     address.watch(() => this.fit());
   }
 
@@ -38,6 +39,13 @@ export class Composer {
 
   clear() {
     this.set({ text: "" });
+  }
+
+  // Offers how much to think, if the model has the choice.
+  offerThinking(choices, chosen) {
+    this.thinking.hidden = !choices.length;
+    this.thinking.replaceChildren(...choices.map((each) => h("option", { value: each.id }, each.label)));
+    this.thinking.value = chosen;
   }
 
   // Puts back what was not sent, before what was written since.

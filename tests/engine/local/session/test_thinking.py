@@ -1,0 +1,128 @@
+"""A thought in a real reply: the template opens it, a budget ends it, a grammar waits for its end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+from tokenizers import AddedToken, Tokenizer
+
+from engine.decoding.thinking import HarmonyTokens, Thinking
+from engine.errors import InvalidRequest
+from engine.local.session import Session
+from engine.reply import ReplyState
+from engine.request import Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
+from engine.values.sampling import Sampling
+from engine.values.tools import Calling, Tool, ToolChoice
+from tests.engine.tool_calls.templates import GEMMA_4, GPT_OSS, QWEN35
+from tests.support.checkpoints import LLAMA, open_session, write_random
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+DRAFTED = Speculation(proposer="ngram", depth=4)
+ASK = Request(
+    messages=(Message("user", "Say something, say something, say something."),),
+    sampling=Sampling(temperature=1.0, seed=5),
+    speculation=Speculation(proposer="none", depth=0),
+    max_tokens=40,
+)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Session]:
+    """A random model with each of the vocabularies and templates."""
+    made = {}
+    for name, template, marks in (
+        ("qwen3.5", QWEN35, ("<think>", "</think>", "<|im_start|>", "<|im_end|>")),
+        ("gemma 4", GEMMA_4, ("<|channel>", "<channel|>", "<|turn>", "<turn|>")),
+        ("gpt-oss", GPT_OSS, ("<|channel|>", "<|message|>", "<|constrain|>", "<|call|>")),
+        ("none", "{{ messages[0].content }}<think>", ()),
+    ):
+        folder = tmp_path_factory.mktemp("thinking")
+        write_random(folder, vocab_size=LLAMA["vocab_size"] + 8)
+        tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        tokenizer.add_special_tokens([AddedToken(mark, normalized=False) for mark in marks])
+        tokenizer.save(str(folder / "tokenizer.json"))
+        file = folder / "tokenizer_config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": template}))
+        made[name] = open_session(folder)
+    return made
+
+
+def reply(session: Session, request: Request) -> ReplyState:
+    plain = ReplyState.of(session.run(request, lambda: False))
+    drafted = ReplyState.of(session.run(replace(request, speculation=DRAFTED), lambda: False))
+    assert drafted.text == plain.text and drafted.token_ids == plain.token_ids
+    return plain
+
+
+@pytest.mark.parametrize("budget", [0, 6])
+def test_a_budget_ends_a_thought_that_the_template_opened(
+    sessions: dict[str, Session], budget: int
+) -> None:
+    session = sessions["qwen3.5"]
+    found = reply(session, replace(ASK, thinking_budget=budget))
+    end = session.codec.encode("\n</think>\n\n", special=False)
+    assert found.thinking and found.thoughts.closed
+    assert list(found.token_ids or ())[budget : budget + len(end)] == end
+    assert found.thought_tokens <= budget + 1  # the line feed may show a character that was cut
+    off = reply(session, replace(ASK, thinking_budget=budget, thinking="off"))
+    assert not off.thinking and not off.thoughts.thought
+
+
+@pytest.mark.parametrize("tools", [(), (Tool("ring", parameters=json.dumps(SCHEMA)),)])
+def test_a_grammar_begins_behind_the_thought(
+    sessions: dict[str, Session], tools: tuple[Tool, ...]
+) -> None:
+    session = sessions["qwen3.5"]
+    grammar = None if tools else Grammar(GrammarKind.JSON_SCHEMA, json.dumps(SCHEMA))
+    request = replace(
+        ASK,
+        grammar=grammar,
+        tools=tools,
+        tool_choice=ToolChoice(Calling.REQUIRED if tools else Calling.AUTO),
+    )
+    found = reply(session, replace(request, thinking_budget=5, max_tokens=120))
+    assert found.thoughts.closed and found.thought_tokens
+    answer = found.thoughts.answer
+    assert answer.startswith("<tool_call>\n<function=ring>\n<parameter=a>\n" if tools else '{"a": ')
+    assert not reply(session, replace(request, thinking="off")).thoughts.thought
+
+
+def test_gemma_thinks_where_it_likes_and_its_grammar_knows_the_channel(
+    sessions: dict[str, Session],
+) -> None:
+    session = sessions["gemma 4"]
+    opening = session.codec.token_named("<|channel>")
+    assert opening is not None
+    wanted = replace(ASK, thinking="on", thinking_budget=7, logit_bias=((opening, 100.0),))
+    for grammar in (None, Grammar(GrammarKind.JSON_SCHEMA, json.dumps(SCHEMA))):
+        found = reply(session, replace(wanted, grammar=grammar))
+        assert (found.token_ids or (0,))[0] == opening
+        assert found.text.startswith("<think>\n") and found.thoughts.closed
+        assert grammar is None or found.thoughts.answer.startswith('{"a": ')
+
+
+def test_gpt_oss_answers_once_it_has_thought_enough(sessions: dict[str, Session]) -> None:
+    session = sessions["gpt-oss"]
+    prepared = session.prepare(replace(ASK, thinking_budget=3))
+    thinking = prepared.thinking
+    assert isinstance(thinking, Thinking) and isinstance(thinking.tokens, HarmonyTokens)
+    tokens, matcher = thinking.tokens, thinking.follow(None)
+    header = [tokens.channel, tokens.analysis, tokens.message]
+    matcher.consume([*header, 300, 301])
+    assert not matcher.forced() and matcher.forced([302]) == [*tokens.end]
+    assert matcher.count_fitting([302, tokens.stop, 7]) == 2
+    matcher.consume([tokens.stop, *tokens.end[1:], tokens.analysis, tokens.message, 302])
+    # The second thought reaches the budget that both share; a third one cannot begin.
+    matcher.consume(matcher.forced())
+    assert not matcher.allows([], tokens.analysis) and matcher.allows([], 303)
+    assert not matcher.forced() and matcher.mask([303]) is matcher.free
+
+
+def test_a_thought_without_a_token_that_ends_it_has_no_budget(sessions: dict[str, Session]) -> None:
+    with pytest.raises(InvalidRequest, match="no token of its own") as caught:
+        sessions["none"].prepare(replace(ASK, thinking_budget=3))
+    assert caught.value.field == "thinking_budget"
