@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import pytest
 from playwright.sync_api import expect
 
@@ -42,7 +45,7 @@ def test_a_thought_is_folded_counted_and_no_part_of_the_answer(page, app):
     says(app, f"<think>\n{THOUGHT}\n</think>\n\nBlue.")
     ask(page, "Why?")
     head = page.locator(f"{LAST} .thought summary")
-    expect(head).to_contain_text("Thought for")
+    expect(head).to_have_text(re.compile(r"^Thought for [\d.,]+ m?s, \d+ tokens$"))
     assert page.locator(f"{LAST} .thought-text").is_hidden()
     assert page.locator(f"{LAST} .body > .block").all_inner_texts() == ["Blue."]
     head.click()
@@ -51,7 +54,36 @@ def test_a_thought_is_folded_counted_and_no_part_of_the_answer(page, app):
     page.click(f"{LAST} [data-action=copy]")
     assert page.evaluate("navigator.clipboard.readText()") == "Blue."
     page.reload()
-    expect(head).to_contain_text("Thought for")
+    expect(head).to_have_text(re.compile(r"^Thought for [\d.,]+ m?s, \d+ tokens$"))
+
+
+def test_how_much_to_think_is_chosen_beside_the_message(page, app):
+    expect(page.locator(".composer .thinking")).to_be_hidden()
+    before = app.engine.capabilities
+    app.engine.capabilities = replace(before, thinking=("off", "on"), thinking_budget=True)
+    app.engine.load(LoadRequest(target="pip"))
+    page.reload()
+    asked = []
+    app.engine.script = lambda request: (asked.append(request), Script(split("Blue.")))[1]
+    switch = page.get_by_label("How much the model thinks")
+    expect(switch).to_be_visible()
+    with page.expect_response(lambda answer: "keep_settings" in (answer.request.post_data or "")):
+        switch.select_option("off")
+    open_settings(page)
+    with page.expect_response(lambda answer: "keep_settings" in (answer.request.post_data or "")):
+        page.fill("#thinking-budget input", "40")
+        page.keyboard.press("Tab")
+    page.get_by_role("tab", name="Rounds").click()
+    ask(page, "Why?")
+    assert (asked[-1].thinking, asked[-1].thinking_budget) == ("off", 40)
+    page.reload()
+    expect(switch).to_have_value("off")
+    app.engine.capabilities = before
+    app.engine.load(LoadRequest(target="pip"))
+    page.reload()
+    expect(switch).to_be_hidden()
+    ask(page, "Why?")
+    assert (asked[-1].thinking, asked[-1].thinking_budget) == ("", None)
 
 
 def test_a_thought_can_be_read_while_it_is_written_and_its_marks_are_the_texts(page, app):
