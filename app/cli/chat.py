@@ -23,6 +23,7 @@ from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.reply import ReplyState
+from engine.request import THINKING
 from engine.values.sampling import AcceptanceRule, Sampling, rule_named
 
 if TYPE_CHECKING:
@@ -69,6 +70,16 @@ def chat(
         list[str] | None, typer.Option(help="Text that ends the reply. Repeatable.")
     ] = None,
     system: Annotated[str | None, typer.Option(help="The system prompt.")] = None,
+    thinking: Annotated[
+        str,
+        typer.Option(
+            help=f"How much the model thinks, where its chat template has the choice: "
+            f"{', '.join(THINKING[1:])}."
+        ),
+    ] = "",
+    thinking_budget: Annotated[
+        int | None, typer.Option(help="Tokens after which a thought is ended.")
+    ] = None,
     raw: Annotated[
         bool, typer.Option("--raw", help="Continue the prompt as text: no chat template.")
     ] = False,
@@ -107,6 +118,8 @@ def chat(
             stop=tuple(stop or ()),
             system=system,
             raw=raw,
+            thinking=thinking,
+            thinking_budget=thinking_budget,
         )
         done = converse_all(engine, conversations, reply_options, write_event, marks)
     if as_json:

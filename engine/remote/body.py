@@ -31,6 +31,8 @@ def check(request: Request, kind: Kind, context: int) -> None:
         raise ContextExceeded(len(request.token_ids), context)
     if kind is Kind.FORETOKEN:
         return
+    if request.thinking_budget is not None and kind not in _BUDGETS:
+        raise InvalidRequest("thinking_budget", f"{kind} cannot limit a thought. Leave it out.")
     traits = TRAITS[kind]
     if request.token_ids is not None and not traits.token_ids:
         raise InvalidRequest("prompt", f"{kind} takes no prompts in tokens. Send text.")
@@ -63,6 +65,7 @@ def body_of(request: Request, kind: Kind) -> Json:
         body["logit_bias"] = {str(token): bias for token, bias in request.logit_bias}
     if request.tools:
         body |= _tools(request)
+    body |= _thinking(request, kind)
     if kind is Kind.FORETOKEN:
         return body | _for_foretoken(request)
     traits = TRAITS[kind]
@@ -96,6 +99,8 @@ def message_of(message: Message) -> Json:
     body: Json = {"role": message.role, "content": message.content}
     if message.tool_calls:
         body["content"] = message.content or None
+        if message.reasoning:  # templates render it while tools are at work
+            body["reasoning_content"] = message.reasoning
         body["tool_calls"] = [
             {
                 "id": call.id,
@@ -108,6 +113,30 @@ def message_of(message: Message) -> Json:
         body["tool_call_id"] = message.tool_call_id
     if message.name is not None:
         body["name"] = message.name
+    return body
+
+
+_BUDGETS = {
+    Kind.FORETOKEN: "thinking_budget",
+    Kind.VLLM: "thinking_token_budget",
+    Kind.LLAMA_SERVER: "thinking_budget_tokens",
+}
+"""The names of a thinking budget, by servers that have one."""
+_EFFORTS = {"off": "none", "on": "medium"}
+
+
+def _thinking(request: Request, kind: Kind) -> Json:
+    """Return the fields about thinking. A switch is a variable of the template on most servers."""
+    body: Json = {}
+    values = dict(request.template_values)
+    if request.thinking:
+        body["reasoning_effort"] = _EFFORTS.get(request.thinking, request.thinking)
+        if kind in (Kind.VLLM, Kind.SGLANG, Kind.LLAMA_SERVER):
+            values.setdefault("enable_thinking", request.thinking != "off")
+    if values:
+        body["chat_template_kwargs"] = values
+    if request.thinking_budget is not None:
+        body[_BUDGETS[kind]] = request.thinking_budget
     return body
 
 

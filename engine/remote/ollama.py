@@ -123,6 +123,9 @@ def _body(request: Request) -> dict[str, Any]:
         body["format"] = json.loads(request.grammar.text) if schema else "json"
     if not request.messages:
         return body | {"prompt": request.prompt, "raw": True}
+    if request.thinking:
+        switch = {"off": False, "on": True}
+        body["think"] = switch.get(request.thinking, request.thinking)
     if request.tools:
         body["tools"] = [tool.definition for tool in request.tools]
     return body | {"messages": [_message(each) for each in request.messages]}
@@ -135,6 +138,8 @@ def _message(message: Message) -> dict[str, Any]:
         # Ollama takes only objects; truncated arguments are wrapped as text.
         parsed = call.object
         sent["function"]["arguments"] = {"arguments": call.arguments} if parsed is None else parsed
+    if "reasoning_content" in body:
+        body["thinking"] = body.pop("reasoning_content")
     if "name" in body:
         body["tool_name"] = body.pop("name")
     body.pop("tool_call_id", None)

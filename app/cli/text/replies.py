@@ -41,6 +41,8 @@ class ReplyOptions:
     stop: tuple[str, ...] = ()
     system: str | None = None
     raw: bool = False
+    thinking: str = ""
+    thinking_budget: int | None = None
 
     def opening(self) -> list[Message]:
         """Return the messages before the first turn."""
@@ -57,6 +59,8 @@ class ReplyOptions:
             speculation=self.speculation,
             max_tokens=self.max_tokens,
             stop=self.stop,
+            thinking=self.thinking,
+            thinking_budget=self.thinking_budget,
         )
 
 

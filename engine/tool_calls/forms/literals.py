@@ -32,6 +32,7 @@ PYTHON = Literals("", "=", ", ", ")", '"', {"true": "True", "false": "False", "n
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_NUMBER = re.compile(r"-?\d{1,200}(\.\d+)?([eE][+-]?\d{1,2})?")
 _WORD = re.compile(r"[^\s,:=()\[\]{}'\"<]+")
 
 
@@ -152,11 +153,9 @@ def _unescaped(found: re.Match[str]) -> str:
 def _plain(word: str) -> Any:
     if word in _WORDS:
         return _WORDS[word]
-    try:
-        value = json.loads(word)
-    except ValueError:
+    if not _NUMBER.fullmatch(word):
         return word
-    return value if isinstance(value, int | float) else word
+    return float(word) if set(word) & set(".eE") else int(word)
 
 
 class Rules:

@@ -6,12 +6,14 @@ A string stands there as it is, anything else as JSON. So a parameter's type is 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import InvalidRequest
+from engine.files import parse_json
 from engine.tool_calls.forms.json_form import json_rule
 from engine.tool_calls.forms.values import ALL, kind_of, kinds_of, literals_of, resolved, within
 
@@ -138,9 +140,11 @@ def _value_rule(own: Any, root: Mapping[str, Any], string: str, behind: str, str
 def _value_of(text: str, kinds: frozenset[str]) -> Any:
     """Return a parameter's value: text, unless it is one of the other ``kinds``."""
     try:
-        value = _PYTHON[text] if text in _PYTHON else json.loads(text)
-    except (ValueError, RecursionError):
+        value = _PYTHON[text] if text in _PYTHON else parse_json(text)
+    except ValueError:
         return text
+    if isinstance(value, float) and not math.isfinite(value):
+        return text  # no JSON, although Python reads it
     kind = kind_of(value)
     fits = kind in kinds - {"string"} or (kind == "integer" and "number" in kinds)
     return value if fits else text

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
 import pytest
 
 from engine.loading.request import LoadRequest
 from engine.request import Request
-from engine.tool_calls.styles import HERMES
+from engine.tool_calls.styles import GEMMA4, HERMES, QWEN3_CODER, CallStyle
+from engine.tool_calls.styles import LFM2 as LFM2_CALLS
 from tests.support.fake_engine import CAPABILITIES, FakeEngine, Script
 from tests.support.serving import Served, fake_runtime, served
 
@@ -57,6 +59,44 @@ def test_a_call_behind_it_is_a_call(http: httpx.Client) -> None:
     message = post(http, "/v1/chat/completions", **body).json()["choices"][0]["message"]
     assert (message["reasoning_content"], message["content"]) == ("It is\n 3.", None)
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["add"]
+
+
+QWEN = (
+    "<tool_call>\n<function=add>\n<parameter=a>\n1\n</parameter>\n<parameter=to>\n1\n</parameter>\n"
+    "</function>\n</tool_call>"
+)
+GEMMA = '<|tool_call>call:add{a:1,to:<|"|>1<|"|>}<tool_call|>'
+LFM = '<|tool_call_start|>[add(a=1, to="1")]<|tool_call_end|>'
+
+
+@pytest.mark.parametrize(
+    ("style", "text"), [(QWEN3_CODER, QWEN), (GEMMA4, GEMMA), (LFM2_CALLS, LFM)]
+)
+def test_calls_in_a_familys_own_form_stream_as_json(
+    tmp_path: Path, style: CallStyle, text: str
+) -> None:
+    pieces = [text[at : at + 5] for at in range(0, len(text), 5)]
+    engine = FakeEngine(
+        lambda request: Script(["<think>\n", "Sum.", "\n</think>\n\n", *pieces]),
+        capabilities=replace(CAPABILITIES, calls=style, grammars=True),
+    )
+    runtime = fake_runtime(tmp_path, engine)
+    runtime.engine.load(LoadRequest(target="pip"))
+    own = {"a": {"type": "integer"}, "to": {"type": "string"}}
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"properties": own}}}]
+    with served(runtime) as running, running.client() as client:
+        body = {"messages": HI, "tools": tools}
+        message = post(client, "/v1/chat/completions", **body).json()["choices"][0]["message"]
+        lines = post(client, "/v1/chat/completions", **body, stream=True).text.split("\n\n")
+    (call,) = message["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"a": 1, "to": "1"}
+    assert (message["content"], message["reasoning_content"]) == (None, "Sum.")
+    chunks = [json.loads(line.removeprefix("data: ")) for line in lines if '"choices"' in line]
+    deltas = [chunk["choices"][0]["delta"] for chunk in chunks if chunk["choices"]]
+    calls = [each for delta in deltas for each in delta.get("tool_calls", ())]
+    told = "".join(each["function"].get("arguments", "") for each in calls)
+    assert told == call["function"]["arguments"]
+    assert not any(delta.get("content") for delta in deltas)
 
 
 def test_a_stream_tells_both_as_they_come(http: httpx.Client) -> None:

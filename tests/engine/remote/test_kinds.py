@@ -308,6 +308,23 @@ def test_settings_go_in_each_servers_own_words(connect: Connect) -> None:
     }
 
 
+def test_how_much_to_think_is_told_each_server_in_its_words(connect: Connect) -> None:
+    told = {}
+    for name in ("vLLM that others use", "llama-server", "an OpenAI-compatible server"):
+        played = fresh(name)
+        limited = {} if name.startswith("an") else {"thinking_budget": 9}
+        list(connect(played).generate(asked(thinking="off", max_tokens=5, **limited)))
+        (body,) = played.posted("/v1/chat/completions")
+        told[name] = {key: body[key] for key in body if "think" in key or "reason" in key}
+        told[name] |= body.get("chat_template_kwargs", {})
+    effort, switch = {"reasoning_effort": "none"}, {"enable_thinking": False}
+    assert [*told.values()] == [
+        {**effort, **switch, "thinking_token_budget": 9},
+        {**effort, **switch, "thinking_budget_tokens": 9},
+        effort,
+    ]
+
+
 def test_what_a_server_does_not_take_is_refused_and_not_left_out(connect: Connect) -> None:
     played = fresh("an OpenAI-compatible server")
     engine = connect(played)
@@ -318,6 +335,7 @@ def test_what_a_server_does_not_take_is_refused_and_not_left_out(connect: Connec
         (asked(speculation=Speculation(proposer="server", controller=Control.OFF)), "depth"),
         (asked(speculation=Speculation(proposer="draft")), "proposer"),
         (asked(top_logprobs=2), "top_logprobs"),
+        (asked(thinking_budget=2), "thinking_budget"),
         (Request(token_ids=(1, 2), speculation=SERVER), "prompt"),
     ):
         with pytest.raises(InvalidRequest) as caught:
