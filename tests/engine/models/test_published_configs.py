@@ -100,7 +100,7 @@ def reduced(config: dict[str, Any]) -> dict[str, Any]:
     for key, value in text.items():
         if isinstance(value, list) and len(value) == every:
             text[key] = value[:layers]
-    heads = text["num_attention_heads"]
+    heads = text.get("num_attention_heads")
     for many, few in SHARED:
         if few in text:
             text[many], text[few] = 2 * text[many] // text[few], 2
