@@ -538,13 +538,16 @@ def _feed_forward(
 
 def _experts(spec: Experts, at: WeightSource, kernels: Kernels) -> ExpertsWeights:
     names = [_ROUTER, _SHARED_GATE] if spec.shared_gate else [_ROUTER]
-    scores = kernels.exact(torch.cat([widen(at(name)) for name in names]))
+    router = kernels.exact(torch.cat([widen(at(name)) for name in names]))
+    if spec.bias:
+        bias = _vector(at("mlp.gate.bias")).float()
+        router = Biased(router, torch.cat([bias, bias.new_zeros(len(names) - 1)]))
     shared = None
     if spec.shared is not None:
         gate, up, down = (at(f"{_SHARED}{part}_proj.weight") for part in ("gate", "up", "down"))
         shared = GatedMlpWeights(kernels.linear(stack(gate, up)), kernels.linear(down))
     return ExpertsWeights(
-        router=Biased(scores, _vector(at("mlp.gate.bias")).float()) if spec.bias else scores,
+        router=router,
         score_bias=_vector(at(_SCORE_BIAS)).float() if spec.score_bias else None,
         gate_up=_of_experts(spec, at, kernels, "gate", "up"),
         down=_of_experts(spec, at, kernels, "down"),

