@@ -92,12 +92,14 @@ class AuxHiddenStates:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingAndHead:
-    """A model's embedding table and output head in its executor's layout; logits become ``cap`` *
-    tanh(logits / ``cap``). ``rotations``: its tables for ropes and widths of heads."""
+    """A model's embedding table and output head in its executor's layout. Logits are multiplied by
+    ``scale``, then become ``cap`` * tanh(logits / ``cap``). ``rotations``: its tables for ropes and
+    widths of heads."""
 
     embedding: Linear
     head: Linear
     cap: float | None
+    scale: float
     rotations: Mapping[tuple[Rope, int], Tensor] = field(default_factory=dict)
 
 

@@ -248,8 +248,10 @@ class NativeDecoder:
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:
         """See ``Backbone``."""
-        cap = self.architecture.logit_cap
-        return EmbeddingAndHead(self._embedding, self._head, cap, self._positions.rotations)
+        a = self.architecture
+        return EmbeddingAndHead(
+            self._embedding, self._head, a.logit_cap, a.logit_scale, self._positions.rotations
+        )
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
         """See ``Backbone``."""

@@ -53,6 +53,8 @@ class TracedOperations(ProgramTracer):
     ) -> Tensor:
         target = self._of_target()
         logits = self.linear(target.head, states, count, candidates)
+        if target.scale != 1:
+            logits = self.add(logits, logits, target.scale - 1)
         return logits if target.cap is None else self.cap(logits, target.cap)
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> TracedMemory:

@@ -76,7 +76,7 @@ class Shown:
         self.keys = torch.randn(2, 25, 16, 16, generator=generator).to(dtype)
         self.values = torch.randn(2, 400, 16, generator=generator).to(dtype)
         embedding, head = (Matrix(library, Kind.FP32, noise(TARGET.vocabulary)) for _ in "eh")
-        self.embedding_and_head = EmbeddingAndHead(embedding, head, 20.0)
+        self.embedding_and_head = EmbeddingAndHead(embedding, head, 20.0, 0.5)
 
     def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
         return self.aux_buffer(aux_layer)[start:end].float()
@@ -95,7 +95,7 @@ class Shown:
         return self.embedding_and_head.embedding.rows(tokens)
 
     def logits(self, normed: Tensor) -> Tensor:
-        return 20 * torch.tanh(self.embedding_and_head.head(normed) / 20)
+        return 20 * torch.tanh(self.embedding_and_head.head(0.5 * normed) / 20)
 
 
 def eagle3(**changes: Any) -> Made:
