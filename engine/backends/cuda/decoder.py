@@ -15,20 +15,20 @@ from engine.backends.cuda import layers
 from engine.backends.cuda.layers import CudaLayer
 from engine.backends.cuda.state import DeviceState
 from engine.backends.layer_decoder import LayerDecoder
-from engine.backends.support import ATTENTION, GATED_MLP, Support
+from engine.backends.support import ATTENTION, DECODER, GATED_MLP, Support
 from engine.kernels.cuda import STREAMED_ROWS
 from engine.kernels.cuda.attention import Tiling, Workspace, attend, choose_tiling
 from engine.kernels.cuda.kv_cache import LayerKV, StaticKVCache
 from engine.kernels.cuda.linear.dispatch import DTYPE, convert_weight, embedding_of, make_linear
-from engine.kernels.cuda.linear.fusion import Norm, normalise
+from engine.kernels.cuda.linear.fusion import FusedLinear, Norm, normalise
 from engine.kernels.cuda.rotary import rope_and_store
 from engine.kernels.formats import QUANTISED
 from engine.machine.devices import device_errors
 from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture, Attention, Rope
+from engine.models.architecture import Architecture, Attention, Rope, Temperature
 from engine.models.base import Model, ModelInfo
 from engine.models.hidden_states import AuxLayer
-from engine.models.rotation import cosines
+from engine.models.rotation import cosines, temperatures
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.weights import Names, TensorSource, read_norm
@@ -36,7 +36,14 @@ from engine.models.weights import Names, TensorSource, read_norm
 WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""
 
-SUPPORT = Support("The kernels for CUDA", ATTENTION, GATED_MLP, ACTIVATIONS, ("bf16", *QUANTISED))
+SUPPORT = Support(
+    "The kernels for CUDA",
+    {Attention: ATTENTION[Attention] | {"temperature"}},
+    GATED_MLP,
+    ACTIVATIONS,
+    ("bf16", *QUANTISED),
+    DECODER | {"post_norms", "residual_scale", "logit_scale"},
+)
 
 
 def why_not(architecture: Architecture, weights: str) -> str | None:
@@ -94,6 +101,11 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             for index, spec in enumerate(architecture.layers)
         ]
         self._workspaces: dict[tuple[int, int, int], Workspace] = {}
+        self._temperatures = {
+            each.temperature: temperatures(each.temperature, info.context).to(self.device)
+            for each in architecture.attentions
+            if each.temperature is not None
+        }
 
     def _rotations(self) -> dict[tuple[Rope | None, int], Tensor]:
         """Return the cosines and sines of each rope and width of heads, on the device."""
@@ -124,7 +136,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``; the head's sums are not rounded to bf16."""
         logits = _joined([self.head(part.float()) for part in normed.split(STREAMED_ROWS)])
-        cap = self.architecture.logit_cap
+        logits, cap = logits * self.architecture.logit_scale, self.architecture.logit_cap
         return logits if cap is None else cap * torch.tanh(logits / cap)
 
     def forward(
@@ -171,9 +183,7 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         """See ``LayerDecoder``. ``qkv`` includes the norm, ``output`` the residual."""
         layer, spec = self.layers[index], self.architecture.layers[index].attention
         attended = self._attention(layer, spec, layer.qkv(x), step.slots[index], step.length)
-        if layer.attention_after is None:
-            return layer.output(attended, x)
-        return normalise(layer.output(attended), layer.attention_after, x)
+        return self._add(x, layer.output, attended, layer.attention_after)
 
     def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
         """See ``LayerDecoder``. Fused like ``mixer``; ``gate_up`` includes the gate if the kernel can."""
@@ -181,9 +191,15 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         inner = layer.gate_up(x)
         if layer.gate is not None:
             inner = layer.gate(inner)
-        if layer.mlp_after is None:
-            return layer.down(inner, mixed)
-        return normalise(layer.down(inner), layer.mlp_after, mixed)
+        return self._add(mixed, layer.down, inner, layer.mlp_after)
+
+    def _add(self, x: Tensor, linear: FusedLinear, inner: Tensor, after: Norm | None) -> Tensor:
+        """Return ``x`` plus ``linear`` of ``inner``, normed by ``after`` if there is one, and scaled."""
+        scale = self.architecture.residual_scale
+        if scale == 1:
+            return linear(inner, x) if after is None else normalise(linear(inner), after, x)
+        result = linear(inner)
+        return torch.add(x, result if after is None else normalise(result, after), alpha=scale)
 
     def _attention(
         self, layer: CudaLayer, spec: Attention, qkv: Tensor, kv: LayerKV, length: Tensor
@@ -198,6 +214,8 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
             epsilon=self.architecture.epsilon,
             scale=spec.query_scale,
         )
+        if spec.temperature is not None:
+            query = self._sharpened(query, spec.temperature, length)
         workspace = self._workspace(spec, kv.capacity)
         return _joined(
             [
@@ -213,6 +231,14 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
                 for index, part in enumerate(query.split(STREAMED_ROWS))
             ]
         )
+
+    def _sharpened(self, query: Tensor, temperature: Temperature, length: Tensor) -> Tensor:
+        """Return queries (rows, heads, head_dim) after ``length`` positions, by their temperatures."""
+        table = self._temperatures[temperature]
+        positions = (length + torch.arange(len(query), device=self.device)).clamp_max(
+            len(table) - 1
+        )
+        return (query * table[positions][:, None, None]).to(query.dtype)
 
     def _workspace(self, spec: Attention, capacity: int) -> Workspace:
         """Return attention's workspace for such a cache, which layers of one size share."""

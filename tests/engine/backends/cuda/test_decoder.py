@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from engine.models.hidden_states import NORMED, AuxLayer
 from tests.engine.backends.cuda.small import SIZES, load, load_reference, tokens
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support.checkpoints import write_random
-from tests.support.families import write_family
+from tests.support.families import YARN, write_family
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("device")]
 
@@ -27,6 +28,9 @@ SOME = (
     "qwen2",  # biases
     "smollm3",  # a layer without positions
     "phi3, half turned",  # joined tensors, a part of each head turns
+    "granite",  # scales of what is added and of logits
+    "exaone4",  # norms after parts only
+    "ministral3",  # a temperature of positions
 )
 """Features that a plain Llama does not have."""
 APART = {"bf16": 0.02, "int8": 0.04, "nf4": 0.4}
@@ -59,8 +63,13 @@ def test_logits_are_those_of_the_torch_decoder(folder: Path, dtype: str) -> None
 
 @pytest.mark.parametrize("name", SOME)
 def test_every_feature_of_a_family_is_there(name: str, tmp_path: Path) -> None:
-    layers = {} if name in ("smollm3", "gemma3") else {"num_hidden_layers": 1}
-    write_family(tmp_path, name, **layers)
+    changes: dict[str, Any] = {"num_hidden_layers": 1}
+    if name in ("smollm3", "gemma3", "exaone4"):
+        changes = {}
+    if name == "ministral3":
+        rope = {**YARN, "original_max_position_embeddings": 4, "llama_4_scaling_beta": 0.5}
+        changes["rope_parameters"] = rope
+    write_family(tmp_path, name, **changes)
     text = tokens(30)[:6] if INTERPRETED else tokens(60)
     model, reference = load(tmp_path), load_reference(tmp_path)
     found = model.forward(text, model.new_state(64), last=len(text))
