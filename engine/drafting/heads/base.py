@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from engine.backends.linear_factory import LinearFactory
+from engine.drafting.heads import INSIDE
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair
 from engine.models.architecture import Attention
@@ -47,7 +48,8 @@ class HeadPlan:
 
     @property
     def name(self) -> str:
-        return self.stored.folder.name
+        """The folder's name; of a layer that the target brings, its kind."""
+        return self.kind if self.kind in INSIDE else self.stored.folder.name
 
     @property
     def note(self) -> str | None:

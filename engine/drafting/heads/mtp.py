@@ -34,6 +34,8 @@ from engine.models.weights import Layer, RmsNorm, layer_shapes, make_norm
 from engine.values import MAX_DEPTH
 
 PREFIX = "mtp."
+_ARCHITECTURES = ("Qwen3_5", "Qwen3Next")
+"""Beginnings of the classes that it is computed for. DeepSeek's and GLM's reads the state before the norm."""
 _FC, _LAYER = f"{PREFIX}fc.weight", f"{PREFIX}layers.0."
 _NORMS = {
     name: f"{PREFIX}{name}.weight"
@@ -143,7 +145,8 @@ def plan_inside(checkpoint: Checkpoint) -> HeadPlan | str | None:
     shapes = {
         name: info.shape for name, info in checkpoint.tensors.items() if name.startswith(PREFIX)
     }
-    if _FC not in shapes or checkpoint.architecture not in FAMILIES:
+    known = checkpoint.architecture.startswith(_ARCHITECTURES)
+    if _FC not in shapes or not known or checkpoint.architecture not in FAMILIES:
         return None
     a = _one_layer(FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context))
     if a is None:
