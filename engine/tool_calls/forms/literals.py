@@ -9,10 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.tool_calls.forms.json_form import json_rule
-from engine.tool_calls.forms.values import kinds_of, literals_of, resolved, within
+from engine.tool_calls.forms.values import check_enforced, kinds_of, literals_of, resolved, within
 
 _DEEPEST = 32
 """Containers in containers; what is deeper is read as text, and any value by a grammar."""
+_MOST_RULES = 2000
+"""Rules of one tool, behind which a grammar takes any value: a schema may refer to itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,7 @@ GEMMA = Literals("{", ":", ",", "}", '<|"|>', {"true": "true", "false": "false",
 PYTHON = Literals("", "=", ", ", ")", '"', {"true": "True", "false": "False", "null": "None"})
 _WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_INNER = {quote: re.compile(rf"(?:[^{quote}\\]|\\.)*", re.DOTALL) for quote in "\"'"}
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _NUMBER = re.compile(r"-?\d{1,200}(\.\d+)?([eE][+-]?\d{1,2})?")
 _WORD = re.compile(r"[^\s,:=()\[\]{}'\"<]+")
@@ -118,15 +121,14 @@ class _Parser:
 
     def _string(self, quote: str) -> str:
         begin = self.at + len(quote)
-        end = self.text.find(quote, begin)
-        while len(quote) == 1 and end >= 0 and _escaped(self.text[begin:end]):
-            end = self.text.find(quote, end + 1)
-        end = len(self.text) if end < 0 else end
-        self.at = end + len(quote)
-        inner = self.text[begin:end]
-        if len(quote) > 1 or "\\" not in inner:
-            return inner
-        return _ESCAPE.sub(_unescaped, inner)
+        if len(quote) > 1:
+            end = self.text.find(quote, begin)
+            self.at = len(self.text) if end < 0 else end + len(quote)
+            return self.text[begin : self.at if end < 0 else end]
+        inner = _INNER[quote].match(self.text, begin)
+        assert inner is not None  # it matches nothing too
+        self.at = inner.end() + 1
+        return _ESCAPE.sub(_unescaped, inner[0])
 
     def _passed(self, mark: str) -> bool:
         self._skip()
@@ -137,11 +139,6 @@ class _Parser:
     def _skip(self) -> None:
         while self.at < len(self.text) and self.text[self.at].isspace():
             self.at += 1
-
-
-def _escaped(before: str) -> bool:
-    """Return whether what stands ``before`` a quote escapes it."""
-    return (len(before) - len(before.rstrip("\\"))) % 2 == 1
 
 
 def _unescaped(found: re.Match[str]) -> str:
@@ -208,6 +205,9 @@ class Rules:
         return first
 
     def _value(self, schema: Any, deep: int) -> str:
+        if deep > _DEEPEST or len(self.made) > _MOST_RULES:
+            self._any = True
+            return f"{self._name}_any"
         found = resolved(schema, self._root)
         values = literals_of(found)
         if values is not None:
@@ -223,12 +223,10 @@ class Rules:
         return self._rule(" | ".join(ways))
 
     def _kind(self, kind: str, schema: Mapping[str, Any], deep: int) -> str:
-        if deep > _DEEPEST:
-            self._any = True
-            return f"{self._name}_any"
         words = self._style.words
         match kind:
             case "string":
+                check_enforced(schema, self._strict)
                 self._any = True
                 return f"{self._name}_string"
             case "boolean":

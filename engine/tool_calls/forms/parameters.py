@@ -15,7 +15,15 @@ from typing import Any
 from engine.errors import InvalidRequest
 from engine.files import parse_json
 from engine.tool_calls.forms.json_form import json_rule
-from engine.tool_calls.forms.values import ALL, kind_of, kinds_of, literals_of, resolved, within
+from engine.tool_calls.forms.values import (
+    ALL,
+    check_enforced,
+    kind_of,
+    kinds_of,
+    literals_of,
+    resolved,
+    within,
+)
 
 _NAMES = re.compile(r"[^<>\n]{1,200}")
 _PYTHON = {"True": True, "False": False, "None": None}
@@ -133,6 +141,7 @@ def _value_rule(own: Any, root: Mapping[str, Any], string: str, behind: str, str
         texts = (each if isinstance(each, str) else json.dumps(each) for each in values)
         return f"({' | '.join(json.dumps(each, ensure_ascii=False) for each in texts)}) {behind}"
     if "string" in kinds_of(found, root):
+        check_enforced(found, strict)
         return string
     return f"{json_rule(within(found, root), strict)} {behind}"
 

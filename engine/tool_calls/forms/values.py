@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from engine.errors import InvalidRequest
+
 Schema = Mapping[str, Any]
 
 ALL = frozenset({"string", "number", "integer", "boolean", "null", "object", "array"})
-_DEEPEST = 16
-"""References and alternatives that are followed."""
+_DEEPEST, _MOST = 16, 256
+"""References that are followed one after the other, and alternatives of one value, at most."""
 _KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 
 
@@ -29,18 +31,26 @@ def resolved(schema: Any, root: Schema) -> Schema:
     return {}
 
 
-def kinds_of(schema: Any, root: Schema, deep: int = 0) -> frozenset[str]:
-    """Return the types that ``schema`` allows, all where it does not say."""
-    found = resolved(schema, root)
-    kind = found.get("type")
-    if kind is not None:
-        return frozenset(kind if isinstance(kind, list) else [kind]) & ALL or ALL
-    values = literals_of(found)
-    if values is not None:
-        return frozenset(kind_of(value) for value in values)
-    for name in ("anyOf", "oneOf"):
-        if isinstance(found.get(name), list) and found[name] and deep < _DEEPEST:
-            return frozenset().union(*(kinds_of(one, root, deep + 1) for one in found[name]))
+def kinds_of(schema: Any, root: Schema) -> frozenset[str]:
+    """Return the types that ``schema`` allows, all where it does not say or says it in too many steps."""
+    kinds: set[str] = set()
+    left = [schema]
+    for _ in range(_MOST):
+        if not left:
+            return frozenset(kinds)
+        found = resolved(left.pop(), root)
+        kind, values = found.get("type"), literals_of(found)
+        ways = found.get("anyOf") or found.get("oneOf")
+        if kind is not None:
+            kinds |= {
+                each for each in ALL if each == kind or (isinstance(kind, list) and each in kind)
+            }
+        elif values is not None:
+            kinds |= {kind_of(value) for value in values}
+        elif isinstance(ways, list):
+            left += ways[:_MOST]
+        else:
+            return ALL
     return ALL
 
 
@@ -61,3 +71,14 @@ def within(schema: Schema, root: Schema) -> dict[str, Any]:
     """Return ``schema`` with the definitions of ``root``, so that its references lead somewhere."""
     defined = {name: root[name] for name in ("$defs", "definitions") if name in root}
     return {**defined, **schema}
+
+
+def check_enforced(schema: Schema, strict: bool) -> None:
+    """Raise InvalidRequest for a keyword of a string that a form cannot enforce, where it must be."""
+    names = [name for name in ("pattern", "format", "minLength", "maxLength") if name in schema]
+    if strict and names:
+        raise InvalidRequest(
+            "tools",
+            f"tools: this model writes strings without quotes of JSON, so {names[0]} cannot be enforced. "
+            "Leave it out, or strict.",
+        )

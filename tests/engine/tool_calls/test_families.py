@@ -12,6 +12,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from engine.decoding.text.channels import GemmaChannels, Harmony, channels_of
 from engine.decoding.text.chat import Chat, ChatTemplate
+from engine.errors import InvalidRequest
 from engine.grammar.compiler import GrammarCompiler
 from engine.models.checkpoints import template_environment
 from engine.models.checkpoints.tokenizer import load_tokenizer
@@ -261,3 +262,41 @@ def test_a_call_that_is_cut_tells_no_more_than_was_written(family: Family) -> No
         reader = CallReader(told(family.style), schemas={tool.name: tool.schema for tool in TOOLS})
         parts = [*reader.read(text[:end]), *reader.end()]
         assert not any(isinstance(part, Content) and "Aix" in part.text for part in parts)
+
+
+SELF = {
+    "$defs": {"tree": {"anyOf": [{"$ref": "#/$defs/tree"}] * 50 + [{"$ref": "#/$defs/node"}]},
+              "node": {"type": "object", "properties": {
+                  name: {"$ref": "#/$defs/node"} for name in "abcdefgh"}}},
+    "type": "object",
+    "properties": {name: {"$ref": f"#/$defs/{name}"} for name in ("tree", "node", "lost")},
+}  # fmt: skip
+
+
+@every_family
+def test_a_strangers_schema_and_a_models_odd_text_have_bounds(family: Family) -> None:
+    """References to themselves, names with marks, quotes without end: no hang, no other exception."""
+    schemas = {"get_weather": SELF}
+    grammar = grammar_of_calls(
+        (Tool("get_weather", "", json.dumps(SELF)),), ToolChoice(), family.style, {}
+    )
+    assert len(grammar.text) < 2_000_000
+    opened = {"gpt-oss": '{"name": "get_weather", "arguments": '}.get(family.name, "")
+    style = told(family.style)
+    begun = style.opening + style.head + "get_weather" + style.middle + opened
+    for odd in ('\\"' * 20_000, "{" * 20_000, "<" * 20_000, "[(" * 10_000 + "'", "\n" * 20_000):
+        reader = CallReader(style, schemas=schemas)
+        [*reader.read(begun)]
+        for at in range(0, len(odd), 40):
+            [*reader.read(odd[at : at + 40])]
+        [*reader.end()]
+    if family.style.form in ("parameters", "arg_keys", "tight_arg_keys"):
+        named = {"type": "object", "properties": {"a>\n<b": {"type": "string"}}}
+        with pytest.raises(InvalidRequest, match="cannot write a parameter named"):
+            grammar_of_calls((Tool("a", "", json.dumps(named)),), ToolChoice(), family.style, {})
+    if family.style.form != "json":
+        limited = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a+"}}}
+        with pytest.raises(InvalidRequest, match="pattern cannot be enforced"):
+            grammar_of_calls(
+                (Tool("a", "", json.dumps(limited), strict=True),), ToolChoice(), family.style, {}
+            )
