@@ -13,7 +13,7 @@ IN_GRIDS = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 
 @functools.cache
 def grid_of(format: str) -> Tensor:
-    """Return uint8 ``(indices, inputs of one)``.
+    """Return uint8 ``(indices, inputs of one)``, and for four inputs also ``(inputs, indices)``, flat.
 
     They are the values, but 8 (value + 1) in IQ1, where a shift of 1/8 is added to -1, 0 or 1.
     """
@@ -25,4 +25,5 @@ def grid_of(format: str) -> Tensor:
     values = torch.from_numpy(kind.grid[0, 0])
     if format.startswith("iq1"):
         values = 8 * (values + 1)
-    return values.to(torch.uint8)
+    parts = [values, values.T] if values.shape[1] == 4 else [values]
+    return torch.cat([part.flatten() for part in parts]).to(torch.uint8)

@@ -1,6 +1,6 @@
 // Unpack GGUF blocks whose codes are indices into a grid: a table of the values that four or eight neighbouring inputs take.
 //
-// The grids come from the package gguf (engine/kernels/native/library.py). Their values are sizes, whose signs are stored beside
+// The grids come from the package gguf (engine/kernels/formats/grids.py). Their values are sizes, whose signs are stored beside
 // the indices; only those of IQ1 have signs of their own.
 #pragma once
 
@@ -10,19 +10,48 @@ namespace foretoken {
 
 namespace unpacking {
 
-// The values of each index: a byte for an input.
+// The values of each index, a byte for an input. Where there are four, the first values of all indices follow, then the second ones
+// of all, and so on.
 template <class Kind>
 inline std::vector<uint32_t> grid;
 
-// Look up four inputs by each lane's index.
-inline Unsigned four_of(const std::vector<uint32_t>& grid, Unsigned index) {
-#ifdef __AVX512F__
-    // GCC 12 takes a vector apart lane by lane if left to itself.
-    return (Unsigned)_mm512_i32gather_epi32((__m512i)index, grid.data(), 4);
+struct Sixteen {
+    Unsigned fours[4];
+};
+
+// Look up sixteen inputs by the four bytes of each lane; bit k of `ninth`, below 16, is the ninth bit of index k, in grids of 512 indices.
+template <int INDICES>
+inline Sixteen sixteen_of(const std::vector<uint32_t>& grid, Unsigned indices, Unsigned ninth) {
+    Sixteen found;
+#ifdef __AVX512VBMI__
+    // A table of 128 bytes is looked up in two registers at once, for all bytes.
+    const auto index = (__m512i)indices;
+    const __mmask64 eighth = _mm512_movepi8_mask(index);
+    const __mmask64 upper = _mm512_movepi8_mask((__m512i)((ninth << 7 | ninth << 14 | ninth << 21 | ninth << 28) & 0x80808080));
+    const auto* bytes = reinterpret_cast<const uint8_t*>(grid.data() + INDICES);
+    Unsigned values[4];  // of the first, second, ... input of all four indices
+    FORETOKEN_UNROLL
+    for (int input = 0; input < 4; ++input, bytes += INDICES) {
+        const auto part = [&](int from) { return _mm512_permutex2var_epi8(_mm512_loadu_si512(bytes + from), index, _mm512_loadu_si512(bytes + from + 64)); };
+        auto value = _mm512_mask_blend_epi8(eighth, part(0), part(128));
+        if constexpr (INDICES == 512) value = _mm512_mask_blend_epi8(upper, value, _mm512_mask_blend_epi8(eighth, part(256), part(384)));
+        values[input] = (Unsigned)value;
+    }
+    FORETOKEN_UNROLL
+    for (int odd = 0; odd < 2; ++odd) {
+        const auto pair = [&](Unsigned a, Unsigned b) {
+            return odd ? (a >> 8 & 0x00ff00ff) | (b & 0xff00ff00) : (a & 0x00ff00ff) | (b << 8 & 0xff00ff00);
+        };
+        const Unsigned first = pair(values[0], values[1]), second = pair(values[2], values[3]);
+        found.fours[odd] = (first & 0xffff) | second << 16;
+        found.fours[2 + odd] = first >> 16 | (second & 0xffff0000);
+    }
 #else
-    for (int lane = 0; lane < LANES; ++lane) index[lane] = grid[index[lane]];
-    return index;
+    for (int k = 0; k < 4; ++k)
+        for (int lane = 0; lane < LANES; ++lane)
+            found.fours[k][lane] = grid[(indices[lane] >> (8 * k) & 0xff) | (INDICES == 512 ? (ninth[lane] >> k & 1) << 8 : 0)];
 #endif
+    return found;
 }
 
 struct Eight {
@@ -147,8 +176,10 @@ struct IQ3_XXS {
         for (int g = 0; g < 8; ++g) {
             const Unsigned word = words[16 + g], signs = EvenSigns::signs(word);
             FORETOKEN_UNROLL
-            for (int q = 0; q < 8; ++q)
-                to.put(8 * g + q, negated(four_of(*GRID, words[2 * g + q / 4] >> (q % 4 * 8) & 0xff), signs, q) ^ FLIPPED);
+            for (int half = 0; half < 2; ++half) {
+                const Sixteen sizes = sixteen_of<256>(*GRID, words[2 * g + half], Unsigned{});
+                for (int q = 0; q < 4; ++q) to.put(8 * g + 4 * half + q, negated(sizes.fours[q], signs, 4 * half + q) ^ FLIPPED);
+            }
             to.scales[g] = scale * EvenSigns::scale(word) * all(0.5f);
         }
     }
@@ -164,9 +195,9 @@ struct IQ3_S {
         for (int g = 0; g < 8; ++g) {
             const Unsigned high = words[16 + g / 4] >> (g % 4 * 8), signs = words[18 + g];
             FORETOKEN_UNROLL
-            for (int q = 0; q < 8; ++q) {
-                const Unsigned index = (words[2 * g + q / 4] >> (q % 4 * 8) & 0xff) | (high >> q & 1) << 8;
-                to.put(8 * g + q, negated(four_of(*GRID, index), signs, q) ^ FLIPPED);
+            for (int half = 0; half < 2; ++half) {
+                const Sixteen sizes = sixteen_of<512>(*GRID, words[2 * g + half], high >> (4 * half) & 15);
+                for (int q = 0; q < 4; ++q) to.put(8 * g + 4 * half + q, negated(sizes.fours[q], signs, 4 * half + q) ^ FLIPPED);
             }
             to.scales[g] = scale * number((words[26] >> (4 * g) & 15) * 2 + 1);
         }
