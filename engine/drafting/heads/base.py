@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 from engine.backends.linear_factory import LinearFactory
-from engine.drafting.heads import INSIDE
 from engine.drafting.heads.stored import Stored
 from engine.errors import IncompatiblePair
 from engine.models.architecture import Attention
@@ -36,7 +35,8 @@ class HeadPlan:
     """A head that fits its target, before its weights are read.
 
     ``aux_layers`` are the hidden states it reads, ``attentions`` those of its own decoder layers, each
-    with a KV cache. ``shape``: what ``plan`` of its kind read, for ``load``.
+    with a KV cache. ``shape``: what ``plan`` of its kind read, for ``load``. ``in_folder``: False for one
+    that the target's own checkpoint brings.
     """
 
     kind: str
@@ -45,11 +45,12 @@ class HeadPlan:
     parameters: int
     shape: Any
     attentions: tuple[Attention, ...] = ()
+    in_folder: bool = True
 
     @property
     def name(self) -> str:
         """The folder's name; of a layer that the target brings, its kind."""
-        return self.kind if self.kind in INSIDE else self.stored.folder.name
+        return self.stored.folder.name if self.in_folder else self.kind
 
     @property
     def note(self) -> str | None:

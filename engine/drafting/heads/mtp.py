@@ -35,7 +35,7 @@ from engine.values import MAX_DEPTH
 
 PREFIX = "mtp."
 _ARCHITECTURES = ("Qwen3_5", "Qwen3Next")
-"""Beginnings of the classes that it is computed for. DeepSeek's and GLM's reads the state before the norm."""
+"""Beginnings of the classes that it is computed for. GLM's layer reads the state before the norm."""
 _FC, _LAYER = f"{PREFIX}fc.weight", f"{PREFIX}layers.0."
 _NORMS = {
     name: f"{PREFIX}{name}.weight"
@@ -159,7 +159,7 @@ def plan_inside(checkpoint: Checkpoint) -> HeadPlan | str | None:
     stored = _stored(checkpoint, shapes)
     stored.expect(expected_tensors(a))
     shape, count = MtpShape(a, checkpoint.eos_ids), count_parameters(shapes)
-    return HeadPlan(MtpHead.kind, stored, (NORMED,), count, shape, a.attentions)
+    return HeadPlan(MtpHead.kind, stored, (NORMED,), count, shape, a.attentions, in_folder=False)
 
 
 def _one_layer(a: Architecture) -> Architecture | None:
