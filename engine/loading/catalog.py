@@ -36,8 +36,9 @@ EMBEDDED = "pip"
 """The id of the pair that ships with the app, and of its target."""
 _HOST_AND_PORT = re.compile(r"[\w.-]+:\d{2,5}(?=[/#]|$)")
 LOADABLE = {
-    "mtp": "MTP layers", "eagle3": "EAGLE-3 head", "dflash": "DFlash head", "dspark": "DSpark head",
-    "medusa": "Medusa heads", "mlp_speculator": "MLP speculator", "arctic": "LSTM speculator",
+    "assistant": "MTP assistant", "eagle3": "EAGLE-3 head", "dflash": "DFlash head",
+    "dspark": "DSpark head", "medusa": "Medusa heads", "mlp_speculator": "MLP speculator",
+    "arctic": "LSTM speculator",
 }  # fmt: skip
 """Methods of an entry's ``drafters`` that are loaded here too, not only planned for, with names."""
 _SHOWN = 5

@@ -180,6 +180,14 @@ class Inventory:
         others = (one.spec for one in self.scan() if one.path != place)
         return ranked(judge_draft(here, spec) for spec in others if spec is not None)
 
+    def own_head(self, target: ModelSpec) -> ModelSpec | None:
+        """Return the first head that the catalog has for ``target``, that is here and fits its files."""
+        for one in target.drafters:
+            folder = self.locate(one)
+            if folder is not None and self.judge_head(target, folder).reason is None:
+                return one
+        return None
+
     def best_draft(self, target: ModelSpec, choices: Iterable[DraftChoice]) -> ModelSpec | None:
         """Return the draft that is loaded with ``target`` by default, or None: that of the catalog's pair
         of this id, none for a model with MTP layers, else the best of ``choices`` that are here and have
@@ -195,8 +203,8 @@ class Inventory:
         return best_draft(target, here, lambda draft: has_room(target, draft), paired)
 
     def with_best_draft(self, request: LoadRequest) -> LoadRequest:
-        """Return ``request`` with the best draft for its target, else with a head that the catalog has
-        for it and that is here; draft "" if there is none.
+        """Return ``request`` with ``own_head`` of its target, else with the best draft for it; with draft
+        "" if there is neither, or if the target has MTP layers.
 
         A request that names its draft, heads, a pair of the catalog, a server, or a model that is not
         here is returned unchanged. Drafts are looked for beside the target and as in ``scan``. Reads the
@@ -209,8 +217,10 @@ class Inventory:
         place = None if target.address else self.locate(target)
         if place is None:
             return request
-        if target.mtp:
-            return replace(request, draft="")
+        head = self.own_head(target)
+        if target.mtp or head is not None:
+            heads = () if head is None or target.mtp else (str(self.locate(head)),)
+            return replace(request, draft="", heads=heads)
         folders = (place.parent, self.models, *self.folders())
         found = scan(self.system, folders, below=int(LARGEST_SHARE * target.bytes))
         here = [spec for spec in self.catalog.models if self.locate(spec) is not None]
@@ -224,10 +234,7 @@ class Inventory:
             return one_vocabulary and has_room(target, draft, request.quantization)
 
         chosen = best_draft(target, specs.values(), suits, self.catalog.paired(target))
-        if chosen is not None:
-            return replace(request, draft=chosen.id)
-        heads = (self.locate(one) for one in target.drafters if not one.file)
-        return replace(request, draft="", heads=tuple(str(head) for head in heads if head)[:1])
+        return replace(request, draft="" if chosen is None else chosen.id)
 
     # ---- what it needs
 

@@ -80,8 +80,8 @@ def test_this_year_s_models_bring_their_drafters(shipped: Catalog) -> None:
     assert qwen.mtp
     assert qwen.companions == ()  # they are in its file
     assert qwen.repository == "unsloth/Qwen3.5-4B-MTP-GGUF"
-    (mtp,) = gemma.companions
-    assert (mtp.repository, mtp.file) == (gemma.repository, "mtp-gemma-4-12b-it.gguf")
+    (assistant,) = gemma.companions
+    assert assistant.repository == "google/gemma-4-12B-it-assistant"
     heads = {one.method: one.repository for one in shipped.model("qwen3-8b").drafters}
     assert heads == {"eagle3": "Tengyunw/qwen3_8b_eagle3", "dflash": "z-lab/Qwen3-8B-DFlash-b16"}
 

@@ -115,8 +115,10 @@ class Rows:
         models are still being compared."""
         if pair is None and spec.mtp:
             return {"name": Words.MTP_INSIDE, "id": "", "known": True}
-        if pair is None and spec.companions and not here:
-            return {"name": part_of(spec, spec.companions[0]), "id": "", "known": True}
+        if pair is None and spec.companions:
+            head = self.runtime.inventory.own_head(spec) if here else spec.companions[0]
+            if head is not None:
+                return {"name": part_of(spec, head), "id": "", "known": True}
         if pair is not None or not here:
             draft = None if pair is None else pair.draft
             return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}

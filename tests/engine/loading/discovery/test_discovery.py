@@ -23,9 +23,12 @@ from engine.loading.drafts import judge_draft
 from engine.loading.inventory import Inventory
 from engine.loading.planning.forecast import estimate
 from engine.loading.request import LoadRequest
+from engine.loading.specs import ModelSpec
 from engine.machine import memory
+from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import write_random
 from tests.support.gguf_files import write_gguf
+from tests.support.heads import write_eagle3
 from tests.support.places import ROOT
 
 
@@ -341,6 +344,26 @@ def test_a_target_alone_gets_the_best_draft_that_lies_beside_it(tmp_path: Path, 
     none = replace(alone, draft="")
     assert settled(none, tmp_path / "home") == none  # a choice, and it is kept
     assert settled(LoadRequest(target=str(draft)), tmp_path / "home").draft == ""
+
+
+def test_a_head_that_the_catalog_has_for_a_target_drafts_once_it_is_here(tmp_path: Path) -> None:
+    """One of another target's size is left alone; the load would fail."""
+    target, wide = tmp_path / "large", tmp_path / "wide"
+    write_random(target, num_hidden_layers=12)
+    write_random(wide, hidden_size=128)
+    models = tmp_path / "models"
+    heads = tuple(
+        ModelSpec(id=f"x:{name}", name=name, repository=f"a/{name}", method="eagle3")
+        for name in ("absent", "other", "own")
+    )
+    write_eagle3(models / "a--own", inspect(target))
+    write_eagle3(models / "a--other", inspect(wide))
+    spec = replace(local_spec(target), id="x", drafters=heads)
+    inventory = Inventory(Catalog((spec,), ()), models, system=linux(tmp_path / "home"))
+    found = inventory.with_best_draft(LoadRequest(target="x"))
+    assert (found.draft, found.heads) == ("", (str(models / "a--own"),))
+    own = replace(inventory, catalog=Catalog((replace(spec, mtp=True),), ()))
+    assert own.with_best_draft(LoadRequest(target="x")).heads == ()
 
 
 def test_no_draft_is_taken_for_which_there_is_no_room(
