@@ -20,7 +20,7 @@ from engine.loading.inventory import Inventory, ModelSpec
 
 FILE = "downloads.json"
 _STORED = (
-    "id", "name", "repository", "revision", "file", "licence", "gated", "parameters", "bytes",
+    "id", "name", "repository", "revision", "file", "licence", "gated", "parameters", "bytes", "method",
 )  # fmt: skip
 """The stored fields of a model, which need not be in the catalog."""
 
@@ -204,4 +204,7 @@ class Downloads:
 
 
 def _specs(values: Values) -> list[ModelSpec]:
-    return [ModelSpec(**{name: one[name] for name in _STORED}) for one in values["downloads"]]
+    return [
+        ModelSpec(**{name: one[name] for name in _STORED if name in one})
+        for one in values["downloads"]
+    ]

@@ -16,11 +16,13 @@ from engine.errors import ModelError
 from engine.loading.hub import retry, transfer
 from engine.loading.progress import LoadProgress, Stage
 from engine.machine.secrets import HUB_TOKEN_FILE, hub_token
+from engine.models.checkpoints.checkpoint import inspect
 from tests.app.ui.chatting import ask, open_pair
 from tests.app.ui.conftest import App
 from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
 from tests.support.gguf_files import write_gguf
+from tests.support.heads import write_eagle3
 from tests.support.hub_server import HostedRepository, HubServer
 
 pytestmark = [pytest.mark.browser, pytest.mark.filterwarnings("default")]
@@ -373,6 +375,27 @@ def test_a_model_s_files_are_offered_the_four_bit_one_first(models, app, hosted,
     expect(card_of(models, "Llama 3.1 8B Instruct")).to_have_count(0)
     heads = card(models, "Llama 3.1 8B Instruct").locator(".model-files li")
     expect(heads.filter(has_text="EAGLE-3 head")).to_be_visible()
+
+
+def test_one_click_downloads_a_model_at_four_bits_and_its_drafter(
+    models, app, hosted, lying_here, tmp_path
+):
+    small = lying_here / "small.gguf"
+    head = write_eagle3(tmp_path / "head", inspect(small))
+    gguf, drafter = "unsloth/Qwen3-1.7B-GGUF", "AngelSlim/Qwen3-1.7B_eagle3"
+    hosted.repositories |= {
+        gguf: HostedRepository({"Qwen3-1.7B-Q4_K_M.gguf": small.read_bytes()}),
+        drafter: HostedRepository({one.name: one.read_bytes() for one in head.iterdir()}),
+    }
+    qwen = row(models, "Qwen3 1.7B")
+    expect(qwen.locator("td.draft")).to_have_text("EAGLE-3 head")
+    qwen.get_by_role("button", name="Download").click()
+    load = qwen.get_by_role("button", name="Load")
+    expect(models.locator(".kept li", has_text=drafter)).to_be_visible()
+    expect(qwen.locator("td.draft")).to_have_text("EAGLE-3 head")
+    load.click()
+    models.wait_for_selector(".now-name:has-text('Qwen3 1.7B')")
+    assert heads_of(app) == [drafter.replace("/", "--")]
 
 
 def test_what_is_not_here_is_not_offered_to_be_loaded(models):
