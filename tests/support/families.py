@@ -62,6 +62,22 @@ LLAMAS: dict[str, dict[str, Any]] = {
         "rms_norm_eps": 1e-3,
     },
 }
+GRANITE_HYBRID = {
+    "num_hidden_layers": 3,
+    "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+    "num_local_experts": 0,
+    "num_experts_per_tok": 0,
+    "intermediate_size": 64,
+    "shared_intermediate_size": 64,
+    "mamba_n_heads": 16,
+    "mamba_expand": 4,
+    "mamba_n_groups": 2,
+    "mamba_d_state": 16,
+    "embedding_multiplier": 6.0,
+    "attention_multiplier": 0.25,
+    "residual_multiplier": 0.5,
+    "logits_scaling": 4.0,
+}
 OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("mistral", SLIDING),
     "mistral without window": ("mistral", {"sliding_window": None, "head_dim": 16}),
@@ -185,24 +201,10 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "logits_scaling": 4.0,
         },
     ),
-    "granite, hybrid": (
+    "granite, hybrid": ("granitemoehybrid", GRANITE_HYBRID),
+    "granite, hybrid, experts": (
         "granitemoehybrid",
-        {
-            "num_hidden_layers": 3,
-            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
-            "num_local_experts": 0,
-            "num_experts_per_tok": 0,
-            "intermediate_size": 64,
-            "shared_intermediate_size": 64,
-            "mamba_n_heads": 16,
-            "mamba_expand": 4,
-            "mamba_n_groups": 2,
-            "mamba_d_state": 16,
-            "embedding_multiplier": 6.0,
-            "attention_multiplier": 0.25,
-            "residual_multiplier": 0.5,
-            "logits_scaling": 4.0,
-        },
+        GRANITE_HYBRID | {"num_local_experts": 4, "num_experts_per_tok": 2},
     ),
     "ministral": ("ministral", {**SLIDING, "layer_types": HALF_SLIDING}),
     "ministral3": (

@@ -306,8 +306,8 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
         if name.endswith("in_proj_qkvz.weight"):
             found |= _query_key_value_and_gates(name, weight, config)
             continue
-        if "shared_mlp." in name:
-            found |= _granites_mlp(name, weight)
+        if "shared_mlp." in name or ("block_sparse_moe" in name and "linear" in name):
+            found |= _granites_mlp(name, weight, config)
             continue
         part = name.split(".")[-2]
         if turned and part in heads:
@@ -340,13 +340,15 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
     return found
 
 
-def _granites_mlp(name: str, weight: np.ndarray) -> Tensors:
-    """What its converter does to the MLP of Granite's hybrids: gate and up come apart."""
-    layer = f"blk.{name.split('.')[2]}"
+def _granites_mlp(name: str, weight: np.ndarray, config: dict[str, Any]) -> Tensors:
+    """What its converter does to the MLPs of Granite's hybrids: gate and up come apart."""
+    layer, kind = f"blk.{name.split('.')[2]}", "_exps" if "block_sparse_moe" in name else ""
+    if config["num_local_experts"] and not kind:
+        kind = "_shexp"
     if "output_linear" in name:
-        return {f"{layer}.ffn_down.weight": weight}
-    gate, up = np.split(weight, 2)
-    return {f"{layer}.ffn_gate.weight": gate, f"{layer}.ffn_up.weight": up}
+        return {f"{layer}.ffn_down{kind}.weight": weight}
+    gate, up = np.split(weight, 2, axis=-2)
+    return {f"{layer}.ffn_gate{kind}.weight": gate, f"{layer}.ffn_up{kind}.weight": up}
 
 
 _EXPERT = re.compile(r"(.*\.experts)\.(\d+)\.(.*)")

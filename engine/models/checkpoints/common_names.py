@@ -41,8 +41,11 @@ PARTS: Mapping[str, Mapping[str, str]] = {
     "glm4_moe": {"mlp.shared_experts": "mlp.shared_expert"},
     "gpt_oss": {"mlp.router": "mlp.gate"},
     "granitemoehybrid": {
-        "shared_mlp.input_linear": "mlp.gate_up_proj",
-        "shared_mlp.output_linear": "mlp.down_proj",
+        "block_sparse_moe.router.layer": "mlp.gate",
+        "block_sparse_moe.input_linear": "mlp.experts.gate_up_proj",
+        "block_sparse_moe.output_linear": "mlp.experts.down_proj",
+        "shared_mlp.input_linear": "mlp.shared_expert.gate_up_proj",
+        "shared_mlp.output_linear": "mlp.shared_expert.down_proj",
     },
     "hunyuan_v1_dense": {"query_layernorm": "q_norm", "key_layernorm": "k_norm"},
     "lfm2": _LFM2,

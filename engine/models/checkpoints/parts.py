@@ -22,6 +22,8 @@ _STACKED = re.compile(
     r"(.*\.mlp\.experts\.)(gate_up|gate|up|down)_proj(|_bias|_blocks|_scales|\.weight|\.bias)"
 )
 _AXES = {"": 3, "_bias": 2, "_blocks": 4, "_scales": 3, ".weight": 3, ".bias": 2}
+_SHARED = re.compile(r"(.*\.mlp\.)shared_expert\.(gate_up|down)_proj\.weight")
+"""Granite's, whose gates lie above the other factors."""
 _DELTA = re.compile(r"(.*\.linear_attn\.in_proj_)(qkvz|ba)\.weight")
 
 
@@ -68,6 +70,7 @@ def split_tensors(
     for stored_name, entry in tensors.items():
         name = common_name(config.get("model_type"), stored_name)
         stacked, delta = _STACKED.fullmatch(name), _DELTA.fullmatch(name)
+        shared = _SHARED.fullmatch(name) if config.get("model_type") == "granitemoehybrid" else None
         if stacked is not None and len(entry.shape) == _AXES[stacked[3]]:
             if not is_scales(name):
                 yield from _of_experts(
@@ -75,6 +78,11 @@ def split_tensors(
                 )
             else:
                 yield name, entry
+        elif shared is not None and len(entry.shape) == 2:
+            mlp = (
+                "shared_expert." if config.get("num_local_experts") else ""
+            )  # else it is the only MLP
+            yield from _of_shared(f"{shared[1]}{mlp}", shared[2], entry)
         elif delta is not None and len(entry.shape) == 2:
             yield from _of_key_heads(delta, entry, config)
         else:
@@ -104,19 +112,27 @@ def rows_of_key_heads(config: Mapping[str, Any]) -> dict[str, Mapping[str, Rows]
     }
 
 
+def _of_shared(prefix: str, joined: str, entry: TensorEntry) -> Iterator[tuple[str, TensorEntry]]:
+    for part, rows in _parts(joined, entry.shape[0], in_turn=False):
+        name = f"{prefix}{part}_proj.weight"
+        yield name, entry if rows is None else _rows(entry, rows)
+
+
+def _rows(entry: TensorEntry, rows: Rows) -> PartEntry:
+    """Return these rows of a matrix."""
+    outputs, inputs = entry.shape
+    made = outputs // max(rows.period, 1) * len(rows)
+    nbytes = entry.nbytes * made // max(outputs, 1)
+    return PartEntry(
+        (made, inputs), entry.dtype, nbytes, entry.start, entry.shape, entry.nbytes, rows
+    )
+
+
 def _of_key_heads(
     delta: re.Match[str], entry: TensorEntry, config: Mapping[str, Any]
 ) -> Iterator[tuple[str, TensorEntry]]:
-    outputs, inputs = entry.shape
     for part, rows in rows_of_key_heads(config)[delta[2]].items():
-        made = outputs // rows.period * len(rows)
-        nbytes = entry.nbytes * made // outputs
-        yield (
-            f"{delta[1]}{part}.weight",
-            PartEntry(
-                (made, inputs), entry.dtype, nbytes, entry.start, entry.shape, entry.nbytes, rows
-            ),
-        )
+        yield f"{delta[1]}{part}.weight", _rows(entry, rows)
 
 
 def _of_experts(

@@ -9,9 +9,17 @@ import math
 from dataclasses import replace
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Attention, LayerSpec, Mamba2, Rope
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedMlp,
+    LayerSpec,
+    Mamba2,
+    Rope,
+)
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, attention, gated_mlp, layer_types
+from engine.models.families.common import architecture, attention, experts, gated_mlp, layer_types
 from engine.models.families.llama import llama
 from engine.models.rope import read_rope
 
@@ -29,13 +37,8 @@ def granite(checkpoint: Checkpoint, context: int) -> Architecture:
 
 
 def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
-    """Return Granite 4 without experts: ``layer_types`` say which layers are Mamba-2."""
+    """Return Granite 4: ``layer_types`` say which layers are Mamba-2; some models have experts."""
     config = checkpoint.text_config
-    if config.get("num_local_experts"):
-        raise ModelError(
-            f"{checkpoint.path} has experts beside the MLP of each layer, which are not computed "
-            "here. Choose one without: Granite 4.0 350M, 1B or Micro, with or without H."
-        )
     rotates = config.get("position_embedding_type") == "rope"
     attends = _attention(checkpoint, read_rope(checkpoint, context) if rotates else None)
     mixers: dict[str, Attention | Mamba2] = dict.fromkeys(("attention", "full_attention"), attends)
@@ -45,7 +48,9 @@ def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
     if set(names) - set(mixers):
         mixers |= dict.fromkeys(("mamba", "linear_attention"), _mamba2(checkpoint))
     width = int(config["shared_intermediate_size"])
-    mlp = gated_mlp(checkpoint, intermediate=width, joined=not checkpoint.is_gguf)
+    mlp: Experts | GatedMlp = gated_mlp(checkpoint, intermediate=width)
+    if config.get("num_local_experts"):
+        mlp = experts(checkpoint, renormalised=True, shared=width)
     return _granite(checkpoint, [LayerSpec(mixers[name], mlp) for name in names])
 
 

@@ -91,6 +91,8 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
     "granite": _LLAMA,
     "granitehybrid": {
         **_LLAMA,
+        **_EXPERTS,
+        **_SHARED_EXPERT,
         "ssm_in": "mamba.in_proj",
         "ssm_conv1d": "mamba.conv1d",
         "ssm_norm": "mamba.norm",

@@ -27,7 +27,15 @@ from tests.support.gguf_files import all_in, write_gguf
 from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
-LAST_BITS = {"phi3, longrope", "qwen3.5", "qwen3.5-moe", "qwen3-next", "hunyuan", "granite, hybrid"}
+LAST_BITS = {
+    "phi3, longrope",
+    "qwen3.5",
+    "qwen3.5-moe",
+    "qwen3-next",
+    "hunyuan",
+    "granite, hybrid",
+    "granite, hybrid, experts",
+}
 """The file holds how much its attention is sharpened, exp(A_log), or a stretched base, in float32."""
 AS_THE_FILE_HAS_IT: dict[str, dict[str, Any]] = {
     # What llama.cpp computes, and a file cannot say otherwise.
