@@ -17,7 +17,7 @@ from engine.models.base import Entry
 
 _numbers = count()
 _SHORTEST_EDIT = 32
-"""Fewer tokens than these are read again from an earlier state."""
+"""Tokens behind the last state that is saved within a prompt."""
 
 
 class WorkItem:
@@ -106,16 +106,21 @@ class PrefillWork(WorkItem):
         self._computed(part.stop - part.start)
 
     def _computed(self, count: int) -> None:
-        """Count the tokens that were computed. Save a state where those left pass the next power of two:
-        if the last n tokens change, a state that cannot be cropped goes back 2n tokens and a pass."""
         left = self.left
-        if left >= _SHORTEST_EDIT and (left + count).bit_length() != left.bit_length():
+        if left >= _SHORTEST_EDIT and left.bit_count() == 1:
             self.target.save_checkpoint()
         self.computed += count
         self.ready = True
 
     def _next(self, count: int) -> slice:
+        """Return the next ``count`` tokens at most.
+
+        A state that cannot be cropped is saved where 32, 64, 128, ... tokens are left: if the last n
+        change, fewer than 2n and a chunk are computed again.
+        """
         start = self.target.length
+        if not self.target.state.crops and self.left > _SHORTEST_EDIT:
+            count = min(count, self.left - (1 << (self.left - 1).bit_length() - 1))
         return slice(start, min(start + count, len(self._tokens)))
 
 

@@ -38,6 +38,11 @@ class SequenceState:
         """The position of the next row."""
         return self.length + self.pending
 
+    @property
+    def crops(self) -> bool:
+        """Return whether every shorter length is ``reachable``."""
+        return True
+
     def append(self, rows: int, *, final: bool) -> None:
         """Record that an executor has computed ``rows`` at ``end``. Final ones follow no pending ones."""
         assert self.end + rows <= self.context and not (final and self.pending)

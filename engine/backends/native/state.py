@@ -68,6 +68,11 @@ class NativeState(SequenceState):
             groups * native.LANES,
         )
 
+    @property
+    def crops(self) -> bool:
+        """See ``SequenceState``."""
+        return not self.recurrences.states
+
     def place(self, sequence: structures.Sequence, rows: int, *, final: bool) -> None:
         """Say in ``sequence`` that it computes ``rows`` behind this state."""
         assert self.end + rows <= self.context
@@ -120,7 +125,7 @@ class NativeState(SequenceState):
     def reachable(self, length: int) -> int:
         """See ``SequenceState``. Recurrent layers go back to where they were saved, and to 0."""
         length = super().reachable(length)
-        if not self.recurrences.states or length == self.length:
+        if self.crops or length == self.length:
             return length
         return self._checkpoints.reachable(length)
 

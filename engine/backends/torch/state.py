@@ -59,6 +59,11 @@ class TorchState(KVCache):
         )
         return keys, values
 
+    @property
+    def crops(self) -> bool:
+        """See ``SequenceState``."""
+        return not self.memories
+
     def commit(self, rows: Sequence[int]) -> None:
         """See ``SequenceState``."""
         super().commit(rows)
@@ -68,7 +73,7 @@ class TorchState(KVCache):
     def reachable(self, length: int) -> int:
         """See ``SequenceState``."""
         length = super().reachable(length)
-        if not self.memories or length == self.length:
+        if self.crops or length == self.length:
             return length
         return self._checkpoints.reachable(length)
 

@@ -23,7 +23,9 @@ from tests.engine.local.session.conftest import (
     never,
     prefilled,
 )
+from tests.support.checkpoints import open_session
 from tests.support.fakes import TableModel
+from tests.support.families import write_family
 from tests.support.heads import IN_FOLDERS
 
 
@@ -38,6 +40,24 @@ def test_a_follow_up_prefills_only_what_is_new(
     assert prefilled(events).reused == len(PROMPT) + len(first.token_ids) - 1
     assert prefilled(events).tokens == len(PROMPT) + len(first.token_ids) + 3
     assert second.token_ids == fresh_reply(pair, follow_up, pair_heads)
+
+
+@pytest.mark.parametrize("native", [True, False], ids=["compiled", "in torch"])
+def test_an_edit_goes_back_to_a_saved_state_of_a_recurrent_model(
+    tmp_path: Path, native: bool
+) -> None:
+    """It reads again at most about twice what was changed, and says what a fresh start says."""
+    write_family(tmp_path, "qwen3.5")
+    session, fresh = (open_session(tmp_path, native=native) for _ in range(2))
+    text = tuple(4 + token % 300 for token in range(400))
+    answered(session, asked(text, proposer="ngram"))
+    for changed in (20, 60, 150):
+        text = (*text[:-changed], *(7 + (3 * token) % 290 for token in range(changed)))
+        events, last = answered(session, asked(text, proposer="ngram"))
+        assert len(text) - prefilled(events).reused <= 2 * changed + 32
+        assert last.token_ids == answered(fresh, asked(text, proposer="none"))[1].token_ids
+    events, _ = answered(session, asked((*text, *text[:30]), proposer="none"))
+    assert prefilled(events).reused == len(text) - 1
 
 
 def test_the_model_is_fed_every_token_of_a_chat_once(fake: tuple[Session, TableModel]) -> None:
