@@ -73,6 +73,26 @@ def gemma4_as_published(config: dict[str, Any]) -> None:
     config |= {"global_head_dim": 32, "num_global_key_value_heads": 1}
 
 
+def olmo3_before_5(config: dict[str, Any]) -> None:
+    """As allenai/Olmo-3-7B-Instruct."""
+    del config["rope_parameters"], config["layer_types"]
+    scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 32}
+    config |= {"rope_theta": 5e5, "rope_scaling": {**scaling, "attention_factor": 1.2}}
+
+
+def cohere2_before_5(config: dict[str, Any]) -> None:
+    """As CohereLabs/c4ai-command-r7b-12-2024."""
+    for key in ("rope_parameters", "layer_types", "tie_word_embeddings"):
+        del config[key]
+    config |= {"rope_theta": 5e4, "rope_scaling": None, "sliding_window_pattern": 2}
+
+
+def glm4_before_5(config: dict[str, Any]) -> None:
+    """As zai-org/GLM-4-9B-0414."""
+    del config["rope_parameters"]
+    config |= {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
+
+
 EARLIER: dict[str, tuple[str, dict[str, Any], Edit]] = {
     "gemma3": ("gemma3_text", {"sliding_window": 24}, gemma3_before_5),
     "gemma4": (
@@ -92,6 +112,9 @@ EARLIER: dict[str, tuple[str, dict[str, Any], Edit]] = {
     "qwen2": ("qwen2", {"max_window_layers": 1}, qwen2_before_5),
     "smollm3": ("smollm3", {"num_hidden_layers": 4, "pad_token_id": 0}, smollm3_without_lists),
     "phi3": ("phi3", {"pad_token_id": 0}, phi3_before_5),
+    "olmo3": ("olmo3", {"sliding_window": 24, "num_hidden_layers": 4}, olmo3_before_5),
+    "cohere2": ("cohere2", {"sliding_window": 24}, cohere2_before_5),
+    "glm4": ("glm4", {"pad_token_id": 0}, glm4_before_5),
 }
 
 
