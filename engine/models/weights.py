@@ -15,7 +15,14 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from engine.kernels.formats.blocks import Blocks, Stacked, Weight, stack, widen
+from engine.kernels.formats.blocks import (
+    Blocks,
+    Stacked,
+    Weight,
+    join_adjacent,
+    stack,
+    widen,
+)
 from engine.kernels.torch.factory import Kernels
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.architecture import (
@@ -564,7 +571,8 @@ def _of_experts(
         def fetch(kind: str) -> Stacked:
             found = [at(f"mlp.experts.{expert}.{part}_proj.{kind}") for part, expert in names]
             # Not copied to one tensor: that would take a layer's memory once more.
-            return stack(*found) if kind == "bias" or not kernels.stacked else tuple(found)
+            joined = kind == "bias" or not kernels.stacked
+            return stack(*found) if joined else join_adjacent(found)
 
         return _linear(kernels, fetch, spec.bias)
 

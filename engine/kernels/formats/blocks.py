@@ -7,7 +7,7 @@ Nothing here multiplies. The compiled step rearranges these bytes and multiplies
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import BinaryIO, Protocol
@@ -34,6 +34,10 @@ class StoredRows(Protocol):
 
     def opened(self) -> AbstractContextManager[tuple[BinaryIO, int]]:
         """Open the file, for callers that read the rows themselves; also give where the rows begin."""
+        ...
+
+    def joined(self, following: StoredRows) -> StoredRows | None:
+        """Return these rows and ``following`` as one, if these lie right behind them in the file."""
         ...
 
 
@@ -140,6 +144,32 @@ def stack(*parts: Weight) -> Stacked:
         return parts[0]
     tensors = [part for part in parts if isinstance(part, Tensor)]
     return torch.cat(tensors) if len(tensors) == len(parts) else parts
+
+
+def join_adjacent(parts: Iterable[Weight]) -> tuple[Weight, ...]:
+    """Return ``parts`` with those joined that lie side by side in a file: they are loaded at once."""
+    joined: list[Weight] = []
+    for part in parts:
+        whole = _joined(joined[-1], part) if joined else None
+        if whole is not None:
+            joined.pop()
+        joined.append(part if whole is None else whole)
+    return tuple(joined)
+
+
+def _joined(first: Weight, second: Weight) -> Blocks | None:
+    if (
+        isinstance(first, Tensor)
+        or isinstance(second, Tensor)
+        or isinstance(first.data, Tensor)
+        or isinstance(second.data, Tensor)
+        or (first.format, first.shape[1], first.scale)
+        != (second.format, second.shape[1], second.scale)
+    ):
+        return None
+    data = first.data.joined(second.data)
+    shape = len(first) + len(second), first.shape[1]
+    return None if data is None else Blocks(first.format, shape, data, first.scale)
 
 
 def widen(weight: Stacked) -> Tensor:

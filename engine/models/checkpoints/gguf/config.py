@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelError
-from engine.models.checkpoints.gguf.names import check_architecture
+from engine.models.checkpoints.gguf.names import LAYER_PARTS, check_architecture
 
 _CLASSES = {
     "llama": ("LlamaForCausalLM", "llama"),
@@ -129,6 +129,11 @@ def config_from(
     """
     architecture = settings.architecture
     experts = settings.optional("expert_count")
+    if experts and "ffn_down_exps" not in LAYER_PARTS[architecture]:
+        raise ModelError(
+            f"{settings.file} has {experts} experts in each layer, as no {architecture} has that is run "
+            "from GGUF here. Use the model's safetensors repository."
+        )
     name, model_type = _MIXTRAL if experts and architecture == "llama" else _CLASSES[architecture]
     hidden, heads = settings.size("embedding_length"), settings.size("attention.head_count")
     head_dim = settings.size("attention.key_length", max(hidden // heads, 1))

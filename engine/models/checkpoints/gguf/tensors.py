@@ -132,6 +132,17 @@ class _RowsInFile:
                 check_finite(self.header.file, self.name, scales.view(torch.float16))
         return data
 
+    def joined(self, following: object) -> _RowsInFile | None:
+        """See ``StoredRows``."""
+        if not isinstance(following, _RowsInFile) or following.header is not self.header:
+            return None
+        first, second = self.entry, following.entry
+        if first.start + first.nbytes != second.start:
+            return None
+        shape = (first.shape[0] + second.shape[0], first.shape[1])
+        entry = replace(first, shape=shape, nbytes=first.nbytes + second.nbytes)
+        return replace(self, entry=entry)
+
     @contextmanager
     def opened(self) -> Iterator[tuple[BinaryIO, int]]:
         """See ``StoredRows``. Raises ModelError if the file changed, before or afterwards."""

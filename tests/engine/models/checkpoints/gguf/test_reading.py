@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from engine.kernels.formats.blocks import Blocks
+from engine.kernels.native.library import Library
 from engine.loading.planning.pairing import why_not
 from engine.models.checkpoints.checkpoint import fingerprint, inspect
 from engine.models.checkpoints.gguf.header import (
@@ -146,6 +147,25 @@ def test_a_factor_beside_a_matrix_multiplies_it_and_not_its_bias(
     plain = write_gguf(tmp_path / "folder", tmp_path / "plain.gguf", all_in(kind))
     divided = write_gguf(tmp_path / "folder", tmp_path / "divided.gguf", all_in(kind), edit=divide)
     assert torch.equal(logits(divided), logits(plain))
+
+
+@pytest.mark.parametrize(("name", "most"), [("qwen3-moe", 0.05), ("qwen3-next", 0.15)])
+def test_experts_in_blocks_are_multiplied_as_stored(
+    name: str, most: float, tmp_path: Path, library: Library
+) -> None:
+    """In the compiled step, which loads those of a layer at once. Recurrences pass roundings on."""
+    sizes = {"hidden_size": 64, "head_dim": 32, **AS_THE_FILE_HAS_IT.get(name, {})}
+    write_family(tmp_path / "folder", name, **sizes)
+
+    def kind(name: str, weight: np.ndarray) -> str:
+        return "Q8_0" if weight.ndim > 1 and not name.endswith("conv1d.weight") else "F32"
+
+    file = write_gguf(tmp_path / "folder", tmp_path / "m.gguf", kind)
+    model = load_model(file)
+    assert model.info.quantization == "stored" and model.info.compiled
+    found = model.forward(TEXT, model.new_state(512), last=len(TEXT))
+    off = (found - logits(file)).norm(dim=1) / found.norm(dim=1)
+    assert off.median() < most
 
 
 def test_asked_for_int8_blocks_are_widened_and_rounded_again(folder: Path, tmp_path: Path) -> None:
