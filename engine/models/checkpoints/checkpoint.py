@@ -260,8 +260,10 @@ def fingerprint(path: Path) -> str:
 
 
 def _is_tied(config: Mapping[str, Any]) -> bool:
-    key = "tie_word_embeddings"
-    return bool(_text_part(config).get(key, config.get(key, False)))
+    key, text = "tie_word_embeddings", _text_part(config)
+    return bool(
+        text.get("tie_embedding", text.get(key, config.get(key, False)))
+    )  # LFM2's name of it
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -21,7 +21,7 @@ from engine.models.rope import read_rope
 
 
 def lfm2(checkpoint: Checkpoint, context: int) -> Architecture:
-    mlp = gated_mlp(checkpoint, intermediate=intermediate(checkpoint))
+    mlp = GatedMlp(intermediate(checkpoint), "silu")
     return _convolving(checkpoint, context, [mlp] * checkpoint.layers)
 
 

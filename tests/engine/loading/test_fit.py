@@ -158,13 +158,22 @@ def test_sizes_come_from_folders_and_from_the_catalog(tmp_path: Path) -> None:
     assert llama.kv_bytes_per_token() == 131_072
 
 
-def test_a_hybrid_counts_its_attention_and_its_states(tmp_path: Path) -> None:
-    """One of four layers attends; what the others keep does not grow with the context."""
-    write_family(tmp_path, "qwen3.5")
+@pytest.mark.parametrize(
+    ("name", "states"),
+    [
+        ("qwen3.5", 3 * 4 * (2 * 16 * 16 * 16 + 48 * (2 * 4 * 16 + 16 * 16 + 2 * 16))),
+        ("lfm2", 2 * 4 * 48 * 32),
+        ("granite, hybrid", 2 * 4 * (2 * 16 * 8 * 16 + 48 * (16 * 8 + 2 * 2 * 16 + 16))),
+    ],
+)
+def test_a_hybrid_counts_its_attention_and_its_states(
+    name: str, states: int, tmp_path: Path
+) -> None:
+    """One of its layers attends; what the others keep does not grow with the context."""
+    write_family(tmp_path, name)
     found = inspect(tmp_path)
     size = ModelSize.of(found, cache="fp32")
     assert (size.layers, size.kv_bytes_per_token()) == (1, 2 * found.kv_heads * found.head_dim * 4)
-    states = 3 * 4 * (2 * 16 * 16 * 16 + 48 * (2 * 4 * 16 + 16 * 16 + 2 * 16))
     assert size.kv_bytes(0) == states + (CHECKPOINT_MB << 20)
 
 

@@ -93,8 +93,26 @@ def glm4_before_5(config: dict[str, Any]) -> None:
     config |= {"rope_theta": 1e4, "partial_rotary_factor": 0.5}
 
 
+def lfm2_before_5(config: dict[str, Any]) -> None:
+    """As LiquidAI/LFM2-1.2B, but with an output head of its own."""
+    for key in ("rope_parameters", "layer_types", "tie_word_embeddings"):
+        del config[key]
+    config |= {"rope_theta": 5e5, "full_attn_idxs": [1], "tie_embedding": False}
+    config["block_ff_dim"] = config.pop("intermediate_size")
+
+
 EARLIER: dict[str, tuple[str, dict[str, Any], Edit]] = {
     "gemma3": ("gemma3_text", {"sliding_window": 24}, gemma3_before_5),
+    "lfm2": (
+        "lfm2",
+        {
+            "num_hidden_layers": 3,
+            "layer_types": ["conv", "full_attention", "conv"],
+            "block_multiple_of": 16,
+            "tie_word_embeddings": False,
+        },
+        lfm2_before_5,
+    ),
     "gemma4": (
         "gemma4_text",
         {
