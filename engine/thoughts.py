@@ -129,7 +129,9 @@ def split(text: str, *, opened: bool = False) -> Thoughts:
 _SWITCH = re.compile(r"(?<![\w.'\"])enable_thinking\b")
 _EFFORT = re.compile(r"(?<![\w.'\"])reasoning_effort\b")
 _PLAIN_SWITCH = re.compile(r"\b(?:if|not|and|or|elif) thinking\b")
-"""Variables of chat templates: Qwen's, GLM's and Gemma 4's; gpt-oss'; DeepSeek V3.1's and Granite 3's."""
+_BUDGET = re.compile(r"(?<![\w.'\"])thinking_budget\b")
+"""Variables of templates: Qwen's, GLM's and Gemma 4's; gpt-oss'; DeepSeek V3.1's and Granite 3's;
+Seed-OSS'."""
 
 
 def choices_of(template: str | None) -> tuple[str, ...]:
@@ -141,15 +143,21 @@ def choices_of(template: str | None) -> tuple[str, ...]:
     return ("off", "on") if _SWITCH.search(template) or _PLAIN_SWITCH.search(template) else ()
 
 
-def template_values(template: str | None, thinking: str) -> dict[str, str | bool]:
-    """Return the variables that make ``template`` ask for so much thinking.
+def template_values(
+    template: str | None, thinking: str, budget: int | None
+) -> dict[str, str | bool | int]:
+    """Return the variables that make ``template`` ask for so much thinking, and tell of its budget.
 
     An effort is "on" for a template with a switch. One with efforts has no "off": it gets the lowest.
     """
-    if not thinking or template is None:
+    if template is None:
         return {}
+    values: dict[str, str | bool | int] = {}
+    if budget is not None and _BUDGET.search(template):
+        values["thinking_budget"] = budget
+    if not thinking:
+        return values
     on = thinking != "off"
-    values: dict[str, str | bool] = {}
     if _SWITCH.search(template):
         values["enable_thinking"] = on
     elif _PLAIN_SWITCH.search(template):

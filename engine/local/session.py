@@ -137,7 +137,7 @@ class Session:
         """Return the prompt's tokens. The last prompt is cached: an API request may want n replies."""
         key = (
             request.messages, request.prompt, request.token_ids, request.tools,
-            request.thinking, request.template_values,
+            request.thinking, request.thinking_budget, request.template_values,
         )  # fmt: skip
         cached = self._encoded
         if cached is None or cached[0] != key:

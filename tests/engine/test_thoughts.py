@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.thoughts import Thoughts, opens_thought, split
+from engine.thoughts import Thoughts, opens_thought, split, template_values
 
 CASES = {
     "<think>\nabc def\n</think>\n\nHello": ("abc def", "Hello"),
@@ -62,3 +62,14 @@ def test_a_part_of_a_mark_is_held_back_and_nothing_else() -> None:
     assert reader.read("s") == ("</this", "")
     assert reader.read(" </think>") == ("", "")
     assert reader.read("\n\nHi") == ("", "Hi")
+
+
+def test_a_template_that_knows_a_budget_is_told_of_it() -> None:
+    seed = "{% if thinking_budget is defined %}{{ thinking_budget }}{% endif %}"
+    assert template_values(seed, "", 512) == {"thinking_budget": 512}
+    assert (
+        template_values(seed, "", None) == {} == template_values("{{ x.thinking_budget }}", "", 1)
+    )
+    both = "{% if enable_thinking %}{{ reasoning_effort }}{% endif %}"
+    assert template_values(both, "low", 1) == {"enable_thinking": True, "reasoning_effort": "low"}
+    assert template_values("{% if thinking %}", "off", None) == {"thinking": False}

@@ -38,6 +38,7 @@ from app.server.transport.reading import read
 from app.server.transport.sending import JsonReply, Stream, encode, send_whole
 from engine.events import Emitted, Token
 from engine.loading.inventory import template_of
+from engine.thoughts import choices_of
 from engine.tool_calls.reading import Content, Thought
 from engine.values.sampling import Sampling
 
@@ -87,16 +88,16 @@ def add_routes(router: APIRouter, service: Service) -> None:
             "foretoken.context_length": model.context,
         }
         entry = _entry(model)
+        template = await to_thread.run_sync(template_of, model.place) if model.place else ""
+        thinks = ["thinking"] if choices_of(template) or "<think>" in template else []
         return JsonReply(
             {
                 "modelfile": "",
                 "parameters": f"{'num_ctx':<30} {model.context}\n{'temperature':<30} {DEFAULT:g}",
-                "template": await to_thread.run_sync(template_of, model.place)
-                if model.place
-                else "",
+                "template": template,
                 "details": entry["details"],
                 "model_info": info,
-                "capabilities": ["completion", *(["tools"] if model.calls else [])],
+                "capabilities": ["completion", *(["tools"] if model.calls else []), *thinks],
                 "modified_at": entry["modified_at"],
             }
         )

@@ -19,18 +19,25 @@ from engine.values.tools import ToolCall
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """A chat. ``definitions``: those of the tools that may be called. ``thinking`` and ``values``: as in
-    ``Request``."""
+    """A chat. ``definitions``: those of the tools that may be called. ``thinking``, ``budget`` and
+    ``values`` are the request's."""
 
     messages: tuple[Message, ...]
     definitions: tuple[Any, ...] = ()
     thinking: str = ""
+    budget: int | None = None
     values: tuple[tuple[str, OptionValue], ...] = ()
 
     @classmethod
     def of(cls, request: Request) -> Chat:
         definitions = tuple(tool.definition for tool in request.tools)
-        return cls(request.messages, definitions, request.thinking, request.template_values)
+        return cls(
+            request.messages,
+            definitions,
+            request.thinking,
+            request.thinking_budget,
+            request.template_values,
+        )
 
     def texts(self) -> Iterator[str]:
         """Yield all text that people and programs wrote, and none of the template's."""
@@ -65,6 +72,7 @@ class Chat:
             tuple(messages),
             tuple(_changed(each, change) for each in self.definitions),
             self.thinking,
+            self.budget,
             tuple((name, _changed(value, change)) for name, value in self.values),
         )
 
@@ -96,7 +104,7 @@ class ChatTemplate:
         if self._render is None:
             return "\n".join(message.content for message in messages)
         definitions = None if worded or not chat.definitions else list(chat.definitions)
-        values = template_values(self._source, chat.thinking) | dict(chat.values)
+        values = template_values(self._source, chat.thinking, chat.budget) | dict(chat.values)
         try:
             return self._rendered(messages, definitions, values, worded=worded)
         except ForetokenError:
