@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.drafting import heads, proposers
+from engine.errors import ModelError
 from engine.kernels.formats import AUTO
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import is_gguf
@@ -137,6 +138,13 @@ _SIZES = (
 
 
 def with_sizes(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
-    """Return ``spec`` with the sizes of its files."""
+    """Return ``spec`` with the sizes of its files, and whether they bring what drafts for them."""
     sizes = {name: getattr(checkpoint, name) for name in _SIZES}
-    return replace(spec, tied=checkpoint.repeats_embedding, **sizes)
+    return replace(spec, tied=checkpoint.repeats_embedding, mtp=_drafts(checkpoint), **sizes)
+
+
+def _drafts(checkpoint: Checkpoint) -> bool:
+    try:
+        return not isinstance(heads.inside(checkpoint), str | None)
+    except ModelError:  # loading says it
+        return False

@@ -127,6 +127,8 @@ def inside(target: Checkpoint) -> HeadPlan | str | None:
 
     A sentence says why one that is there cannot draft. Raises ModelError for damaged ones.
     """
+    if not target.has_mtp:
+        return None
     from engine.drafting.heads.mtp import plan_inside
 
     return plan_inside(target)

@@ -146,7 +146,7 @@ def plan_inside(checkpoint: Checkpoint) -> HeadPlan | str | None:
         name: info.shape for name, info in checkpoint.tensors.items() if name.startswith(PREFIX)
     }
     known = checkpoint.architecture.startswith(_ARCHITECTURES)
-    if _FC not in shapes or not known or checkpoint.architecture not in FAMILIES:
+    if not checkpoint.has_mtp or not known or checkpoint.architecture not in FAMILIES:
         return None
     a = _one_layer(FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context))
     if a is None:

@@ -142,6 +142,11 @@ class Checkpoint:
         return any(info.dtype == NF4 for info in self.tensors.values())
 
     @property
+    def has_mtp(self) -> bool:
+        """True if it brings a layer for multi-token prediction, by Qwen's names."""
+        return "mtp.fc.weight" in self.tensors
+
+    @property
     def writes_text(self) -> bool:
         """Return whether the model continues a text, by the name of its class."""
         return self.architecture.endswith(_WRITES_TEXT)
