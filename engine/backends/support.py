@@ -37,7 +37,7 @@ EXPERTS: Mapping[type, frozenset[str]] = {
     Experts: frozenset(
         {
             "sigmoid", "score_bias", "renormalised", "scale", "bias", "clamp", "shared",
-            "shared_gate",
+            "shared_gate", "norms", "score_scales",
         }
     )
 }  # fmt: skip

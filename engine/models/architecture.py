@@ -241,6 +241,11 @@ class Experts:
     """Width of an expert that all rows go through besides."""
     shared_gate: bool = False
     """Its result is multiplied by sigmoid(gate(x)), one number for a row."""
+    norms: bool = False
+    """Router, experts and shared expert have a norm each before them, the experts' sum and the shared one
+    a norm after them."""
+    score_scales: bool = False
+    """Scores are multiplied by a number of each expert in the end."""
 
     @property
     def expert(self) -> GatedMlp:

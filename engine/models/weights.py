@@ -55,6 +55,13 @@ _ROUTER, _SCORE_BIAS = "mlp.gate.weight", "mlp.gate.e_score_correction_bias"
 _SHARED, _SHARED_GATE = "mlp.shared_expert.", "mlp.shared_expert_gate.weight"
 ROUTERS = _ROUTER, _SHARED_GATE
 """Endings of the names of matrices that choose experts: small, and never quantised."""
+_ROUTER_NORM, _SCORE_SCALE = "router.scale", "router.per_expert_scale"
+_MIXTURE_NORMS = (
+    "pre_feedforward_layernorm_2.weight",
+    "post_feedforward_layernorm_1.weight",
+    "post_feedforward_layernorm_2.weight",
+)
+"""Before the experts, after the shared one and after the experts, by Gemma 4's names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +184,19 @@ class MlpWeights:
 
 
 @dataclass(frozen=True, slots=True)
+class MixtureNorms:
+    """Norms of a mixture whose parts have their own. The norm before the whole has no weight.
+
+    ``experts`` and ``shared`` (hidden,), float32, multiply its rows; the router's is in its matrix.
+    """
+
+    experts: Tensor
+    shared: Tensor
+    experts_after: RmsNorm
+    shared_after: RmsNorm
+
+
+@dataclass(frozen=True, slots=True)
 class ExpertsWeights:
     """Weights of ``Experts``. None for those that the model lacks.
 
@@ -189,6 +209,8 @@ class ExpertsWeights:
     gate_up: Linear | tuple[Linear, ...]
     down: Linear | tuple[Linear, ...]
     shared: GatedMlpWeights | None
+    norms: MixtureNorms | None = None
+    score_scale: Tensor | None = None  # (count,), float32
 
 
 FeedForwardWeights = GatedMlpWeights | MlpWeights | ExpertsWeights
@@ -398,9 +420,12 @@ def _experts_shapes(spec: Experts, hidden: int) -> dict[str, tuple[int, ...]]:
     if spec.score_bias:
         shapes[_SCORE_BIAS] = (spec.count,)
     if spec.shared is not None:
-        shapes |= _mlp_shapes(
-            replace(spec.expert, intermediate=spec.shared, bias=False), hidden, _SHARED
-        )
+        shared = replace(spec.expert, intermediate=spec.shared, bias=False)
+        shapes |= _mlp_shapes(shared, hidden, _shared_prefix(spec))
+    if spec.norms:
+        shapes |= {name: (hidden,) for name in (_ROUTER_NORM, *_MIXTURE_NORMS)}
+    if spec.score_scales:
+        shapes[_SCORE_SCALE] = (spec.count,)
     if spec.shared_gate:
         shapes[_SHARED_GATE] = (1, hidden)
     return shapes
@@ -419,12 +444,16 @@ def load_layer(
     mixer_norm, mixer_after, feed_forward_norm, feed_forward_after = (
         None if name is None else read_norm(a, at, name) for name in _norm_names(a)
     )
+    if isinstance(spec.feed_forward, Experts) and spec.feed_forward.norms:
+        assert isinstance(feed_forward_norm, RmsNorm)
+        ones = torch.ones_like(feed_forward_norm.weight, dtype=torch.float32)
+        feed_forward_norm = replace(feed_forward_norm, weight=ones)
     return Layer(
         mixer_norm=mixer_norm,
         mixer=_mixer(a, spec, at, kernels),
         mixer_after=mixer_after,
         feed_forward_norm=feed_forward_norm,
-        feed_forward=_feed_forward(spec.feed_forward, at, kernels),
+        feed_forward=_feed_forward(a, spec.feed_forward, at, kernels),
         feed_forward_after=feed_forward_after,
         own_input=_own_input(a, at, kernels) if a.per_layer_width else None,
         scalar=float(_vector(at("layer_scalar"))) if a.layer_scalars else 1.0,
@@ -529,10 +558,10 @@ def _taps(weight: Tensor) -> Tensor:
 
 
 def _feed_forward(
-    spec: GatedMlp | Mlp | Experts, at: WeightSource, kernels: Kernels
+    a: Architecture, spec: GatedMlp | Mlp | Experts, at: WeightSource, kernels: Kernels
 ) -> FeedForwardWeights:
     if isinstance(spec, Experts):
-        return _experts(spec, at, kernels)
+        return _experts(a, spec, at, kernels)
 
     def linear(name: str) -> Linear:
         return _linear(kernels, lambda kind: at(f"mlp.{name}_proj.{kind}"), spec.bias)
@@ -543,15 +572,20 @@ def _feed_forward(
     return GatedMlpWeights(gate_up, linear("down"))
 
 
-def _experts(spec: Experts, at: WeightSource, kernels: Kernels) -> ExpertsWeights:
+def _experts(a: Architecture, spec: Experts, at: WeightSource, kernels: Kernels) -> ExpertsWeights:
     names = [_ROUTER, _SHARED_GATE] if spec.shared_gate else [_ROUTER]
-    router = kernels.exact(torch.cat([widen(at(name)) for name in names]))
+    matrix = torch.cat([widen(at(name)) for name in names])
+    if spec.norms:
+        matrix = matrix.float() * _vector(at(_ROUTER_NORM)).float() * a.hidden**-0.5
+    router = kernels.exact(matrix)
     if spec.bias:
         bias = _vector(at("mlp.gate.bias")).float()
         router = Biased(router, torch.cat([bias, bias.new_zeros(len(names) - 1)]))
     shared = None
     if spec.shared is not None:
-        gate, up, down = (at(f"{_SHARED}{part}_proj.weight") for part in ("gate", "up", "down"))
+        gate, up, down = (
+            at(f"{_shared_prefix(spec)}{part}_proj.weight") for part in ("gate", "up", "down")
+        )
         shared = GatedMlpWeights(kernels.linear(stack(gate, up)), kernels.linear(down))
     return ExpertsWeights(
         router=router,
@@ -559,7 +593,24 @@ def _experts(spec: Experts, at: WeightSource, kernels: Kernels) -> ExpertsWeight
         gate_up=_of_experts(spec, at, kernels, "gate", "up"),
         down=_of_experts(spec, at, kernels, "down"),
         shared=shared,
+        norms=_mixture_norms(a, at) if spec.norms else None,
+        score_scale=_vector(at(_SCORE_SCALE)).float() if spec.score_scales else None,
     )
+
+
+def _mixture_norms(a: Architecture, at: WeightSource) -> MixtureNorms:
+    before, shared_after, experts_after = _MIXTURE_NORMS
+    return MixtureNorms(
+        experts=_vector(at(before)).float(),
+        shared=_vector(at("pre_feedforward_layernorm.weight")).float(),
+        experts_after=read_norm(a, at, experts_after),
+        shared_after=read_norm(a, at, shared_after),
+    )
+
+
+def _shared_prefix(spec: Experts) -> str:
+    """Return where the shared expert's tensors are: of Gemma 4 it is the layer's MLP."""
+    return "mlp." if spec.norms else _SHARED
 
 
 def _of_experts(

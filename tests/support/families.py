@@ -168,6 +168,19 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "final_logit_softcapping": 3.0,
         },
     ),
+    "gemma4, experts": (
+        "gemma4_text",
+        {
+            **SLIDING,
+            "layer_types": GEMMA4_LAYERS[-2:],
+            "global_head_dim": 16,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 8,
+            "top_k_experts": 2,
+            "moe_intermediate_size": 32,
+        },
+    ),
     "gemma4, keys as values": (
         "gemma4_unified_text",
         {

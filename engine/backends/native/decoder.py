@@ -464,16 +464,25 @@ def _mlp(weights: GatedMlpWeights | MlpWeights, width: int, activation: str) -> 
     )
 
 
+def _address(vector: Tensor | None) -> int | None:
+    return None if vector is None else vector.data_ptr()
+
+
 def _experts(weights: ExpertsWeights, spec: Experts) -> structures.Experts:
     assert not isinstance(weights.gate_up, tuple) and not isinstance(weights.down, tuple)
-    shared = structures.GatedMlp()
+    shared, norms = structures.GatedMlp(), weights.norms
     if weights.shared is not None and spec.shared is not None:
         shared = _mlp(weights.shared, spec.shared, spec.activation)
     return structures.Experts(
         router=_matrix(weights.router),
         gate_up=_matrix(weights.gate_up),
         down=_matrix(weights.down),
-        score_bias=None if weights.score_bias is None else weights.score_bias.data_ptr(),
+        score_bias=_address(weights.score_bias),
+        score_scale=_address(weights.score_scale),
+        norm=norms and norms.experts.data_ptr(),
+        shared_norm=norms and norms.shared.data_ptr(),
+        after=norms and _norm(norms.experts_after),
+        shared_after=norms and _norm(norms.shared_after),
         shared=shared,
         count=spec.count,
         chosen=spec.chosen,

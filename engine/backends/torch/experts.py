@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from engine.backends.layer_decoder import mlp
+from engine.backends.layer_decoder import mlp, norm
 from engine.backends.operations import Arithmetic
 from engine.models.activations import by_rows
 from engine.models.architecture import Experts
@@ -23,8 +23,10 @@ _SMALLEST_SUM = 1e-20
 
 def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
     """Return the mixture's result (rows, hidden) for normed ``x``."""
-    logits = weights.router(x.float())
+    logits, norms = weights.router(x.float()), weights.norms
     chosen, scores = route(spec, logits[:, : spec.count], weights.score_bias)
+    if weights.score_scale is not None:
+        scores = scores * weights.score_scale[chosen]
     assert isinstance(weights.gate_up, tuple) and isinstance(weights.down, tuple)
     gate_up, down = weights.gate_up, weights.down
 
@@ -34,9 +36,12 @@ def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> T
             gate, up = gate.clamp(max=spec.clamp), up.clamp(-spec.clamp, spec.clamp) + 1
         return down[expert](ops.activate(spec.activation, gate, times=up))
 
-    total = add_chosen(run, x, chosen, scores)
+    rows = x if norms is None else (x * norms.experts).to(x.dtype)
+    total = norm(ops, norms and norms.experts_after, add_chosen(run, rows, chosen, scores))
     if weights.shared is not None:
-        shared = mlp(ops, spec.activation, weights.shared, x).float()
+        rows = x if norms is None else (x * norms.shared).to(x.dtype)
+        shared = mlp(ops, spec.activation, weights.shared, rows).float()
+        shared = norm(ops, norms and norms.shared_after, shared)
         if spec.shared_gate:
             shared = shared * by_rows(torch.sigmoid)(logits[:, spec.count :])
         total = total + shared

@@ -65,7 +65,10 @@ class OwnInput(c.Structure):
 
 class Experts(c.Structure):
     _fields_ = [
-        *_fields(c.c_void_p, "router gate_up down score_bias"),
+        *_fields(
+            c.c_void_p,
+            "router gate_up down score_bias score_scale norm shared_norm after shared_after",
+        ),
         ("shared", GatedMlp),
         *_fields(c.c_int32, "count chosen intermediate gate sigmoid renormalised shared_gate"),
         *_fields(c.c_float, "scale clamp"),

@@ -32,7 +32,9 @@ _MIXTRAL = {
     "w3": "up_proj",
     "w2": "down_proj",
 }
+_GEMMA4 = {"router.proj": "mlp.gate", "experts": "mlp.experts"}
 PARTS: Mapping[str, Mapping[str, str]] = {
+    "gemma4_text": _GEMMA4,
     "glm4": {
         "post_attention_layernorm": "pre_feedforward_layernorm",
         "post_self_attn_layernorm": "post_attention_layernorm",

@@ -57,7 +57,7 @@ def experts(checkpoint: Checkpoint, **differences: Any) -> Experts:
     config = checkpoint.text_config
     fields: dict[str, Any] = {
         "count": int(config.get("num_experts") or config.get("num_local_experts") or 0),
-        "chosen": int(config["num_experts_per_tok"]),
+        "chosen": int(config.get("num_experts_per_tok") or 0),
         "intermediate": int(config.get("moe_intermediate_size") or config["intermediate_size"]),
         "activation": str(config.get("hidden_act", "silu")),
         "renormalised": bool(config.get("norm_topk_prob")),

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Experts, GatedMlp, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
     attention,
+    experts,
     gated_mlp,
     sliding_layers,
     window_of,
@@ -74,11 +75,6 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
     Global layers have wider heads, of which a part rotates. The small models have per-layer embeddings.
     """
     config = checkpoint.text_config
-    if config.get("enable_moe_block"):
-        raise ModelError(
-            f"{checkpoint.path} has experts beside the MLP of each layer (its setting enable_moe_block), "
-            "which Gemma 4 does not compute here. Choose one of the others: E2B, E4B, 12B or 31B."
-        )
     ropes = rope_settings(config) or _GEMMA4_ROPES
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % 6 != 0)
     sliding[-1] = False  # as in transformers, whatever is stated
@@ -108,6 +104,8 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
         if shares and config.get("use_double_wide_mlp"):
             wide = 2 * spec.feed_forward.intermediate
             spec = replace(spec, feed_forward=replace(spec.feed_forward, intermediate=wide))
+        if config.get("enable_moe_block"):
+            spec = replace(spec, feed_forward=_gemma4_experts(checkpoint, spec.feed_forward))
         layers.append(spec)
     return _gemma(
         checkpoint,
@@ -116,6 +114,20 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
         centred_norms=False,
         per_layer_width=config.get("hidden_size_per_layer_input") or None,
         layer_scalars=True,
+    )
+
+
+def _gemma4_experts(checkpoint: Checkpoint, mlp: GatedMlp) -> Experts:
+    """Return the experts of 26B-A4B, beside which each layer has its ``mlp``."""
+    config = checkpoint.text_config
+    return experts(
+        checkpoint,
+        chosen=int(config["top_k_experts"]),
+        activation=mlp.activation,
+        renormalised=True,
+        shared=mlp.intermediate,
+        norms=True,
+        score_scales=any(name.endswith("per_expert_scale") for name in checkpoint.tensors),
     )
 
 

@@ -121,6 +121,10 @@ EXAMPLES: dict[str, Architecture] = {
     "layers.feed_forward.scale": feeding(replace(EXPERTS, scale=3.0)),
     "layers.feed_forward.clamp": feeding(replace(EXPERTS, clamp=0.5)),
     "layers.feed_forward.shared": feeding(replace(EXPERTS, shared=64)),
+    "layers.feed_forward.norms": replace(
+        feeding(replace(EXPERTS, shared=64, norms=True)), sandwich_norms=True
+    ),
+    "layers.feed_forward.score_scales": feeding(replace(EXPERTS, score_scales=True)),
     "layers.feed_forward.shared_gate": feeding(replace(EXPERTS, shared=64, shared_gate=True)),
     **{
         f"layers.feed_forward.activation={name}": feeding(replace(MLP, activation=name))
@@ -150,7 +154,15 @@ WITHOUT = {
     "layers.feed_forward.shared_gate": EXAMPLES["layers.feed_forward.shared"],
     **{
         f"layers.feed_forward.{name}": feeding(EXPERTS)
-        for name in ("sigmoid", "score_bias", "renormalised", "scale", "clamp", "shared")
+        for name in (
+            "sigmoid",
+            "score_bias",
+            "renormalised",
+            "scale",
+            "clamp",
+            "shared",
+            "score_scales",
+        )
     },
 }
 """What a decoder is compared with, where that is not ``BASE``."""

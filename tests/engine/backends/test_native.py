@@ -35,6 +35,7 @@ OWN: dict[str, dict[str, Any]] = {
     "head_dim 64, untied": {"head_dim": 64, "hidden_size": 128},
     "groups of 3, head_dim not hidden / heads": {"hidden_size": 48},
     "gemma4": {"hidden_size_per_layer_input": 64, "global_head_dim": 32},
+    "gemma4, experts": {"moe_intermediate_size": 64},
     "phi3, longrope": {
         "rope_parameters": {
             **LONGROPE,
@@ -125,6 +126,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
             "int8 gemma2",
             "fp32 gemma4",
             "bf16 gemma4",
+            "int8 gemma4, experts",
             "bf16 qwen3",
             "nf4 qwen3",
             "fp32 mistral",
@@ -138,7 +140,7 @@ def test_fewer_bits_are_near_the_original(name: str, tmp_path: Path) -> None:
 def model(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, library: Library
 ) -> Model:
-    kind, name = request.param.split()
+    kind, name = request.param.split(maxsplit=1)
     if name == "pip":
         return compiled(PIP / "target", kind)
     folder = tmp_path_factory.mktemp("model")

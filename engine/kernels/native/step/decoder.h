@@ -107,6 +107,7 @@ struct Scratch {
     std::vector<float> embedded;  // a token's row of the second embedding
     std::vector<float> gathered;  // rows of one expert
     std::vector<float> routing;   // scores of one row
+    std::vector<float> expert_rows, shared_rows;  // what experts and the shared one read, where they have norms of their own
     Assignment assignment;
     DeltaRow delta;
 };
@@ -458,15 +459,45 @@ private:
         pool_.barrier();
         Assignment& assignment = scratch.assignment;
         assignment.make(experts, chosen_.data(), rows_, shape_.hidden);
-        activate_assigned(assignment, from, scratch, counter(index, GATE_UP));
+        const float *rows = scaled(from, experts.norm, scratch.expert_rows), *shared = scaled(from, experts.shared_norm, scratch.shared_rows);
+        activate_assigned(assignment, experts, rows, shared, scratch, counter(index, GATE_UP));
         pool_.barrier();
         multiply_assigned(assignment, scratch, counter(index, DOWN));
         pool_.barrier();
         add_chosen(experts, assignment, thread);
         pool_.barrier();
+        if (!experts.norm) return;
+        add_normed(experts, scratch, thread);
+        pool_.barrier();
     }
 
-    void activate_assigned(const Assignment& assignment, const float* from, Scratch& scratch, WorkCounter& counter) {
+    // Return rows times `weight`, in `to`; the rows themselves where there is none.
+    const float* scaled(const float* rows, const float* weight, std::vector<float>& to) const {
+        if (!weight) return rows;
+        to.resize(size_t(MAX_STEP_ROWS) * shape_.hidden);
+        for (int r = 0; r < rows_; ++r)
+            for (int k = 0; k < shape_.hidden; k += LANES) {
+                const size_t at = size_t(r) * shape_.hidden + k;
+                store(to.data() + at, load(rows + at) * load(weight + k));
+            }
+        return to.data();
+    }
+
+    // Normalise the experts' sum and the shared expert's result, and add them, for this thread's rows.
+    void add_normed(const Experts& experts, Scratch& scratch, int thread) {
+        const auto [first, end] = part(rows_, thread);
+        for (int r = first; r < end; ++r) {
+            float *sum = update_.data() + size_t(r) * shape_.hidden, *shared = scratch.shared_rows.data();
+            normalise(sum, experts.after, shape_.hidden, shape_.epsilon, sum);
+            const float* result = results_.data() + size_t(rows_ * experts.chosen + r) * shape_.hidden;
+            normalise(result, experts.shared_after, shape_.hidden, shape_.epsilon, shared);
+            for (int k = 0; k < shape_.hidden; k += LANES) store(sum + k, load(sum + k) + load(shared + k));
+        }
+    }
+
+    // `shared`: the rows of the shared expert.
+    void activate_assigned(const Assignment& assignment, const Experts& experts, const float* from, const float* shared, Scratch& scratch,
+                           WorkCounter& counter) {
         // What was arranged last, so that it is not done again: all rows, or those of an item.
         const Matrix* arranged_for = nullptr;
         int arranged = 0;
@@ -477,7 +508,7 @@ private:
                 if (begin >= stop) continue;
                 const int wanted = item.count == rows_ ? -1 : int(number);
                 if (arranged_for != item.mlp.gate_up || arranged != wanted) {
-                    const float* rows = wanted < 0 ? from : gather(assignment, item, from, scratch);
+                    const float* rows = item.mlp.gate_up == experts.shared.gate_up ? shared : wanted < 0 ? from : gather(assignment, item, from, scratch);
                     scratch.arranged.arrange(item.mlp.gate_up->kinds, rows, item.count, shape_.hidden);
                     arranged_for = item.mlp.gate_up;
                     arranged = wanted;
@@ -520,7 +551,7 @@ private:
             };
             for (int choice = r * experts.chosen; choice < (r + 1) * experts.chosen; ++choice)
                 add(assignment.slots[choice], scores_[choice], choice == r * experts.chosen);
-            if (!experts.shared.gate_up) continue;
+            if (!experts.shared.gate_up || experts.norm) continue;
             const float* logits = logits_.data() + size_t(r) * experts.router->outputs;
             add(rows_ * experts.chosen + r, experts.shared_gate ? sigmoid(logits[experts.count]) : 1.0f, false);
         }

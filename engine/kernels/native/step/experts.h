@@ -41,7 +41,8 @@ inline void route(const Experts& experts, const float* logits, float* space, int
     float sum = 0;
     for (int choice = 0; choice < count; ++choice) sum += scores[choice] = space[chosen[choice]];
     const float factor = experts.renormalised ? experts.scale / (sum + 1e-20f) : experts.scale;
-    for (int choice = 0; choice < count; ++choice) scores[choice] *= factor;
+    for (int choice = 0; choice < count; ++choice)
+        scores[choice] *= experts.score_scale ? factor * experts.score_scale[chosen[choice]] : factor;
 }
 
 // An MLP within two matrices, from which panels on: of a layer that has one, or of an expert. One that is not gated has no `ups`.

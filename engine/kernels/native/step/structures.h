@@ -97,7 +97,10 @@ struct OwnInput {
 // the gates of all experts, then their other factors; `down` the outputs of one after the other.
 struct Experts {
     const Matrix *router, *gate_up, *down;
-    const float* score_bias;  // [count], or null
+    const float *score_bias, *score_scale;  // [count], or null
+    // Where the parts have norms of their own, else null. Rows come without a weight; the first two are those before experts and
+    // shared expert, the others those after them.
+    const float *norm, *shared_norm, *after, *shared_after;
     GatedMlp shared;          // without matrices: none
     int32_t count, chosen, intermediate;
     Gate gate;
