@@ -253,6 +253,10 @@ def _describe_gemma4(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
     writer.add_sliding_window_pattern(slides)
     writer.add_shared_kv_layers(shared)
+    if config.get("enable_moe_block"):
+        writer.add_expert_count(config["num_experts"])
+        writer.add_expert_used_count(config["top_k_experts"])
+        writer.add_expert_feed_forward_length(config["moe_intermediate_size"])
     writer.add_embedding_length_per_layer_input(config.get("hidden_size_per_layer_input") or 0)
 
 
@@ -331,7 +335,12 @@ def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODE
             weight = weight[:, None]
         if name.endswith(".mamba.norm.weight"):
             weight = weight.reshape(config["mamba_n_groups"], -1)
-        source += ".weight" if name.endswith(("layer_scalar", "sinks")) else ""
+        if ".router." in name and name.endswith("scale"):
+            owner = "ffn_gate_inp" if name.endswith("router.scale") else "ffn_down_exps"
+            found[f"blk.{name.split('.')[2]}.{owner}.scale"] = weight
+            continue
+        bare = ("layer_scalar", "sinks", ".experts.gate_up_proj", ".experts.down_proj")
+        source += ".weight" if name.endswith(bare) else ""
         source = source.replace("e_score_correction_bias", "e_score_correction.bias")
         source += ".bias" if name.endswith("expert_bias") else ""
         target = names.get_name(source, try_suffixes=(".weight", ".bias"))
@@ -360,7 +369,7 @@ def _with_stacked_experts(tensors: Tensors) -> Tensors:
     experts: dict[str, dict[int, np.ndarray]] = {}
     for name, weight in tensors.items():
         joined = _JOINED_EXPERTS.fullmatch(name)
-        if joined is not None:
+        if joined is not None and ".mlp." in name:
             found |= _experts_of_gpt_oss(joined, weight)
             continue
         expert = _EXPERT.fullmatch(name)

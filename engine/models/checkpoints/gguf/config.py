@@ -311,6 +311,8 @@ def _gemma4(
             },
         },
     }
+    if settings.optional("expert_count"):
+        fields |= {"enable_moe_block": True, "top_k_experts": config["num_experts_per_tok"]}
     makers = len(sliding) - fields["num_kv_shared_layers"]
     global_ = next((at for at, slides in enumerate(sliding[:makers]) if not slides), last)
     fields["attention_k_eq_v"] = f"model.layers.{global_}.self_attn.v_proj.weight" not in tensors

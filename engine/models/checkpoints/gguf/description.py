@@ -30,6 +30,7 @@ from engine.models.checkpoints.gguf.names import (
     SHORT_FACTORS,
     TensorRole,
     drafting_role,
+    is_factor,
     role_of,
 )
 from engine.models.checkpoints.parts import PartEntry, split_tensors
@@ -180,12 +181,12 @@ def _located(
     architecture, seen = settings.architecture, set[str]()
     first = settings.size("block_count") - settings.drafting_layers
     drafting = tuple(f"blk.{first + each}." for each in range(settings.drafting_layers))
-    factors = _scales(parts)
+    factors = _scales(architecture, parts)
     sizes = gated_delta(settings) if architecture == "qwen3next" else {}
     for part in parts:
         for name, entry in part.tensors.items():
             stem, _, kind = name.rpartition(".")
-            if name in _FACTORS.values() or kind in _SCALES:
+            if name in _FACTORS.values() or is_factor(architecture, name):
                 continue
             drafts = name.startswith(drafting)
             role = (
@@ -218,18 +219,16 @@ def _located(
                 yield own, LocatedTensor(part, each, role, of_experts[expert % len(of_experts)])
 
 
-_SCALES = ("scale", "input_scale")
-"""Suffixes of factors beside weights in NVFP4: of the weights, and of rows where these are rounded to
-NVFP4 too, which nothing here does."""
+def _scales(architecture: str, parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
+    """Return the factor of each matrix, or of each expert's, by names without a suffix.
 
-
-def _scales(parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
-    """Return the factor of each matrix, or of each expert's, by names without a suffix."""
+    Those of rows that are rounded to NVFP4 too, which nothing here does, are passed over.
+    """
     found: dict[str, tuple[float, ...]] = {}
     for part in parts:
         for name, entry in part.tensors.items():
             stem, _, kind = name.rpartition(".")
-            if kind == "scale":
+            if kind == "scale" and is_factor(architecture, name):
                 found[stem.removesuffix(".weight")] = _factors(part, name, entry)
     return found
 

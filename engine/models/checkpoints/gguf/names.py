@@ -125,6 +125,10 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
         "inp_gate": "per_layer_input_gate",
         "proj": "per_layer_projection",
         "post_norm": "post_per_layer_input_norm",
+        **_EXPERTS,
+        "pre_ffw_norm_2": "pre_feedforward_layernorm_2",
+        "post_ffw_norm_1": "post_feedforward_layernorm_1",
+        "post_ffw_norm_2": "post_feedforward_layernorm_2",
     },
     "smollm3": _LLAMA,
     "gemma2": _GEMMA,
@@ -170,7 +174,7 @@ _BARE = {
     "exp_probs_b.bias": "mlp.gate.e_score_correction_bias",
 }
 """Of attention and routers, likewise."""
-_SCALAR = {"layer_output_scale.weight": "layer_scalar"}
+_SCALAR = {"layer_output_scale.weight": "layer_scalar", "ffn_gate_inp.scale": "router.scale"}
 """Of Gemma 4, likewise."""
 CENTRED = ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
 """Architectures whose norms are stored as 1 + w."""
@@ -197,6 +201,12 @@ class TensorRole(NamedTuple):
     squeezed: bool = False
     row: bool = False
     flat: bool = False
+
+
+def is_factor(architecture: str, name: str) -> bool:
+    """Return whether the tensor ``name`` is a factor of another: in NVFP4, or of each expert."""
+    own = architecture == "gemma4" and name.endswith(tuple(_SCALAR))
+    return name.endswith((".scale", ".input_scale")) and not own
 
 
 def role_of(architecture: str, name: str) -> TensorRole | None:

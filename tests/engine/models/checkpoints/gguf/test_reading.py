@@ -29,6 +29,7 @@ from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
 LAST_BITS = {
+    "gemma4, experts",
     "phi3, longrope",
     "qwen3.5",
     "qwen3.5-moe",
