@@ -37,11 +37,13 @@ def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> T
         return down[expert](ops.activate(spec.activation, gate, times=up))
 
     rows = x if norms is None else (x * norms.experts).to(x.dtype)
-    total = norm(ops, norms and norms.experts_after, add_chosen(run, rows, chosen, scores))
+    total = add_chosen(run, rows, chosen, scores)
     if weights.shared is not None:
         rows = x if norms is None else (x * norms.shared).to(x.dtype)
         shared = mlp(ops, spec.activation, weights.shared, rows).float()
-        shared = norm(ops, norms and norms.shared_after, shared)
+        if norms is not None:
+            total = norm(ops, norms.experts_after, total)
+            shared = norm(ops, norms.shared_after, shared)
         if spec.shared_gate:
             shared = shared * by_rows(torch.sigmoid)(logits[:, spec.count :])
         total = total + shared

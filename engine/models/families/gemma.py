@@ -105,6 +105,7 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
             wide = 2 * spec.feed_forward.intermediate
             spec = replace(spec, feed_forward=replace(spec.feed_forward, intermediate=wide))
         if config.get("enable_moe_block"):
+            assert isinstance(spec.feed_forward, GatedMlp)
             spec = replace(spec, feed_forward=_gemma4_experts(checkpoint, spec.feed_forward))
         layers.append(spec)
     return _gemma(
