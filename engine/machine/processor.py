@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import psutil
@@ -50,8 +51,12 @@ def name(root: Path = cgroups.ROOT) -> str:
     return model or platform.processor() or platform.machine()
 
 
+@lru_cache(maxsize=8)
 def instructions(root: Path = cgroups.ROOT) -> tuple[str, ...]:
-    """Return the processor's ``INSTRUCTIONS``; empty if the system does not tell."""
+    """Return the processor's ``INSTRUCTIONS``; empty if the system does not tell.
+
+    Cached: the list of models asks once for each, and with many processors the file is long.
+    """
     info = cpuinfo(root)
     listed = set((_first("flags", info) or _first("Features", info)).lower().split())
     return tuple(each for each in INSTRUCTIONS if each in listed)

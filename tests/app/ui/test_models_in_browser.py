@@ -391,11 +391,16 @@ def test_one_click_downloads_a_model_at_four_bits_and_its_drafter(
     expect(qwen.locator("td.draft")).to_have_text("EAGLE-3 head")
     qwen.get_by_role("button", name="Download").click()
     load = qwen.get_by_role("button", name="Load")
-    expect(models.locator(".kept li", has_text=drafter)).to_be_visible()
+    kept = models.locator(".kept li", has_text=drafter)
+    expect(kept).to_be_visible()
     expect(qwen.locator("td.draft")).to_have_text("EAGLE-3 head")
     load.click()
     models.wait_for_selector(".now-name:has-text('Qwen3 1.7B')")
     assert heads_of(app) == [drafter.replace("/", "--")]
+    shutil.rmtree(app.data_dir / "models" / drafter.replace("/", "--"))
+    models.get_by_role("button", name="Rescan").click()
+    expect(qwen.locator("td.draft")).not_to_have_text("EAGLE-3 head")
+    expect(qwen.get_by_role("button", name=re.compile("^Download"))).to_have_count(0)
 
 
 def test_what_is_not_here_is_not_offered_to_be_loaded(models):

@@ -58,7 +58,8 @@ class Rows:
         others: Sequence[ModelSpec],
     ) -> View:
         here = self.runtime.locate(spec)
-        drafting = [*spec.companions] if pair is None else [pair.draft] if pair.draft else []
+        companions = () if here else spec.companions  # a model that is here loads without them
+        drafting = (*companions,) if pair is None else (pair.draft,) if pair.draft else ()
         away = [one for one in (spec, *drafting) if self.runtime.locate(one) is None]
         models = [one for one in (spec, *drafting) if not one.method]
         known = all(one.parameters for one in models)
