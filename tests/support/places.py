@@ -9,6 +9,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PIP = ROOT / "assets" / "pip"
+TINY_QWEN = ROOT / "tests" / "data" / "tiny_qwen"
+"""A trained hybrid with an MTP layer; `python -m tools.tiny_qwen` makes it."""
 SHARED = ROOT.parent / "shared"
 REAL_MODELS = "FORETOKEN_REAL_MODELS"
 """Environment variable that names a folder with GGUF files of models that people run."""

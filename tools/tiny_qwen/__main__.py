@@ -30,7 +30,7 @@ def train(
     work: Annotated[
         Path | None, typer.Option(help="Checkpoints and logs. Default: runs/tiny_qwen.")
     ] = None,
-    minutes: Annotated[float, typer.Option(help="For the target.")] = 35.0,
+    minutes: Annotated[float, typer.Option(help="For the target.")] = 28.0,
     mtp_minutes: Annotated[float, typer.Option(help="For the MTP layer.")] = 15.0,
     threads: Annotated[int, typer.Option()] = 1,
     seed: Annotated[int, typer.Option()] = 29,

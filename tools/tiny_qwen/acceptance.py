@@ -69,7 +69,7 @@ def reply(model: Any, prompt: Sequence[int], length: int) -> list[int]:
 
 @torch.no_grad()
 def accepted(model: Any, mtp: Mtp, text: Sequence[int], prompt: int, depth: int) -> list[int]:
-    """Return how many of `depth` drafted tokens are right behind each token from `prompt` on.
+    """Return how many of `depth` drafted tokens are right behind each token, the prompt's last one first.
 
     `text` is what `reply` returned; its last tokens are left out, which have no whole draft behind them.
     """
@@ -85,7 +85,7 @@ def accepted(model: Any, mtp: Mtp, text: Sequence[int], prompt: int, depth: int)
 
     made = mtp.steps(model, states(model, row)[:, :rows], depth, tokens)
     right = [told(state)[0] == row[0, step + 2 :][:rows] for step, state in enumerate(made)]
-    runs: list[int] = torch.stack(right).int().cumprod(0).sum(0)[prompt - 1 :].tolist()
+    runs: list[int] = torch.stack(right).int().cumprod(0).sum(0)[prompt - 2 :].tolist()
     return runs
 
 
