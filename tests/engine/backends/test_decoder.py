@@ -157,7 +157,17 @@ def test_greedy_text_is_that_of_transformers(pair: tuple[Path, Path]) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["qwen2, later layers slide", "gemma3", "smollm3", "phi3, half turned", "olmo3", "cohere2"],
+    [
+        *(
+            "qwen2, later layers slide",
+            "gemma3",
+            "smollm3",
+            "phi3, half turned",
+            "olmo3",
+            "cohere2",
+        ),
+        *("gpt-oss", "qwen3-moe"),
+    ],
 )
 def test_greedy_text_of_a_family_is_that_of_transformers(name: str, tmp_path: Path) -> None:
     """Repeated text, so that n-gram drafts stand; longer than the windows. All families have the

@@ -12,11 +12,15 @@ import torch
 from engine.backends.native import build, sampling, trial
 from engine.backends.native.decoder import NativeDecoder
 from engine.backends.torch.decoder import TorchDecoder
+from engine.events import Finished
 from engine.kernels.native.library import BLOCKS, KINDS, Library
+from engine.local.session import Session
 from engine.models.base import Model
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
-from tests.support.checkpoints import VOCABULARY
+from engine.request import Request, Speculation
+from engine.values.sampling import Sampling
+from tests.support.checkpoints import VOCABULARY, open_session, write_perturbed
 from tests.support.families import LONGROPE, MODELS, OTHERS, write_family
 from tests.support.loading import load_model
 from tests.support.places import PIP
@@ -179,6 +183,34 @@ def test_the_last_rows_are_those_of_all(model: Model) -> None:
             cache = model.new_state(512)
             assert torch.equal(model.forward(text, cache, last=last), everything[rows - last :])
             assert cache.length == rows
+
+
+@pytest.mark.parametrize("name", ["gpt-oss", "qwen3-moe"])
+def test_drafts_change_no_words_of_a_mixture(name: str, tmp_path: Path) -> None:
+    """Rejected rows route on their own, beside those that stay."""
+    target = write(tmp_path / "target", name)
+    write_perturbed(target, tmp_path / "draft")
+    session = open_session(tmp_path / "target", tmp_path / "draft")
+    assert isinstance(session.target.model, NativeDecoder)
+    for how in (Sampling(), Sampling(temperature=1.0, seed=5)):
+        said = [
+            finished(session, how, Speculation(proposer=proposer, depth=depth))
+            for proposer, depth in (("none", 0), ("ngram", 5), ("draft", 2), ("draft", 7))
+        ]
+        assert len(set(said)) == 1
+
+
+def finished(session: Session, how: Sampling, speculation: Speculation) -> tuple[int, ...]:
+    request = Request(
+        token_ids=tuple([7, 3, 9, 11, 4] * 8),
+        max_tokens=60,
+        ignore_eos=True,
+        sampling=how,
+        speculation=speculation,
+    )
+    *_, last = session.run(request, lambda: False)
+    assert isinstance(last, Finished)
+    return last.token_ids
 
 
 def test_writing_on_by_itself_is_asking_for_each_token(library: Library) -> None:
