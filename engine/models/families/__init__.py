@@ -64,6 +64,7 @@ FAMILIES: Mapping[str, Reader] = {
     "HunYuanDenseV1ForCausalLM": hunyuan,
     "SeedOssForCausalLM": seed_oss,
     "Ernie4_5ForCausalLM": ernie4_5,
+    "Ernie4_5_ForCausalLM": ernie4_5,  # before transformers had it
     "Glm4ForCausalLM": glm4,
     "Cohere2ForCausalLM": cohere2,
     "Starcoder2ForCausalLM": starcoder2,

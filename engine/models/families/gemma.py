@@ -14,6 +14,7 @@ from engine.models.families.common import (
     attention,
     experts,
     gated_mlp,
+    ropes,
     sliding_layers,
     window_of,
 )
@@ -46,19 +47,11 @@ def gemma2(checkpoint: Checkpoint, context: int) -> Architecture:
 def gemma3(checkpoint: Checkpoint, context: int) -> Architecture:
     """Return Gemma 3: every sixth layer is global, with its own rope; q and k are normed."""
     config = checkpoint.text_config
-    settings = rope_settings(config)
-    nested = "full_attention" in settings or "sliding_attention" in settings
-    global_rope = read_rope(
+    global_rope, sliding_rope = ropes(
         checkpoint,
         context,
-        settings=(settings.get("full_attention") or {}) if nested else settings,
-        theta=config.get("rope_theta", 1_000_000.0),
-    )
-    sliding_rope = read_rope(
-        checkpoint,
-        context,
-        settings=(settings.get("sliding_attention") or {}) if nested else {},
-        theta=config.get("rope_local_base_freq", 10_000.0),
+        config.get("rope_theta", 1_000_000.0),
+        config.get("rope_local_base_freq", 10_000.0),
     )
     window = window_of(checkpoint)
     every = int(config.get("sliding_window_pattern") or 6)
@@ -75,7 +68,7 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
     Global layers have wider heads, of which a part rotates. The small models have per-layer embeddings.
     """
     config = checkpoint.text_config
-    ropes = rope_settings(config) or _GEMMA4_ROPES
+    by_type = rope_settings(config) or _GEMMA4_ROPES
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % 6 != 0)
     sliding[-1] = False  # as in transformers, whatever is stated
     makers = checkpoint.layers - int(config.get("num_kv_shared_layers") or 0)
@@ -89,7 +82,7 @@ def gemma4(checkpoint: Checkpoint, context: int) -> Architecture:
             read_rope(
                 checkpoint,
                 context,
-                settings=ropes["sliding_attention" if slides else "full_attention"],
+                settings=by_type["sliding_attention" if slides else "full_attention"],
                 head_dim=head_dim,
             ),
             head_dim=head_dim,
