@@ -16,9 +16,13 @@ from engine.decoding.target import Target
 from engine.drafting import heads
 from engine.drafting.heads.assistant import AssistantDraft, AssistantHead
 from engine.errors import IncompatiblePair
+from engine.events import Finished
 from engine.kernels.native.library import Library
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
+from engine.request import Request, Speculation
+from engine.values.sampling import AcceptanceRule, Sampling
+from tests.support.checkpoints import open_session
 from tests.support.families import write_family
 from tests.support.loading import load_model
 
@@ -110,6 +114,30 @@ def test_logits_are_those_of_transformers(
         for step, row in enumerate(expected(reference, assistant, read)):
             assert torch.allclose(draft.logits(step)[0], row, atol=1e-3)
             draft.choose(step, CHAIN[min(step + 1, 3)])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_words_are_those_of_plain_decoding(
+    pair: tuple[Path, Any, Any], compiled: bool, library: Library
+) -> None:
+    folder = pair[0]
+    session = open_session(
+        folder / "target", heads=[folder / "assistant"], dtype="fp32", native=compiled
+    )
+    for temperature, rule in ((0.0, AcceptanceRule.GREEDY), (1.0, AcceptanceRule.COUPLED)):
+        texts = []
+        for proposer in ("none", "assistant", "best"):
+            request = Request(
+                token_ids=tuple(TEXT),
+                max_tokens=40,
+                ignore_eos=True,
+                sampling=Sampling(temperature=temperature, seed=3),
+                speculation=Speculation(proposer=proposer, depth=5, acceptance=rule),
+            )
+            *_, last = session.run(request, lambda: False)
+            assert isinstance(last, Finished)
+            texts.append(last.token_ids)
+        assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 40
 
 
 def test_a_target_with_other_keys_and_values_is_refused(
