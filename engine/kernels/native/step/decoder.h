@@ -139,7 +139,7 @@ public:
             } else if (layer.mixer == Mixer::MAMBA2) {
                 qkv = std::max(qkv, layer.mamba.inputs_width());
                 attended = std::max(attended, layer.mamba.values());
-                keys = std::max(keys, layer.mamba.groups * layer.mamba.state);
+                keys = std::max(keys, layer.mamba.groups * layer.mamba.state * (RECENT_ROWS + MAX_STEP_ROWS));
                 values = std::max(values, layer.mamba.head_dim);
             } else if (layer.mixer == Mixer::SHORT_CONVOLUTION) {
                 qkv = std::max(qkv, 3 * layer.convolution.width);
@@ -313,13 +313,7 @@ private:
         const Mamba2& mixer = layer.mamba;
         linear(*mixer.inputs, normed(scratch, layer.mixer_norm), shape_.hidden, scratch, counter(index, QKV), qkv_);
         pool_.barrier();
-        const auto [first, end] = part(mixer.heads, thread);
-        for_each_sequence([&](const Sequence& sequence, int before) {
-            const StateSpace own(mixer, sequence.cache.recurrences[mixer.slot]);
-            for (int position = sequence.absorbed; position < sequence.start; ++position)
-                take_in(own, mixer, sequence, before, nullptr, position, first, end, sequence.from, sequence.from, nullptr, scratch);
-            for (int r = 0; r < sequence.rows; ++r) scan(own, mixer, sequence, before, r, first, end, scratch);
-        });
+        for_each_sequence([&](const Sequence& sequence, int before) { scan(mixer, sequence, before, thread, scratch); });
         pool_.barrier();
         for_each_sequence([&](const Sequence& sequence, int before) { keep(mixer, sequence, before, thread); });
         const auto [first_row, end_row] = part(rows_, thread);
@@ -329,34 +323,48 @@ private:
         pool_.barrier();
     }
 
-    // Compute row r of a sequence for heads first .. end - 1; in a tree after its ancestors.
-    void scan(const StateSpace& own, const Mamba2& mixer, const Sequence& sequence, int before, int r, int first, int end, Scratch& scratch) {
-        int branch[ROWS], depth = 0;
-        float* output = attended_.data() + size_t(before + r) * mixer.values();
-        if (!sequence.parents) {
-            take_in(own, mixer, sequence, before, nullptr, sequence.start + r, first, end, r ? sequence.to : sequence.from, sequence.to, output, scratch);
-            return;
+    // Compute a sequence's rows for this thread's heads, one head after the other, while its state is in the first cache.
+    void scan(const Mamba2& mixer, const Sequence& sequence, int before, int thread, Scratch& scratch) {
+        const StateSpace own(mixer, sequence.cache.recurrences[mixer.slot]);
+        const int behind = sequence.start - sequence.absorbed;  // rows to catch up with
+        const float* past[MOST_TAPS];
+        int branch[ROWS];
+        for (int n = 0; n < behind + sequence.rows; ++n) {
+            const int depth = find_branch(sequence, n - behind, branch);
+            find_past(own, mixer, sequence, before, branch, sequence.absorbed + (depth ? behind + depth - 1 : n), past);
+            own.share(past, n, scratch.delta);
         }
-        for (int up = r; up >= 0; up = sequence.parents[up]) ++depth;
-        for (int up = r, at = depth; up >= 0; up = sequence.parents[up]) branch[--at] = up;
-        for (int at = 0; at < depth; ++at)
-            take_in(own, mixer, sequence, before, branch, sequence.start + at, first, end, at ? sequence.to : sequence.from, sequence.to, output, scratch);
+        const auto [first, end] = part(mixer.heads, thread);
+        for (int head = first; head < end; ++head)
+            for (int n = 0; n < behind + sequence.rows; ++n) {
+                const int r = n - behind, depth = find_branch(sequence, r, branch);
+                float* output = r < 0 ? scratch.delta.output.data() : attended_.data() + size_t(before + r) * mixer.values() + size_t(head) * mixer.head_dim;
+                // In a tree a row's ancestors are taken in before it.
+                for (int at = depth ? 0 : n - behind; at < (depth ? depth : n - behind + 1); ++at) {
+                    const int from = at > 0 ? sequence.to : sequence.from, to = r < 0 ? sequence.from : sequence.to;
+                    find_past(own, mixer, sequence, before, branch, sequence.start + at, past);
+                    own.take_in(past, head, from, to, behind + (depth ? branch[at] : at), scratch.delta, output);
+                }
+            }
     }
 
-    // Take in the row at `position` for these heads. Rows from `start` on are this step's, of a `branch` of its tree or in order. Write
-    // its output [heads][head_dim], or drop it if that is null.
-    void take_in(const StateSpace& own, const Mamba2& mixer, const Sequence& sequence, int before, const int* branch, int position,
-                 int first, int end, int from, int to, float* output, Scratch& scratch) {
-        const float* past[MOST_TAPS];
+    // Write the rows from the root of a tree to row r; return how many. 0 for a row of a chain.
+    static int find_branch(const Sequence& sequence, int r, int* branch) {
+        if (!sequence.parents || r < 0) return 0;
+        int depth = 0;
+        for (int up = r; up >= 0; up = sequence.parents[up]) ++depth;
+        for (int up = r, at = depth; up >= 0; up = sequence.parents[up]) branch[--at] = up;
+        return depth;
+    }
+
+    // Find what is needed of the `kernel` positions up to `position`. Rows from `start` on are this step's, of a branch of its tree or in order.
+    void find_past(const StateSpace& own, const Mamba2& mixer, const Sequence& sequence, int before, const int* branch, int position, const float** past) {
         for (int tap = 0; tap < mixer.kernel; ++tap) {
             const int at = position - mixer.kernel + 1 + tap, r = at - sequence.start;
             if (at < 0) past[tap] = nullptr;
             else if (r < 0) past[tap] = own.recent().at(at);
-            else past[tap] = kept(mixer, before + (branch ? branch[r] : r));
+            else past[tap] = kept(mixer, before + (sequence.parents ? branch[r] : r));
         }
-        own.share(past, scratch.delta);
-        for (int head = first; head < end; ++head)
-            own.take_in(past, head, from, to, scratch.delta, output ? output + size_t(head) * mixer.head_dim : scratch.delta.output.data());
     }
 
     // Return what later rows need of row r of the step.

@@ -3,7 +3,7 @@
 //
 //     S <- exp(dt A) S + (dt x) B^T;  output = S C + D x
 //
-// A state lies in tiles of sixteen of its head's dimensions, [head_dim / 16][state][16]. B and C are shared by the heads of a group, so
+// A state lies in tiles of sixteen of its head's dimensions, [head_dim / 16][state][16]. B and C are shared by the heads of a group: so
 // rows are kept for later ones once all threads have read them; until then they are read where the linear layer put them.
 #pragma once
 
@@ -22,20 +22,21 @@ public:
     const RecentRows& recent() const { return recent_; }
 
     // Convolve what all heads share of the row that `past` ends with: the inputs of the last `kernel` positions, null before the first.
-    __attribute__((noinline)) void share(const float* const* past, DeltaRow& row) const {
+    // It becomes the n-th of `rows`.
+    __attribute__((noinline)) void share(const float* const* past, int n, DeltaRow& rows) const {
         const int keys = layer_.groups * layer_.state;
-        convolve(past, layer_.values(), keys, row.key.data());
-        convolve(past, layer_.values() + keys, keys, row.query.data());
+        convolve(past, layer_.values(), keys, rows.key.data() + size_t(n) * keys);
+        convolve(past, layer_.values() + keys, keys, rows.query.data() + size_t(n) * keys);
     }
 
-    // Take in that row for a head: states `from` and `to` are 0 or 1, and may be the same. Write its output [head_dim].
-    __attribute__((noinline)) void take_in(const float* const* past, int head, int from, int to, DeltaRow& row, float* output) const {
-        convolve(past, head * layer_.head_dim, layer_.head_dim, row.value.data());
+    // Take in the n-th of `rows` for a head: states `from` and `to` are 0 or 1, and may be the same. Write its output [head_dim].
+    __attribute__((noinline)) void take_in(const float* const* past, int head, int from, int to, int n, DeltaRow& rows, float* output) const {
+        convolve(past, head * layer_.head_dim, layer_.head_dim, rows.value.data());
         const float step = softplus(past[layer_.kernel - 1][layer_.channels() + head] + layer_.step_bias[head]);
         const float decay = std::exp(layer_.decay[head] * step);
         const size_t size = size_t(layer_.head_dim) * layer_.state, first = head * size;
-        const int keys = head / (layer_.heads / layer_.groups) * layer_.state;
-        update(memory_.states[from] + first, memory_.states[to] + first, decay, step, layer_.skip[head], row, keys, output);
+        const int group = head / (layer_.heads / layer_.groups), key = (n * layer_.groups + group) * layer_.state;
+        update(memory_.states[from] + first, memory_.states[to] + first, decay, step, layer_.skip[head], rows, key, output);
     }
 
 private:
