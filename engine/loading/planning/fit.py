@@ -14,8 +14,9 @@ from engine.backends.cuda import GRAPH_DEPTHS, KV_SPLIT, STREAMED_ROWS
 from engine.kernels.formats import FP8
 from engine.loading.specs import ModelSpec
 from engine.machine import memory
+from engine.models.architecture import Recurrent
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families import recurrent_layers
+from engine.models.families import described
 from engine.values import CHECKPOINT_MB, MAX_ROWS
 from engine.values.memory import WIDTHS, kv_numbers, largest
 from engine.values.units import format_bytes
@@ -60,7 +61,8 @@ class ModelSize:
     ``weights`` and ``cache`` are the formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights
     in a GGUF file, where they are kept in the blocks that it has or would have, else 0.
     ``recurrent_bytes`` are those of a sequence's recurrent states, saved ones included. ``heads`` count
-    on a GPU only; they and ``vocabulary`` are 0 where they are not known.
+    on a GPU only; they and ``vocabulary`` are 0 where they are not known. ``kv_sizes``: kv_heads and
+    head_dim of each slot of the cache; without them all ``layers`` have one like the model.
     """
 
     name: str
@@ -77,6 +79,7 @@ class ModelSize:
     vocabulary: int = 0
     block_bytes: int = 0
     recurrent_bytes: int = 0
+    kv_sizes: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(
@@ -93,7 +96,9 @@ class ModelSize:
         tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
         repeated = source.vocabulary * source.hidden if tied else 0
         heads = 0 if isinstance(source, ModelSpec) else source.heads
-        recurrent = () if isinstance(source, ModelSpec) else recurrent_layers(source)
+        architecture = None if isinstance(source, ModelSpec) else described(source)
+        mixers = [] if architecture is None else [spec.mixer for spec in architecture.layers]
+        recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
         states = sum(mixer.memory_bytes for mixer in recurrent)
         return cls(
             source.name,
@@ -108,6 +113,7 @@ class ModelSize:
             heads=heads,
             vocabulary=source.vocabulary,
             recurrent_bytes=states + (checkpoint_mb << 20) if states else 0,
+            kv_sizes=() if architecture is None else tuple(architecture.kv_sizes),
         )
 
     def weight_bytes(self) -> int:
@@ -122,11 +128,12 @@ class ModelSize:
         Aux hidden states are in bf16 beside a cache in fp8.
         """
         width = aux_width = WIDTHS[self.cache]
-        numbers = self.layers * kv_numbers(self.kv_heads, self.head_dim)
+        sizes = self.kv_sizes or ((self.kv_heads, self.head_dim),) * self.layers
+        numbers = sum(kv_numbers(*size) for size in sizes)
         scales = 0
         if self.cache == FP8:
             aux_width = WIDTHS["bf16"]
-            scales = self.layers * kv_numbers(self.kv_heads, 1) * FP8_SCALE
+            scales = sum(kv_numbers(kv_heads, 1) for kv_heads, _ in sizes) * FP8_SCALE
         return int(numbers * width + scales + self.aux_width * aux_width)
 
     def kv_bytes(self, context: int) -> int:

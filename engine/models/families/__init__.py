@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, Recurrent
+from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.cohere2 import cohere2
 from engine.models.families.gemma import gemma2, gemma3, gemma4
@@ -71,12 +71,11 @@ FAMILIES: Mapping[str, Reader] = {
 }
 
 
-def recurrent_layers(checkpoint: Checkpoint) -> tuple[Recurrent, ...]:
-    """Return the recurrent mixers of a model; none of one that no family describes, or that is wrong."""
+def described(checkpoint: Checkpoint) -> Architecture | None:
+    """Return the model's description; None for one that no family describes, or that is wrong."""
     if checkpoint.architecture not in FAMILIES:
-        return ()
+        return None
     try:
-        layers = FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context).layers
+        return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
     except (ModelError, AttributeError, KeyError, TypeError, ValueError):  # loading says it
-        return ()
-    return tuple(spec.mixer for spec in layers if isinstance(spec.mixer, Recurrent))
+        return None

@@ -206,6 +206,12 @@ def test_all_that_drafts_counts_and_is_named() -> None:
     assert f"{BIG.name}, {SMALL.name} and medusa need" in found.sentence
 
 
+def test_layers_that_differ_count_with_their_own_sizes(tmp_path: Path) -> None:
+    """Of Gemma 4 two sliding layers and a wider one make keys and values, which three others read."""
+    write_family(tmp_path, "gemma4")
+    assert ModelSize.of(inspect(tmp_path)).kv_bytes_per_token() == 2 * 2 * 2 * (8 + 16 + 8)
+
+
 HELD = replace(BIG, heads=8, vocabulary=5_000)
 
 
