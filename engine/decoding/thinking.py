@@ -169,9 +169,10 @@ class ThinkingMatcher:
     def consume(self, tokens: Sequence[int]) -> None:
         """Append ``tokens`` to the text. Raises as the grammar's ``consume``."""
         for token in tokens:
+            place = self._step(self._place, (), token)
             if self._grammar is not None and self._is_grammars(self._place, (), token):
                 self._grammar.consume([token])
-            self._place = self._step(self._place, token)
+            self._place = place
             self.read += 1
 
     def mask(self, drafted: Sequence[int] = ()) -> Bits | None:
@@ -191,7 +192,7 @@ class ThinkingMatcher:
         if found is None:
             return []
         place, path = found
-        if required := self._required(place):
+        if required := self._required(place, path):
             return list(required)
         if self._grammar is None or not self._in_grammar(place):
             return []
@@ -218,7 +219,7 @@ class ThinkingMatcher:
         the thought's rule forbids them."""
         place, path = self._place, tuple[int, ...]()
         for token in drafted:
-            required = self._required(place)
+            required = self._required(place, path)
             if required and token != required[0]:
                 return None
             place, path = self._advance(place, path, token)
@@ -228,24 +229,28 @@ class ThinkingMatcher:
         self, place: ThoughtState, path: tuple[int, ...], token: int
     ) -> tuple[ThoughtState, tuple[int, ...]]:
         read = self._is_grammars(place, path, token)
-        return self._step(place, token), (*path, token) if read else path
+        return self._step(place, path, token), (*path, token) if read else path
 
-    def _step(self, place: ThoughtState, token: int) -> ThoughtState:
-        required, stepped = self._required(place), self._tokens.step(place, token)
+    def _step(self, place: ThoughtState, path: tuple[int, ...], token: int) -> ThoughtState:
+        required, stepped = self._required(place, path), self._tokens.step(place, token)
         if not required or token != required[0] or stepped.phase is not Phase.INSIDE:
             # The last tokens of the end may stand behind the closing one.
             behind = required[1:] if required and token == required[0] else ()
             return replace(stepped, done=-len(behind) if behind else 0)
         return replace(stepped, count=place.count, done=place.done + 1)
 
-    def _required(self, place: ThoughtState) -> tuple[int, ...]:
-        """Return what is left of the forced end of a thought."""
+    def _required(self, place: ThoughtState, path: tuple[int, ...]) -> tuple[int, ...]:
+        """Return what is left of the forced end of a thought.
+
+        It waits for the end of a character where a grammar reads the thought too.
+        """
         end, budget = self._tokens.end, self._thinking.budget
         if place.done < 0:
             return end[place.done :]
         if place.phase is not Phase.INSIDE or budget is None or place.count < budget:
             return ()
-        return end[place.done :]
+        left, grammar = end[place.done :], self._grammar if self._tokens.whole else None
+        return left if grammar is None or grammar.allows(path, left[0]) else ()
 
     def _in_grammar(self, place: ThoughtState) -> bool:
         return self._tokens.whole or (place.phase is Phase.AFTER and not place.done)
@@ -269,7 +274,7 @@ class ThinkingMatcher:
         return mask is not None and bool(mask[token // 32] >> (token % 32) & 1)
 
     def _mask(self, place: ThoughtState, path: tuple[int, ...]) -> Bits | None:
-        if required := self._required(place):
+        if required := self._required(place, path):
             return self._only(required[:1])
         grammar = self._grammar
         if grammar is not None and (self._in_grammar(place) or place.phase is not Phase.INSIDE):

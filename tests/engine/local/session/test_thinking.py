@@ -10,6 +10,7 @@ from tokenizers import AddedToken, Tokenizer
 
 from engine.decoding.thinking import HarmonyTokens, Thinking
 from engine.errors import InvalidRequest
+from engine.events import FinishReason
 from engine.local.session import Session
 from engine.reply import ReplyState
 from engine.request import Request, Speculation
@@ -20,7 +21,12 @@ from engine.values.tools import Calling, Tool, ToolChoice
 from tests.engine.tool_calls.templates import GEMMA_4, GPT_OSS, QWEN35
 from tests.support.checkpoints import LLAMA, open_session, write_random
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"]}
+SCHEMA = {
+    "type": "object",
+    "properties": {"a": {"type": "boolean"}},
+    "required": ["a"],
+    "additionalProperties": False,
+}
 DRAFTED = Speculation(proposer="ngram", depth=4)
 ASK = Request(
     messages=(Message("user", "Say something, say something, say something."),),
@@ -37,7 +43,11 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Session]:
     for name, template, marks in (
         ("qwen3.5", QWEN35, ("<think>", "</think>", "<|im_start|>", "<|im_end|>")),
         ("gemma 4", GEMMA_4, ("<|channel>", "<channel|>", "<|turn>", "<turn|>")),
-        ("gpt-oss", GPT_OSS, ("<|channel|>", "<|message|>", "<|constrain|>", "<|call|>")),
+        (
+            "gpt-oss",
+            GPT_OSS,
+            ("<|channel|>", "<|message|>", "<|constrain|>", "<|call|>", "<|return|>"),
+        ),
         ("none", "{{ messages[0].content }}<think>", ()),
     ):
         folder = tmp_path_factory.mktemp("thinking")
@@ -47,6 +57,10 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Session]:
         tokenizer.save(str(folder / "tokenizer.json"))
         file = folder / "tokenizer_config.json"
         file.write_text(json.dumps({**json.loads(file.read_text()), "chat_template": template}))
+        if name == "gpt-oss":  # the end of a message is not that of a reply
+            ends = [tokenizer.token_to_id(mark) for mark in marks[-2:]]
+            for file in (folder / "config.json", folder / "generation_config.json"):
+                file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token_id": ends}))
         made[name] = open_session(folder)
     return made
 
@@ -120,6 +134,24 @@ def test_gpt_oss_answers_once_it_has_thought_enough(sessions: dict[str, Session]
     matcher.consume(matcher.forced())
     assert not matcher.allows([], tokens.analysis) and matcher.allows([], 303)
     assert not matcher.forced() and matcher.mask([303]) is matcher.free
+
+
+@pytest.mark.parametrize("tools", [(), (Tool("ring", parameters=json.dumps(SCHEMA)),)])
+def test_gpt_oss_is_held_to_a_schema_and_to_a_call_in_its_channels(
+    sessions: dict[str, Session], tools: tuple[Tool, ...]
+) -> None:
+    session = sessions["gpt-oss"]
+    grammar = None if tools else Grammar(GrammarKind.JSON_SCHEMA, json.dumps(SCHEMA))
+    calling = Calling.REQUIRED if tools else Calling.AUTO
+    wanted = replace(ASK, grammar=grammar, tools=tools, tool_choice=ToolChoice(calling))
+    found = reply(session, replace(wanted, thinking_budget=4, max_tokens=200))
+    answer = found.thoughts.answer
+    if tools:
+        assert answer.startswith('<tool_call>\n{"name": "ring", "arguments": {"a": '), found.text
+        assert answer.endswith("}\n</tool_call>")
+    else:
+        assert json.loads(answer).keys() == {"a"}
+    assert found.reason is FinishReason.STOP
 
 
 def test_a_thought_without_a_token_that_ends_it_has_no_budget(sessions: dict[str, Session]) -> None:
