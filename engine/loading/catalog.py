@@ -256,7 +256,12 @@ def _on_hub(
     """Return a model of the hub: in the first GGUF file that ``patterns`` name, else in safetensors."""
     spec = ModelSpec(**{"bytes": BF16_WIDTH * values["parameters"], **values})
     own = tuple(
-        _drafter(spec, method, place)
+        ModelSpec(
+            id=f"{spec.id}:{method}",
+            name=f"{LOADABLE[method]} for {spec.name}",
+            repository=place,
+            method=method,
+        )
         for method, place in drafters.items()
         if method in LOADABLE and "/" in place
     )
@@ -284,18 +289,6 @@ def _gguf_files(entry: Entry, spec: ModelSpec, pattern: str) -> Iterator[ModelSp
 
 def _in_format(spec: ModelSpec) -> ModelSpec:
     return replace(spec, id=f"{spec.id}:{spec.format}", name=f"{spec.name}, {spec.format}")
-
-
-def _drafter(spec: ModelSpec, method: str, place: str) -> ModelSpec:
-    """Return a drafter in a repository, or in a file of one (``owner/name/file``)."""
-    owner, name, *file = place.split("/", 2)
-    return ModelSpec(
-        id=f"{spec.id}:{method}",
-        name=f"{LOADABLE[method]} for {spec.name}",
-        repository=f"{owner}/{name}",
-        file="".join(file),
-        method=method,
-    )
 
 
 def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:

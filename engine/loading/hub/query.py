@@ -29,7 +29,8 @@ class Hit:
 def search(words: str) -> tuple[Hit, ...]:
     """Return repositories of GGUF files whose names have ``words``, the most downloaded first.
 
-    Blocks for ``ANSWER_S`` at most. Raises InvalidRequest for no words, DownloadError.
+    Waits ``ANSWER_S`` at most for a part of the answer. Raises InvalidRequest if there are no words, and
+    DownloadError.
     """
     words = " ".join(words.split())
     if not words:
