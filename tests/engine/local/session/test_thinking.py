@@ -61,7 +61,7 @@ def sessions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Session]:
             ends = [tokenizer.token_to_id(mark) for mark in marks[-2:]]
             for file in (folder / "config.json", folder / "generation_config.json"):
                 file.write_text(json.dumps({**json.loads(file.read_text()), "eos_token_id": ends}))
-        made[name] = open_session(folder)
+        made[name] = open_session(folder, native=False)
     return made
 
 
