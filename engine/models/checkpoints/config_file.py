@@ -9,12 +9,15 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.checkpoints.weight_files import read_json
 
-_MAMBA, _MAMBA_2 = "Mamba layers", "Mamba-2 layers"
+_MAMBA, _MAMBA_2 = "Mamba layers", "Mamba-2 layers of its own kind"
+_MIXER_ALONE = "Mamba-2 layers without a feed-forward"
 _RECURRENT = "recurrent layers of its own kind"
 _LAYERS: Mapping[str, str] = {
     **dict.fromkeys(("mamba", "falcon_mamba", "jamba", "zamba", "plamo2"), _MAMBA),
-    **dict.fromkeys(("mamba2", "bamba", "falcon_h1", "zamba2"), _MAMBA_2),
-    **dict.fromkeys(("nemotron_h", "nemotron_h_moe"), _MAMBA_2),
+    **dict.fromkeys(("mamba2", "nemotron_h", "nemotron_h_moe"), _MIXER_ALONE),
+    "bamba": _MAMBA_2,
+    "falcon_h1": "Mamba-2 and attention side by side in a layer",
+    "zamba2": "Mamba-2 layers that share their attention",
     **dict.fromkeys(("rwkv", "rwkv6", "rwkv7", "rwkv6qwen2", "arwkv7", "xlstm"), _RECURRENT),
     **dict.fromkeys(("recurrent_gemma", "olmo_hybrid", "bailing_hybrid", "zaya"), _RECURRENT),
     "minimax": "lightning attention",
