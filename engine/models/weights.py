@@ -75,6 +75,8 @@ class Names:
     def among(cls, tensors: Iterable[str]) -> Names:
         root, head = cls().root, cls().head
         for name in tensors:
+            if ".layers." in name:  # GLM's drafting layer has an embedding of its own
+                continue
             if name.endswith(_EMBEDDING):
                 root = name.removesuffix(_EMBEDDING)
             elif name.endswith(_HEAD):

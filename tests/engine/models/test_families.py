@@ -15,7 +15,7 @@ from engine.errors import ModelError
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
 from tests.support.checkpoints import LLAMA, write_random, write_tokenizer
-from tests.support.families import MODELS
+from tests.support.families import MODELS, write_family
 from tests.support.gguf_files import write_gguf
 from tests.support.loading import load_model
 
@@ -345,6 +345,24 @@ def test_what_cannot_be_run_right_is_refused_with_its_reason(name: str, tmp_path
     edit(tmp_path, lambda config: config.pop("rope_parameters") and config.update(change))
     with pytest.raises(ModelError, match=reason):
         load_model(tmp_path, quantization="fp32")
+
+
+def test_the_drafting_layer_of_glm_is_passed_over(tmp_path: Path) -> None:
+    """GLM-4.5 has it behind the others, with an embedding of its own; transformers does not read it."""
+    from safetensors.torch import load_file, save_file
+
+    reference = write_family(tmp_path, "glm4-moe")
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    drafting = {
+        name.replace("layers.1.", "layers.2."): tensor.clone()
+        for name, tensor in tensors.items()
+        if "layers.1." in name
+    }
+    drafting["model.layers.2.embed_tokens.weight"] = tensors["model.embed_tokens.weight"].clone()
+    save_file({**tensors, **drafting}, file, metadata={"format": "pt"})
+    edit(tmp_path, lambda config: config.update(num_nextn_predict_layers=1))
+    assert_same(tmp_path, reference)
 
 
 def test_frequencies_stored_by_early_llamas_are_passed_over(tmp_path: Path) -> None:
