@@ -129,7 +129,7 @@ def test_words_are_those_of_plain_decoding(
         for proposer in ("none", "assistant", "best"):
             request = Request(
                 token_ids=tuple(TEXT),
-                max_tokens=40,
+                max_tokens=20,
                 ignore_eos=True,
                 sampling=Sampling(temperature=temperature, seed=3),
                 speculation=Speculation(proposer=proposer, depth=5, acceptance=rule),
@@ -137,7 +137,7 @@ def test_words_are_those_of_plain_decoding(
             *_, last = session.run(request, lambda: False)
             assert isinstance(last, Finished)
             texts.append(last.token_ids)
-        assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 40
+        assert texts[0] == texts[1] == texts[2] and len(texts[0]) == 20
 
 
 def test_a_target_with_other_keys_and_values_is_refused(
