@@ -78,7 +78,7 @@ def test_steps_of_all_positions_at_once_are_those_of_each_alone(
 
 
 def test_most_of_what_it_drafts_is_accepted(runs: list[list[int]]) -> None:
-    """Measured: 88, 79 and 71 % behind the question, 61, 36 and 21 % behind the texts."""
+    """Measured on 20 replies: 90, 85 and 83 % behind questions, 67, 38 and 23 % behind texts."""
 
     def rates(some: list[list[int]]) -> list[float]:
         every = [run for reply in some for run in reply]
@@ -94,6 +94,7 @@ def test_the_engine_says_and_accepts_what_plain_torch_does(
     replies: Replies, runs: list[list[int]], native: bool
 ) -> None:
     session = open_session(TINY_QWEN, native=native)
+    assert session.target.model.info.compiled == session.native
     for (prompt, text), expected in zip(replies, runs, strict=True):
         length = len(text) - prompt
         for speculation in (PLAIN, Speculation(proposer="mtp", depth=DEPTH)):

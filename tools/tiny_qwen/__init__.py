@@ -1,1 +1,1 @@
-"""Train the tests' tiny Qwen3.5: a hybrid with an MTP layer, 1.3 M parameters, on the tales."""
+"""Train the tests' tiny Qwen3.5: a hybrid with an MTP layer, 1.4 M parameters, on the tales."""
