@@ -22,7 +22,7 @@ def in_four_bits(source: TensorSource, names: Names) -> WeightSource:
 
     def fetch(name: str) -> Weight:
         tensor = source(name)
-        if tensor.dim() < 2 or name.endswith(ROUTERS):
+        if tensor.dim() != 2 or name.endswith(ROUTERS):  # a convolution has three
             return tensor
         return to_blocks(_format(name, tensor.shape[1], names), tensor)
 

@@ -110,8 +110,9 @@ def test_the_engine_says_and_accepts_what_plain_torch_does(
         assert agreed >= (0.9 if native else 1.0) * count > 0
 
 
-def test_no_drawn_word_depends_on_its_drafts() -> None:
-    pair = Pair(TINY_QWEN, dtype="fp32")
+@pytest.mark.parametrize("dtype", ["fp32", "int8", "q4"])
+def test_no_drawn_word_depends_on_its_drafts(dtype: str) -> None:
+    pair = Pair(TINY_QWEN, dtype=dtype)
     for name in ("mtp", "best"):
         found = pair.check(QUESTION, COUPLED[0], Speculation(proposer=name, depth=DEPTH), 64)
         assert 0 < found.accepted < found.drafted
