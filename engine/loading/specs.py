@@ -111,7 +111,8 @@ class Pairing:
     def drafting(self) -> frozenset[str]:
         """What of the pair drafts, by the names in proposers' ``needs``: ``draft`` and kinds of heads."""
         kinds = {kind for head in self.heads if (kind := heads.kind_in(head))}
-        return frozenset(kinds if self.draft is None else {*kinds, "draft"})
+        inside = heads.INSIDE if self.target.mtp else ()
+        return frozenset({*kinds, *inside, *(() if self.draft is None else ("draft",))})
 
     @property
     def proposers(self) -> tuple[str, ...]:

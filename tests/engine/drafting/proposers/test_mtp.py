@@ -22,6 +22,8 @@ from engine.drafting.proposers import mtp
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.events import Budget
+from engine.loading.catalog import local_spec
+from engine.loading.specs import Pairing
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
 from engine.request import Control, Speculation
@@ -170,6 +172,10 @@ def test_no_word_depends_on_it(folder: Path, compiled: bool) -> None:
             for control, depth in ((Control.FIXED, 5), (Control.AUTO, 4)):
                 wanted = Speculation(proposer=name, depth=depth, controller=control)
                 pair.check(TEXT, sampling, wanted, 24)
+
+
+def test_the_pair_is_known_to_have_it_before_it_is_loaded(folder: Path) -> None:
+    assert "mtp" in Pairing(name="own", target=local_spec(folder)).proposers
 
 
 def test_a_layer_of_another_width_is_refused(folder: Path, tmp_path: Path) -> None:
