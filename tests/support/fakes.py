@@ -19,6 +19,9 @@ from engine.models.base import ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
 
+KV_HEADS, HEAD_DIM = 2, 16
+"""Of ``FakeState.keys_values``."""
+
 
 class FakeState(SequenceState):
     """Remembers the tokens themselves: committed ones, then pending ones."""
@@ -36,6 +39,11 @@ class FakeState(SequenceState):
         if self.aux is not None:
             self.aux.keep(self.length, rows)
         self.settle(len(self.tokens))
+
+    def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
+        """Of the size that heads of random targets read, and told by the tokens."""
+        told = torch.tensor(self.tokens[:end]).float().view(1, -1, 1).expand(KV_HEADS, -1, HEAD_DIM)
+        return told.sin(), told.cos()
 
     def settle(self, length: int) -> None:
         """May only forget: nothing but ``forward`` and ``commit`` brings tokens."""

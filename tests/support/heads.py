@@ -38,6 +38,7 @@ from engine.models.architecture import Architecture, Attention, GatedMlp, LayerS
 from engine.models.base import HiddenStateModel
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.hidden_states import NORMED, Backbone
+from tests.support.fakes import HEAD_DIM, KV_HEADS
 from tests.support.loading import load_model
 from tests.support.places import PIP
 
@@ -399,7 +400,7 @@ def write_block(folder: Path, target: TargetShape) -> Path:
     return write_head(folder, *block(target, rank=8))
 
 
-ASSISTANT = {"width": 32, "intermediate": 48, "kv_heads": 2, "head_dim": 16}
+ASSISTANT = {"width": 32, "intermediate": 48, "kv_heads": KV_HEADS, "head_dim": HEAD_DIM}
 
 
 def assistant(target: TargetShape, *, seed: int = 0) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -39,12 +39,12 @@ KINDS: dict[str, dict[str, Any]] = {
     "olmo": {},
     "cwm": {"sliding_window": 24, "layer_types": ["sliding_attention", "full_attention"]},
     "gpt_neox": {},
-    "mixtral": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "qwen3_moe": {
-        "num_experts": 6,
-        "num_experts_per_tok": 2,
+    "phimoe": {"num_local_experts": 4, "num_experts_per_tok": 2},
+    "ernie4_5_moe": {
+        "moe_num_experts": 6,
+        "moe_k": 2,
         "moe_intermediate_size": 24,
-        "norm_topk_prob": True,
+        "moe_layer_start_index": 1,
     },
     "deepseek_v2": LATENT,
     "deepseek_v3": LATENT,

@@ -13,7 +13,6 @@ import pytest
 
 from engine.bench import lossless
 from engine.decoding.acceptance import Acceptance
-from engine.drafting import proposers
 from engine.errors import InvalidRequest
 from engine.events import Origin, Tree
 from engine.local.engine import LocalEngine
@@ -21,7 +20,7 @@ from engine.request import PLAIN
 from engine.train.data.prompts import read
 from engine.values import MAX_DEPTH
 from engine.values.messages import Message
-from tests.support.heads import heads_of_pip
+from tests.support.heads import IN_FOLDERS, heads_of_pip
 from tests.support.loading import request_for
 from tests.support.places import PIP, ROOT
 
@@ -43,13 +42,16 @@ def test_the_embedded_pair_never_diverges_in_bf16() -> None:
         rows, divergences = lossless.run(engine, PROMPTS, 3, max_tokens=16)
     assert not divergences
     assert [(row.proposer, row.rule) for row in rows] == [
-        (name, rule) for name in proposers.names() for rule in ("greedy", "coupled")
+        (name, rule) for name in IN_FOLDERS for rule in ("greedy", "coupled")
     ]
     assert {(row.quantization, row.prompts, row.tokens) for row in rows} == {("bf16", 3, 48)}
-    for name in proposers.names():
+    for name in IN_FOLDERS:
         own = [row for row in rows if row.proposer == name]
         drafted, accepted = sum(row.drafted for row in own), sum(row.accepted for row in own)
-        assert 0 < accepted < drafted if name != PLAIN else drafted == 0, name
+        if name == "assistant":  # Pip's is random
+            assert 0 <= accepted < drafted
+        else:
+            assert 0 < accepted < drafted if name != PLAIN else drafted == 0, name
 
 
 def test_a_random_pair_never_diverges(engine: LocalEngine) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError, fields, is_dataclass
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from engine.backends.linear_factory import LinearFactory
 from engine.drafting import proposers
 from engine.drafting.heads import INSIDE, kinds
+from engine.drafting.heads import load as load_head
 from engine.drafting.resources import DRAFT, Resources
 from engine.errors import InvalidRequest
+from engine.machine import devices
+from engine.models.checkpoints.checkpoint import inspect
 from tests.support.checkpoints import open_session
 from tests.support.fakes import TableModel
-from tests.support.heads import WRITERS
+from tests.support.heads import WRITERS, mtp_plan
 
 PAIR = Resources(draft=TableModel(lambda tokens: [0.0, 0.0], 2))
 ALONE = Resources()
@@ -21,8 +25,11 @@ ALONE = Resources()
 
 @pytest.fixture(scope="module")
 def everything(pair: tuple[Path, Path], pair_heads: tuple[Path, ...]) -> Resources:
-    """A draft and a head of every kind."""
-    return open_session(*pair, heads=pair_heads).resources
+    """A draft, a head of every kind, and a layer as other targets bring it."""
+    resources = open_session(*pair, heads=pair_heads).resources
+    plan = mtp_plan(inspect(pair[0]))
+    inside = load_head(plan, LinearFactory.choose("fp32", devices.choose()))
+    return replace(resources, heads={**resources.heads, plan.kind: inside})
 
 
 def test_the_stable_names_are_registered() -> None:
