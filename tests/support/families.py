@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -262,5 +263,5 @@ def write_family(folder: Path, name: str, **config: Any) -> Any:
 
     Larger weights would amplify the last bits, in which even two correct decoders differ.
     """
-    kind, own = MODELS[name]
+    kind, own = deepcopy(MODELS[name])  # transformers fills in the settings of ropes
     return write_random(folder, kind, **{**SIZES, **own, **config})
