@@ -34,7 +34,7 @@ from engine.kernels.operands import Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
-from engine.models.families import FAMILIES
+from engine.models.families import described
 from engine.models.families.gemma import gemma4
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.weights import Layer, RmsNorm, layer_shapes, make_norm
@@ -146,15 +146,15 @@ def _architecture(stored: Stored) -> Architecture:
     if not isinstance(text, Mapping):
         raise stored.wrong_key("text_config", "a mapping")
     own = {"num_kv_shared_layers": text.get("num_hidden_layers"), "hidden_size_per_layer_input": 0}
-    described = describe_config(stored.folder, {**stored.config, "text_config": {**text, **own}})
-    return gemma4(described, described.context)
+    checkpoint = describe_config(stored.folder, {**stored.config, "text_config": {**text, **own}})
+    return gemma4(checkpoint, checkpoint.context)
 
 
 def _check_keys_values(stored: Stored, a: Architecture, target: TargetShape) -> None:
     """Raise IncompatiblePair where the target's keys and values have another size, if it is known."""
-    if not isinstance(target, Checkpoint) or target.architecture not in FAMILIES:
+    theirs = described(target) if isinstance(target, Checkpoint) else None
+    if theirs is None:
         return
-    theirs = FAMILIES[target.architecture](target, target.context)
     for spec in a.attentions:
         slot = theirs.last_slots.get(spec.window is not None)
         kind = "global" if spec.window is None else "sliding"

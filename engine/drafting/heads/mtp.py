@@ -28,7 +28,7 @@ from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture, Attention
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.tensors import open_tensors
-from engine.models.families import FAMILIES
+from engine.models.families import described
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.weights import Layer, RmsNorm, layer_shapes, make_norm
 from engine.values import MAX_DEPTH
@@ -145,10 +145,9 @@ def plan_inside(checkpoint: Checkpoint) -> HeadPlan | str | None:
     shapes = {
         name: info.shape for name, info in checkpoint.tensors.items() if name.startswith(PREFIX)
     }
-    known = checkpoint.architecture.startswith(_ARCHITECTURES)
-    if not checkpoint.has_mtp or not known or checkpoint.architecture not in FAMILIES:
-        return None
-    a = _one_layer(FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context))
+    known = checkpoint.has_mtp and checkpoint.architecture.startswith(_ARCHITECTURES)
+    target = described(checkpoint) if known else None
+    a = None if target is None else _one_layer(target)
     if a is None:
         return None
     reason = SUPPORT.why_not(a, "fp32")

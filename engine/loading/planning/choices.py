@@ -10,7 +10,7 @@ from engine.backends.cuda import decoder as cuda
 from engine.backends.native import build
 from engine.backends.native import support as native_step
 from engine.backends.native.decoder import Library
-from engine.errors import InvalidRequest, ModelError
+from engine.errors import InvalidRequest
 from engine.kernels.formats import (
     AS_STORED,
     AUTO,
@@ -29,7 +29,7 @@ from engine.machine import compilers, processor
 from engine.machine.devices import Device
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families import FAMILIES
+from engine.models.families import FAMILIES, described
 from engine.models.four_bits import bytes_in_four_bits, formats_in_four_bits
 from engine.values.memory import WIDTHS
 
@@ -85,7 +85,7 @@ def choose_backend(checkpoint: Checkpoint, quantization: str, device: Device) ->
     """Return the fastest backend that can run the model with this quantization and is built."""
     if checkpoint.architecture not in FAMILIES:
         return Backend.TRANSFORMERS
-    architecture = _architecture(checkpoint)
+    architecture = described(checkpoint)
     if architecture is None:
         return Backend.TORCH  # nothing will: loading it says what is wrong
     if device.kernels and cuda.why_not(architecture, quantization) is None:
@@ -100,7 +100,7 @@ def compiled_step(device: Device) -> Library | None:
 
 def could_be_compiled(checkpoint: Checkpoint, quantization: str, device: Device) -> bool:
     """Return whether the compiled step, built or not yet, would run the model with this quantization."""
-    architecture = _architecture(checkpoint) if _may_be_compiled(device) else None
+    architecture = described(checkpoint) if _may_be_compiled(device) else None
     return (
         architecture is not None
         and _why_not_compiled(checkpoint, architecture, quantization, device) is None
@@ -237,7 +237,7 @@ def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) ->
             "only the compiled step of a CPU multiplies weights in blocks of codes, and it is not "
             "there. Choose int8."
         )
-    architecture = _architecture(checkpoint)
+    architecture = described(checkpoint)
     if architecture is None:
         return "nothing runs a model with its settings. Choose auto, which tells why."
     reason = _why_not_compiled(checkpoint, architecture, quantization, device)
@@ -348,15 +348,5 @@ def _may_be_compiled(device: Device) -> bool:
 
 def _why_no_kernels(checkpoint: Checkpoint, quantization: str) -> str | None:
     """Return why the Triton kernels cannot run the model in this quantization, or None."""
-    architecture = _architecture(checkpoint)
+    architecture = described(checkpoint)
     return None if architecture is None else cuda.why_not(architecture, quantization)
-
-
-def _architecture(checkpoint: Checkpoint) -> Architecture | None:
-    """Return the architecture, or None for an unknown family or unusable settings."""
-    if checkpoint.architecture not in FAMILIES:
-        return None
-    try:
-        return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
-    except (ModelError, AttributeError, KeyError, TypeError, ValueError):
-        return None  # loading it will say what is wrong

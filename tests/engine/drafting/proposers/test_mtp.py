@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.backends.linear_factory import LinearFactory
@@ -178,14 +180,22 @@ def test_the_pair_is_known_to_have_it_before_it_is_loaded(folder: Path) -> None:
     assert "mtp" in Pairing(name="own", target=local_spec(folder)).proposers
 
 
-def test_a_layer_of_another_width_is_refused(folder: Path, tmp_path: Path) -> None:
-    write_family(tmp_path, "qwen3.5", hidden_size=64, intermediate_size=96)
-    write_mtp(tmp_path)
-    (tmp_path / "model.safetensors").unlink()
-    from safetensors.torch import save_file
+def test_a_wrong_configuration_is_said_by_loading_and_stops_no_scan(
+    folder: Path, tmp_path: Path
+) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
+    config = json.loads((damaged / "config.json").read_text())
+    (damaged / "config.json").write_text(json.dumps(config | {"linear_num_key_heads": "two"}))
+    assert heads.inside(inspect(damaged)) is None
+    assert not local_spec(damaged).mtp
+    with pytest.raises(ModelError, match="holds a value that cannot be used"):
+        load_model(damaged)
 
+
+def test_a_layer_of_another_width_is_refused(folder: Path, tmp_path: Path) -> None:
+    damaged = Path(shutil.copytree(folder, tmp_path / "damaged"))
     tensors = load_file(folder / "model.safetensors")
     tensors["mtp.fc.weight"] = tensors["mtp.fc.weight"][:, :64].contiguous()
-    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    save_file(tensors, damaged / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(ModelError, match=r"mtp\.fc\.weight has the shape"):
-        heads.inside(inspect(tmp_path))
+        heads.inside(inspect(damaged))
