@@ -105,4 +105,7 @@ def _limit_seconds(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except BrokenPipeError:  # the app has ended while this started, and nobody reads an answer
+        os._exit(0)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -141,3 +143,22 @@ def test_each_worker_is_prepared_by_what_is_made_once() -> None:
             pool.call({"job": "crash"})
     assert made == [1]
     pool.close()
+
+
+def test_a_worker_whose_app_has_ended_says_nothing() -> None:
+    """Its traceback stood behind the app's own message."""
+    read, write = os.pipe()
+    os.close(read)
+    command = [
+        sys.executable,
+        "-m",
+        "engine.machine.worker_main",
+        "json:loads",
+        "1:1000000000:100",
+        "",
+    ]
+    ended = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=write, stderr=subprocess.PIPE, check=False
+    )
+    os.close(write)
+    assert (ended.returncode, ended.stderr) == (0, b"")
