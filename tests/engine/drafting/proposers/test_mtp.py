@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +29,25 @@ from engine.loading.catalog import local_spec
 from engine.loading.specs import Pairing
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
-from engine.request import Control, Speculation
+from engine.request import Control, Request, Speculation
+from engine.values.grammar import Grammar, GrammarKind
+from engine.values.messages import Message
 from engine.values.sampling import AcceptanceRule, Sampling
+from tests.engine.local.session.test_batch import Client, run
+from tests.support.checkpoints import open_session
 from tests.support.families import write_family
 from tests.support.gguf_files import write_gguf
 from tests.support.heads import in_torch, write_mtp
 from tests.support.loading import load_model
-from tests.support.lossless import COUPLED, GREEDY, Pair
+from tests.support.lossless import COUPLED, GREEDY, Pair, answer
+from tests.support.lossless import PLAIN as PLAIN_DECODING
+from tests.support.places import TINY_QWEN
 
 PLAIN = LinearFactory("fp32", torch.device("cpu"))
 TEXT = tuple(range(5, 160, 3))
+ANIMALS = Grammar(GrammarKind.REGEX, r"(The|A) [a-z]{3,9}( and the [a-z]{3,9}){0,3}\.")
+FIXED = Speculation(proposer="mtp", depth=5, controller=Control.FIXED)
+QUESTION = (Message("user", "Tell me a short tale about a fox."),)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +95,11 @@ def by_vllm(folder: Path, states: Tensor, tokens: Sequence[int], depth: int) -> 
             behind.append(int(logits[-1].argmax()))
             states = torch.cat([states, state])
     return logits
+
+
+@pytest.fixture(scope="module")
+def trained() -> Pair:
+    return Pair(TINY_QWEN)
 
 
 class Bench:
@@ -174,6 +189,37 @@ def test_no_word_depends_on_it(folder: Path, compiled: bool) -> None:
             for control, depth in ((Control.FIXED, 5), (Control.AUTO, 4)):
                 wanted = Speculation(proposer=name, depth=depth, controller=control)
                 pair.check(TEXT, sampling, wanted, 24)
+
+
+@pytest.mark.parametrize("grammar", [None, ANIMALS, Grammar(GrammarKind.JSON_OBJECT)])
+def test_no_word_depends_on_it_under_grammars_and_in_trees(
+    trained: Pair, grammar: Grammar | None
+) -> None:
+    for sampling in (GREEDY, COUPLED[0]):
+        request = Request(messages=QUESTION, sampling=sampling, max_tokens=40, grammar=grammar)
+        plain = answer(trained.plain, replace(request, speculation=PLAIN_DECODING))
+        for nodes in (0, 8):
+            wanted = replace(FIXED, options={"tree_nodes": nodes})
+            found = answer(trained.speculative, replace(request, speculation=wanted))
+            assert found.tokens == plain.tokens
+            assert grammar or found.accepted
+            assert grammar or nodes == 0 or not all(one.tree.is_chain for one in found.rounds)
+
+
+def test_requests_at_once_say_what_each_says_alone(trained: Pair) -> None:
+    samplings = (GREEDY, COUPLED[0], COUPLED[5], GREEDY)
+    wanted = Speculation(proposer="mtp", depth=4, controller=Control.AUTO)
+    clients = [
+        Client(
+            Request(messages=QUESTION, sampling=sampling, max_tokens=40, speculation=wanted),
+            arrives=arrives,
+        )
+        for arrives, sampling in enumerate(samplings)
+    ]
+    run(open_session(TINY_QWEN, dtype="auto", parallel=4), clients)
+    for client in clients:
+        assert client.error is None
+        assert client.finished.token_ids == answer(trained.plain, client.request).tokens
 
 
 def test_the_pair_is_known_to_have_it_before_it_is_loaded(folder: Path) -> None:
