@@ -68,8 +68,10 @@ export class MeasuringPage extends Page {
 // becomes visible until the user has chosen something, because it depends on the chats and their settings. Follows a
 // measurement that runs. `page` has a `form`, its `following`, draw(offer) and begin().
 export function followOffers(page, server) {
-  let pair; // the pair of the offer; undefined before the first
+  let pair; // the pair of the last status; undefined before the first
+  let drawn; // what the drawn offer says of its pair
   let [touched, seen] = [false, false];
+  const pairOf = ({ loaded, methods }) => JSON.stringify([loaded, methods]);
   const refresh = async (kept = () => false) => {
     let offer;
     try {
@@ -77,7 +79,10 @@ export function followOffers(page, server) {
     } catch {
       return; // the app does not answer; the next look at the page tries again
     }
-    if (!kept()) page.draw(offer);
+    if (!kept(offer)) {
+      page.draw(offer);
+      drawn = pairOf(offer);
+    }
     touched ||= Boolean(offer.asked); // it shows what runs, and must not change at its end
     if (!offer.number || offer.number === page.following.number) return;
     page.begin();
@@ -89,7 +94,8 @@ export function followOffers(page, server) {
     if (now === pair) return;
     const first = pair === undefined; // the user may have chosen before this first answer
     pair = now;
-    refresh(() => first && touched);
+    // An offer may be ahead of the status: what was chosen for this very pair stays.
+    refresh((offer) => touched && (first || pairOf(offer) === drawn));
   }, server.status);
   page.form.addEventListener("input", () => (touched = true));
   new IntersectionObserver((entries) => ((seen = entries.at(-1).isIntersecting), again())).observe(page.form);
