@@ -128,7 +128,7 @@ def split(text: str, *, opened: bool = False) -> Thoughts:
 
 _SWITCH = re.compile(r"(?<![\w.'\"])enable_thinking\b")
 _EFFORT = re.compile(r"(?<![\w.'\"])reasoning_effort\b")
-_PLAIN_SWITCH = re.compile(r"\b(?:if|not|and|or|elif) thinking\b")
+_PLAIN_SWITCH = re.compile(r"\{%[^%]*?\b(?:if|not|and|or|elif) thinking\b")
 _BUDGET = re.compile(r"(?<![\w.'\"])thinking_budget\b")
 """Variables of templates: Qwen's, GLM's and Gemma 4's; gpt-oss'; DeepSeek V3.1's and Granite 3's;
 Seed-OSS'."""
@@ -140,7 +140,8 @@ def choices_of(template: str | None) -> tuple[str, ...]:
         return ()
     if _EFFORT.search(template):
         return ("low", "medium", "high")
-    return ("off", "on") if _SWITCH.search(template) or _PLAIN_SWITCH.search(template) else ()
+    switches = (_SWITCH, _PLAIN_SWITCH, _BUDGET)
+    return ("off", "on") if any(each.search(template) for each in switches) else ()
 
 
 def template_values(
@@ -149,6 +150,7 @@ def template_values(
     """Return the variables that make ``template`` ask for so much thinking, and tell of its budget.
 
     An effort is "on" for a template with a switch. One with efforts has no "off": it gets the lowest.
+    "off" is a budget of 0 for a template that knows nothing but budgets.
     """
     if template is None:
         return {}
@@ -162,6 +164,8 @@ def template_values(
         values["enable_thinking"] = on
     elif _PLAIN_SWITCH.search(template):
         values["thinking"] = on
+    elif not on and _BUDGET.search(template):
+        values["thinking_budget"] = 0
     if _EFFORT.search(template) and thinking != "on":
         values["reasoning_effort"] = thinking if on else "low"
     return values

@@ -128,6 +128,9 @@ def thought_tokens(
     if (known := ids("<|channel>", "<channel|>")) is not None:
         opening, closing = known
         return Tags(opening, closing, (closing,), blank, len(encode("thought\n")))
+    if (known := ids("<|START_THINKING|>", "<|END_THINKING|>")) is not None:
+        opening, closing = known
+        return Tags(opening, closing, (closing,), blank)
     for marks in MARKS:
         if (known := ids(*marks)) is not None:
             opening, closing = known

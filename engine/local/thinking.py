@@ -38,7 +38,7 @@ def thinking_of(
         return None
     if tokens.whole and budget is None:
         return None
-    closed = last.rstrip().endswith((*CLOSING, "<channel|>"))
+    closed = last.rstrip().endswith((*CLOSING, "<channel|>", "<|END_THINKING|>"))
     place = tokens.start(opened=opens_thought(last), closed=closed)
     return Thinking(tokens, place, budget, model.vocabulary, frozenset(model.eos))
 

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from engine.tool_calls.forms import ARG_KEYS, GEMMA, JSON, PARAMETERS, PYTHON, TIGHT_ARG_KEYS
+from engine.tool_calls.forms import (
+    ARG_KEYS,
+    GEMMA,
+    JSON,
+    PARAMETERS,
+    PYTHON,
+    TIGHT_ARG_KEYS,
+    TIGHT_PARAMETERS,
+)
 from engine.values.tools import ToolCall
 
 
@@ -38,9 +48,26 @@ class CallStyle:
         return not self.trigger
 
     def written(self, calls: Sequence[ToolCall]) -> str:
-        """Write calls, with their arguments as JSON, as a model of this style writes them."""
-        each = (f"{self.head}{call.name}{self.middle}{call.arguments}{self.tail}" for call in calls)
+        """Return calls as a model of this style writes them; the form is JSON or Python's."""
+        each = (
+            f"{self.head}{call.name}{self.middle}{self._arguments(call)}{self.tail}"
+            for call in calls
+        )
         return f"{self.opening}{self.between.join(each)}{self.closing}"
+
+    def _arguments(self, call: ToolCall) -> str:
+        assert self.form in (JSON, PYTHON)
+        if self.form == JSON:
+            return call.arguments
+        return (
+            ", ".join(f"{name}={_python(value)}" for name, value in (call.object or {}).items())
+            + ")"
+        )
+
+
+def _python(value: Any) -> str:
+    """Return a value as LFM2.5's template writes it: containers as JSON, others as Python."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else repr(value)
 
 
 HERMES = CallStyle(
@@ -97,6 +124,15 @@ QWEN3_CODER = CallStyle(
     form=PARAMETERS,
 )
 """Qwen3-Coder's, and that of Qwen 3.5 and later."""
+SEED_OSS = replace(
+    QWEN3_CODER,
+    name="seed_oss",
+    head="<seed:tool_call>\n<function=",
+    tail="</function>\n</seed:tool_call>",
+    trigger="<seed:tool_call>",
+    control=("<seed:tool_call>", "</seed:tool_call>"),
+    form=TIGHT_PARAMETERS,
+)
 GLM45 = CallStyle(
     "glm45",
     head="<tool_call>",
@@ -149,8 +185,10 @@ HARMONY = CallStyle(
 _BY_MARK: tuple[tuple[str, CallStyle], ...] = (
     ("<|tool_call>call:", GEMMA4),
     ("<|tool_call_start|>", LFM2),
+    ("List of tools: ", LFM2),
     ("</arg_key><arg_value>", GLM47),
     ("<arg_key>", GLM45),
+    ("<seed:tool_call>", SEED_OSS),
     ("<function=", QWEN3_CODER),
     ("<tool_call>", HERMES),
 )

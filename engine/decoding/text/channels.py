@@ -1,8 +1,8 @@
 """Write replies in channels in the form of other models.
 
-gpt-oss (the harmony format) and Gemma 4 write thoughts, calls and the answer into channels, between
-control tokens. Here a thought is put between ``<think>`` and ``</think>``, and a call of gpt-oss into
-Hermes' form. A channel begins where its control token stands: text that looks like one is text.
+gpt-oss (the harmony format), Gemma 4 and Command write thoughts, calls and the answer into channels,
+between control tokens. Here a thought is put between ``<think>`` and ``</think>``, and a call of gpt-oss
+into Hermes' form. A channel begins where its control token stands: text that looks like one is text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Channels(Protocol):
 
 def channels_of(token_named: Callable[[str], int | None]) -> Channels | None:
     """Return the channels of a new reply by a model with this vocabulary; None if it has none."""
-    for kind in (Harmony, GemmaChannels):
+    for kind in (Harmony, GemmaChannels, CommandChannels):
         ids = {name: token_named(name) for name in kind.NAMES}
         known = {name: token for name, token in ids.items() if token is not None}
         if kind.NAMES[: kind.NEEDED] == tuple(known)[: kind.NEEDED]:
@@ -106,6 +106,8 @@ class GemmaChannels:
 
     NAMES = ("<|channel>", "<channel|>")
     NEEDED = 2
+    HEADED = True
+    """Whether a channel begins with its name and a line feed."""
 
     def __init__(self, ids: Mapping[str, int]) -> None:
         self._opening, self._closing = (ids[name] for name in self.NAMES)
@@ -114,7 +116,8 @@ class GemmaChannels:
 
     def read(self, token: int, text: str) -> str:
         if token == self._opening:
-            self._header, self._hidden, self._thinking = "", self._said, not self._said
+            self._header = "" if self.HEADED else None
+            self._hidden, self._thinking = self._said, not self._said
             return THINK if self._thinking else ""
         if token == self._closing:
             closing = THOUGHT if self._thinking else ""
@@ -129,3 +132,10 @@ class GemmaChannels:
             self._header = None
         self._said |= bool(text.strip()) and not (self._thinking or self._hidden)
         return "" if self._hidden else text
+
+
+class CommandChannels(GemmaChannels):
+    """Cohere's Command's: a thought between two control tokens, without a name."""
+
+    NAMES = ("<|START_THINKING|>", "<|END_THINKING|>")
+    HEADED = False

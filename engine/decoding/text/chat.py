@@ -127,7 +127,7 @@ class ChatTemplate:
 
     def _turns(self, messages: Sequence[Message]) -> list[dict[str, Any]]:
         """Return the messages in the form that the template expects."""
-        return turns_of(messages, self._reasoning, self._source)
+        return turns_of(messages, self.calls, self._reasoning, self._source)
 
 
 _RAISED = ("TemplateError", "RuntimeError")

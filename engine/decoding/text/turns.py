@@ -6,21 +6,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from engine.tool_calls.styles import is_harmony
+from engine.tool_calls.styles import CallStyle, is_harmony
 from engine.values.messages import Message
 from engine.values.tools import ToolCall, json_object
 
 Turn = dict[str, Any]
 
 
-def turns_of(messages: Sequence[Message], reasoning: str, template: str) -> list[Turn]:
+def turns_of(
+    messages: Sequence[Message], style: CallStyle, reasoning: str, template: str
+) -> list[Turn]:
     """Return the messages as ``template`` takes them.
 
-    ``reasoning``: its name of an earlier thought. The template decides which of them it renders: most
-    render those behind the last message of the user, which the model still needs for its tools.
+    ``style``: that of its calls. ``reasoning``: its name of an earlier thought. The template decides
+    which of them it renders: most render those behind the last message of the user, which the model still
+    needs for its tools.
     """
     if is_harmony(template):
         messages = [*_one_call_each(messages)]
+    elif "tool_calls" not in template:
+        messages = [_with_calls_written(each, style) for each in messages]
     turns = [_turn(each, reasoning) for each in messages]
     return _with_responses(turns) if "tool_responses" in template else turns
 
@@ -49,6 +54,13 @@ def _turn(message: Message, reasoning: str) -> Turn:
 def _arguments(call: ToolCall) -> dict[str, Any] | str:
     arguments = call.object
     return call.arguments if arguments is None else arguments
+
+
+def _with_calls_written(message: Message, style: CallStyle) -> Message:
+    """Return a message with its calls in its text, for a template that renders tools but no calls."""
+    if not message.tool_calls:
+        return message
+    return replace(message, content=message.content + style.written(message.tool_calls))
 
 
 def _one_call_each(messages: Sequence[Message]) -> Iterator[Message]:

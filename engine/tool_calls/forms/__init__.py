@@ -28,10 +28,11 @@ class ArgumentsReader(Protocol):
 JSON, GEMMA, PYTHON = "json", "gemma", "python"
 _TAGS = {
     "parameters": parameters.QWEN,
+    "tight_parameters": parameters.SEED,
     "arg_keys": parameters.GLM,
     "tight_arg_keys": parameters.GLM_TIGHT,
 }
-PARAMETERS, ARG_KEYS, TIGHT_ARG_KEYS = _TAGS
+PARAMETERS, TIGHT_PARAMETERS, ARG_KEYS, TIGHT_ARG_KEYS = _TAGS
 _LITERALS = {GEMMA: literals.GEMMA, PYTHON: literals.PYTHON}
 
 

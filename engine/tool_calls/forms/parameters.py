@@ -1,4 +1,4 @@
-"""Arguments as tagged parameters: Qwen3-Coder's and 3.5's, and GLM 4.5's.
+"""Arguments as tagged parameters: Qwen3-Coder's and 3.5's, Seed-OSS's, and GLM 4.5's.
 
 A string stands there as it is, anything else as JSON. So a parameter's type is that of the tool's schema.
 """
@@ -41,6 +41,7 @@ class Tags:
 
 
 QWEN = Tags("<parameter=", ">\n", "\n</parameter>\n", "</function>")
+SEED = Tags("<parameter=", ">", "</parameter>\n", "</function>")
 GLM = Tags("<arg_key>", "</arg_key>\n<arg_value>", "</arg_value>\n", "</tool_call>")
 GLM_TIGHT = Tags("<arg_key>", "</arg_key><arg_value>", "</arg_value>", "</tool_call>")
 """GLM 4.5's and 4.6's, and 4.7's."""

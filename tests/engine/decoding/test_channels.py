@@ -19,6 +19,7 @@ HARMONY = (
     "<|return|>",
 )
 GEMMA = ("<|channel>", "<channel|>")
+COMMAND = ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>")
 NEXT = "<|end|><|start|>assistant"
 ANALYSIS, FINAL = (f"<|channel|>{name}<|message|>" for name in ("analysis", "final"))
 CALL = '<tool_call>\n{"name": "find", "arguments": {"q": 1}}\n</tool_call>'
@@ -64,6 +65,12 @@ REPLIES = [
     (GEMMA, "Blue.<|channel>thought\nHm.<channel|> Red.", "", "Blue. Red."),
     (GEMMA, "<|channel>other<channel|>Blue.", "other", "Blue."),
     (GEMMA, "thought\nBlue.", "", "thought\nBlue."),
+    (
+        COMMAND,
+        "<|START_THINKING|>It asks.<|END_THINKING|><|START_RESPONSE|>Blue.",
+        "It asks.",
+        "Blue.",
+    ),
 ]
 
 

@@ -1,7 +1,7 @@
-"""Small chat templates with the published structure of ten families, for tests.
+"""Small chat templates with the published structure of twelve families, for tests.
 
-Written after the templates of Qwen3, Qwen3.5, gpt-oss, Gemma 4, LFM2.5, Granite 4, Ministral 3, GLM 4.5
-and 4.7 and Llama 3.1, as they stood in October 2026: the same marks, order, white space and rules about
+Written after the templates of Qwen3, Qwen3.5, gpt-oss, Gemma 4, LFM2 and 2.5, Granite 4, Ministral 3,
+GLM 4.5 and 4.7, Seed-OSS and Llama 3.1, as they stood in October 2026: the same marks, order, white space and rules about
 thoughts; without their long instructions.
 """
 
@@ -21,6 +21,7 @@ from engine.tool_calls.styles import (
     LLAMA,
     MISTRAL,
     QWEN3_CODER,
+    SEED_OSS,
     CallStyle,
 )
 
@@ -168,6 +169,33 @@ LFM_25 = (
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
 )
+LFM_2 = """
+{{- bos_token }}
+{%- if tools %}{{ '<|im_start|>system\\nList of tools: ' + (tools | tojson) + '<|im_end|>\\n' }}{% endif %}
+{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
+SEED = (
+    """
+{%- if tools %}{{ '<seed:bos>system\\n' }}
+{%- for t in tools %}{{ 'def ' + t.function.name + '()' }}{% endfor %}{{ '<seed:eos>' }}{% endif %}
+{%- if thinking_budget is defined %}{{ '<seed:bos>system\\nreasoning and thinking budget: ' }}
+{{- thinking_budget | string + '<seed:eos>' }}{% endif %}"""
+    + _LAST_USER
+    + """
+{%- for m in messages %}
+{{- '<seed:bos>' + m.role + '\\n' }}
+{%- if m.reasoning_content and loop.index0 > ns.last %}
+{{- '<seed:think>' + m.reasoning_content + '</seed:think>\\n' }}{% endif %}
+{{- m.content }}
+{%- for c in m.tool_calls or [] %}{{ '\\n' if not loop.first else '' }}
+{{- '<seed:tool_call>\\n<function=' + c.function.name + '>\\n' }}
+{%- for name, value in c.function.arguments | items %}
+{{- '<parameter=' + name + '>' + (value if value is string else value | tojson) + '</parameter>\\n' }}
+{%- endfor %}{{ '</function>\\n</seed:tool_call>' }}{% endfor %}
+{{- '<seed:eos>' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<seed:bos>assistant\\n' }}{% endif %}"""
+)
 GRANITE_4 = """
 {%- if tools %}{{ '<|start_of_role|>system<|end_of_role|>' + (tools | tojson) + '<|end_of_text|>\\n' }}{% endif %}
 {%- for m in messages %}
@@ -184,7 +212,7 @@ GRANITE_4 = """
 {%- endfor %}
 {%- if add_generation_prompt %}{{ '<|start_of_role|>assistant<|end_of_role|>' }}{% endif %}"""
 MINISTRAL_3 = """
-{{- bos_token }}
+{#- Messages have text and thinking chunks. #}{{- bos_token }}
 {%- if tools %}{{ '[AVAILABLE_TOOLS]' + (tools | tojson) + '[/AVAILABLE_TOOLS]' }}{% endif %}
 {%- for m in messages %}
 {%- if m.role == 'user' %}{{ '[INST]' + m.content + '[/INST]' }}
@@ -247,6 +275,8 @@ FAMILIES = (
     Family("gpt-oss", GPT_OSS, HARMONY, "<|call|>", parallel=False, choices=EFFORTS),
     Family("gemma 4", GEMMA_4, GEMMA4, "<turn|>\n", choices=SWITCH),
     Family("lfm2.5", LFM_25, LFM2, "<|im_end|>\n"),
+    Family("lfm2", LFM_2, LFM2, "<|im_end|>\n", thinks=False),
+    Family("seed-oss", SEED, SEED_OSS, "<seed:eos>", choices=SWITCH),
     Family("granite 4", GRANITE_4, HERMES, "<|end_of_text|>\n", thinks=False),
     Family("ministral 3", MINISTRAL_3, MISTRAL, "</s>", thinks=False),
     Family("glm 4.5", _GLM.replace("NEXT", "\\n"), GLM45, "", choices=SWITCH),
