@@ -29,9 +29,9 @@ class LoadRequest:
     ``target`` is the id of a pair, a model or a server in the catalog, a folder, a GGUF file, or a
     server's address. ``draft`` is a model's id, a folder or a GGUF file, "" for none, and None for what
     the catalog pairs with the target.
-    ``heads`` are folders: they replace the pair's own of their kind, and are added to the others.
-    ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine, suggest;
-    ``quantization`` stored is how a GGUF file has its weights, and for no folder.
+    ``heads`` are folders or GGUF files: they replace the pair's own of their kind, and are added to the
+    others. ``quantization`` and ``kv_cache_dtype`` auto are what the catalog, else model and machine,
+    suggest; ``quantization`` stored is how a GGUF file has its weights, and for no folder.
     ``context`` bounds the model's own. ``device``: auto, cpu or cuda. ``native``: whether a step that is
     compiled for this processor may be used; ``cuda_graphs``: whether rounds on a GPU may be captured.
     ``threads`` that compute; None is one for each physical core. ``parallel``: how many requests may

@@ -1,7 +1,8 @@
 """The registry of heads: a new kind is one file here and one line below.
 
-A head drafts from its target's hidden states. config.json alone decides the kind of a folder; the code of
-a kind is imported when one is inspected. A checkpoint may also bring a head of its own.
+A head drafts from its target's hidden states. config.json alone decides the kind of a folder, and
+``general.architecture`` that of a GGUF file; the code of a kind is imported when one is inspected. A
+checkpoint may also bring a head of its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import read_config
+from engine.models.checkpoints.gguf.description import is_gguf
+from engine.models.checkpoints.gguf.heads import architecture_in
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.backends.linear_factory import LinearFactory
@@ -26,10 +29,14 @@ _ASSISTANTS = ("gemma4_assistant", "gemma4_unified_assistant")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A kind of head: ``path`` (module:class), and ``matches`` for its published config.json."""
+    """A kind of head: ``path`` (module:class), and ``matches`` for its published config.json.
+
+    ``architecture``: llama.cpp's name of it in GGUF files, if there is one.
+    """
 
     path: str
     matches: Callable[[Config], bool]
+    architecture: str = ""
 
 
 def _is_eagle3(config: Config) -> bool:
@@ -56,11 +63,12 @@ def _is_lstm(config: Config) -> bool:
 
 _REGISTRY: Mapping[str, Layout] = {
     "medusa": Layout("engine.drafting.heads.medusa:MedusaHead", _is_medusa),
-    "eagle3": Layout("engine.drafting.heads.eagle3:Eagle3Head", _is_eagle3),
-    "block": Layout("engine.drafting.heads.block:BlockHead", _is_block),
+    "eagle3": Layout("engine.drafting.heads.eagle3:Eagle3Head", _is_eagle3, "eagle3"),
+    "block": Layout("engine.drafting.heads.block:BlockHead", _is_block, "dflash"),
     "assistant": Layout(
         "engine.drafting.heads.assistant:AssistantHead",
         lambda config: str(config.get("model_type")) in _ASSISTANTS,
+        "gemma4-assistant",
     ),
     "mlp": Layout(
         "engine.drafting.heads.mlp:MlpHead",
@@ -84,40 +92,51 @@ def kind_of(config: Config) -> str | None:
     return next((kind for kind, layout in _REGISTRY.items() if layout.matches(config)), None)
 
 
-def kind_in(folder: Path) -> str | None:
-    """Return the kind of the head in ``folder``; None if there is none."""
+def kind_in(place: Path) -> str | None:
+    """Return the kind of the head in ``place``, a folder or a GGUF file; None if there is none."""
     try:
-        return kind_of(read_config(folder))
+        return _kind_of_gguf(place) if is_gguf(place) else kind_of(read_config(place))
     except ModelError:
         return None
 
 
-def inspect(folder: Path, target: TargetShape) -> HeadPlan:
-    """Return the plan of the head in ``folder``, read from headers alone.
+def _kind_of_gguf(file: Path) -> str | None:
+    stated = architecture_in(file)
+    return next((kind for kind, each in _REGISTRY.items() if each.architecture == stated), None)
 
-    Raises ModelError for a folder that is no head or is damaged, IncompatiblePair for a head of another
-    target.
+
+def inspect(place: Path, target: TargetShape) -> HeadPlan:
+    """Return the plan of the head in ``place``, read from headers alone.
+
+    Raises ModelError for what is no head or is damaged, IncompatiblePair for a head of another target.
     """
     from engine.drafting.heads.stored import open_stored
 
-    kind = check(folder)
-    plan: HeadPlan = _class_of(kind).plan(open_stored(folder, read_config(folder)), target)
+    kind = check(place)
+    plan: HeadPlan = _class_of(kind).plan(open_stored(place), target)
     return plan
 
 
-def check(folder: Path) -> str:
-    """Return the kind of the head in ``folder``. Raises ModelError if there is none."""
-    if folder.is_dir() and not (folder / "config.json").is_file():
-        raise ModelError(
-            f"{folder} is no head: it has no config.json. Give the folder that a head was saved in."
-        )
-    config = read_config(folder)
-    kind = kind_of(config)
-    if kind is None:
+def check(place: Path) -> str:
+    """Return the kind of the head in ``place``, a folder or a GGUF file. Raises ModelError if there is
+    none."""
+    if is_gguf(place):
+        kind, stated = _kind_of_gguf(place), "its architecture is that of a model"
+        known = ", ".join(each.architecture for each in _REGISTRY.values() if each.architecture)
+    else:
+        if place.is_dir() and not (place / "config.json").is_file():
+            raise ModelError(
+                f"{place} is no head: it has no config.json. Give the folder or GGUF file that a head "
+                "was saved in."
+            )
+        config, known = read_config(place), ", ".join(kinds())
+        kind = kind_of(config)
         name = config.get("architectures") or config.get("model_type") or "nothing it knows by name"
+        stated = f"its config.json names {name}"
+    if kind is None:
         raise ModelError(
-            f"{folder} is no head that this version reads: its config.json names {name}. Known kinds "
-            f"are {', '.join(kinds())}. A draft model is given as TARGET::DRAFT."
+            f"{place} is no head that this version reads: {stated}. Known kinds are {known}. A draft "
+            "model is given as TARGET::DRAFT."
         )
     return kind
 

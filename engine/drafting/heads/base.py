@@ -49,8 +49,8 @@ class HeadPlan:
 
     @property
     def name(self) -> str:
-        """The folder's name; of a layer that the target brings, its kind."""
-        return self.stored.folder.name if self.in_folder else self.kind
+        """The folder's or file's name; of a layer that the target brings, its kind."""
+        return self.stored.name if self.in_folder else self.kind
 
     @property
     def note(self) -> str | None:
@@ -98,7 +98,7 @@ def check_fits(stored: Stored, target: TargetShape, *, hidden: int, vocabulary: 
 def other_target(stored: Stored, target: TargetShape, difference: str) -> IncompatiblePair:
     """Return the error for a head that ``difference``, unlike its target."""
     return IncompatiblePair(
-        f"The head {stored.folder.name} was made for another target: it {difference}. Choose a head "
+        f"The head {stored.name} was made for another target: it {difference}. Choose a head "
         f"that was trained for {target.path.name}."
     )
 

@@ -22,6 +22,7 @@ from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.weights import layer_shapes
 
 MARKOV = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight"
+_SCALES = "output_multiplier", "input_embedding_scale", "attention_value_scale"
 CONFIDENCE = "confidence_head.proj.weight", "confidence_head.proj.bias"
 
 
@@ -82,7 +83,7 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     )
     if shape.depth < 1:
         raise ModelError(
-            f"{flat.folder / 'config.json'}: with block_size {shape.block} nothing is drafted. Use the "
+            f"{flat.config_file}: with block_size {shape.block} nothing is drafted. Use the "
             "config.json that was published with the head."
         )
     flat.expect(expected(shape))
@@ -142,11 +143,12 @@ def _check_plain(stored: Stored) -> None:
         "layers with a sliding window": any(kind != "full_attention" for kind in layer_types),
         "rows that do not see later ones": get("is_causal") or get("causal_head"),
         "a vocabulary of its own": "d2t" in stored.shapes,
+        "attention sinks": any("self_attn.sink" in name for name in stored.shapes),
         "latent attention": get("attention_mode") == "mla",
         f"a Markov head of type {get('markov_head_type')!r}": rank
         and get("markov_head_type", "vanilla") != "vanilla",
-        "scaled embeddings or logits": get("final_logit_softcapping")
-        or any(get(key, 1.0) != 1.0 for key in ("output_multiplier", "input_embedding_scale")),
+        "scaled embeddings, values or logits": get("final_logit_softcapping")
+        or any(get(key) not in (None, 1.0) for key in _SCALES),
         "Gemma's layers": "gemma" in str(get("model_type")),
         "speculators' layout": "transformer_layer_config" in config,
     }

@@ -131,7 +131,7 @@ def _shape_of(stored: Stored) -> _Shape:
     """Read config.json. Raises ModelError."""
     if not stored.flag("tie_weights"):
         raise ModelError(
-            f"{stored.folder / 'config.json'}: key 'tie_weights' is not true. The steps of an LSTM "
+            f"{stored.config_file}: key 'tie_weights' is not true. The steps of an LSTM "
             "speculator share their weights; there is no layout for others. Use the config.json that was "
             "published with the head."
         )

@@ -1,7 +1,8 @@
 """A head's files: config.json and the names and shapes of tensors are read at once, tensors one by one.
 
-Safetensors are preferred. Older heads are published as pickles only; torch's weights-only loader reads
-them, which makes tensors and containers and runs no code from the file.
+They are a folder or a GGUF file. In folders safetensors are preferred. Older heads are published as
+pickles only; torch's weights-only loader reads them, which makes tensors and containers and runs no code
+from the file.
 """
 
 from __future__ import annotations
@@ -17,6 +18,11 @@ import torch
 from torch import Tensor
 
 from engine.errors import ModelError
+from engine.kernels.formats.blocks import Blocks
+from engine.models.checkpoints.config_file import read_config
+from engine.models.checkpoints.gguf.description import is_gguf, name_of
+from engine.models.checkpoints.gguf.heads import read_head
+from engine.models.checkpoints.gguf.tensors import read_original
 from engine.models.checkpoints.safetensors_header import read_header
 from engine.models.checkpoints.stored_tensor import check_finite, read_tensor
 
@@ -27,7 +33,7 @@ _OTHERS = {"training_args.bin", "optimizer.pt", "optimizer.bin", "scheduler.pt",
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The contents of a head's folder; call it with a tensor's name."""
+    """The contents of a head's ``folder``, or GGUF file; call it with a tensor's name."""
 
     folder: Path
     config: Mapping[str, Any]
@@ -35,6 +41,16 @@ class Stored:
     note: str | None = None
     """A remark for users: the weights are a pickle, and how it is read."""
     fetch: Callable[[str], Tensor] = field(repr=False, kw_only=True)
+
+    @property
+    def name(self) -> str:
+        """The folder's name, or the file's without its suffix."""
+        return name_of(self.folder)
+
+    @property
+    def config_file(self) -> Path:
+        """The file that holds ``config``: config.json, or the GGUF file itself."""
+        return self.folder if is_gguf(self.folder) else self.folder / "config.json"
 
     def __call__(self, name: str) -> Tensor:
         """Return the tensor as stored, on the CPU. Raises ModelError where it is absent or not finite."""
@@ -60,7 +76,7 @@ class Stored:
     def wrong_key(self, key: str, allowed: str) -> ModelError:
         """Return the error for a key of config.json whose value is not ``allowed``."""
         return ModelError(
-            f"{self.folder / 'config.json'}: key '{key}' is {self.config.get(key)!r}; it must be "
+            f"{self.config_file}: key '{key}' is {self.config.get(key)!r}; it must be "
             f"{allowed}. Use the config.json that was published with the head."
         )
 
@@ -92,8 +108,11 @@ class Stored:
                 )
 
 
-def open_stored(folder: Path, config: Mapping[str, Any]) -> Stored:
-    """Read names and shapes of all tensors in ``folder``. Raises ModelError for damaged files."""
+def open_stored(folder: Path) -> Stored:
+    """Read names and shapes of all tensors in ``folder``, or a GGUF file. Raises ModelError."""
+    if is_gguf(folder):
+        return _from_gguf(folder)
+    config = read_config(folder)
     files = sorted(folder.glob("*.safetensors"))
     if files:
         return _from_safetensors(folder, config, files)
@@ -113,6 +132,20 @@ def _from_safetensors(folder: Path, config: Mapping[str, Any], files: list[Path]
     return Stored(
         folder, config, MappingProxyType(shapes), fetch=lambda name: read_tensor(*locations[name])
     )
+
+
+def _from_gguf(file: Path) -> Stored:
+    """Return tensors as floats, whatever the file's type: ``LinearFactory`` rounds them again."""
+    head = read_head(file)
+    shapes = {name: located.entry.shape for name, located in head.tensors.items()}
+
+    def fetch(name: str) -> Tensor:
+        weight = read_original(name, head.tensors[name], (head.heads, head.kv_heads))
+        tensor = weight.dequantise() if isinstance(weight, Blocks) else weight
+        # llama.cpp has token ids where the published folder has offsets.
+        return tensor - torch.arange(len(tensor)) if name == "d2t" else tensor
+
+    return Stored(file, head.config, MappingProxyType(shapes), fetch=fetch)
 
 
 def _from_pickles(folder: Path, config: Mapping[str, Any], files: list[Path]) -> Stored:

@@ -192,5 +192,5 @@ def _lacking(need: str, loaded: Collection[str]) -> str:
     return (
         f"a head of kind {need} for this target, and none is loaded"
         f"{f' (there is {others})' if others else ''}. Load "
-        "one with it, on the Models page or by --head FOLDER"
+        "one with it, on the Models page or by --head PATH"
     )

@@ -55,7 +55,7 @@ _SLIDING_EVERY = {"gemma2": 2, "gemma3": 6, "gemma4": 6, "olmo2": 4, "exaone4": 
 """The period of layers with global attention, if the file does not say (llama.cpp's models)."""
 _LAYER_NORMS = ("cohere2", "starcoder2")
 """Architectures with LayerNorms, whose epsilon has another key."""
-_PARTLY_ROTATED = ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe")
+_PARTLY_ROTATED = ("phi3", "qwen35", "qwen35moe", "qwen3next", "glm4", "glm4moe", "dflash")
 _WINDOWS = {"gemma2": 4096}
 _SLIDING_THETA = 10_000.0
 """The rope base of the sliding layers of Gemma 3 and 4."""
@@ -66,9 +66,12 @@ _LARGEST_GEMMAS = {"gemma2": 46, "gemma3": 62}
 class Settings:
     """The metadata of a model, by keys without its architecture's prefix. Methods raise ModelError."""
 
-    def __init__(self, file: Path, metadata: Mapping[str, Any]) -> None:
-        self.file, self.metadata = file, metadata
-        self.architecture = check_architecture(file, metadata.get("general.architecture"))
+    def __init__(self, file: Path, metadata: Mapping[str, Any], family: str | None = None) -> None:
+        """``family``: the architecture of models like this one, if it is a head."""
+        self.file, self.metadata, self._family = file, metadata, family
+        stated = metadata.get("general.architecture")
+        self.prefix = str(stated)
+        self.architecture = family or check_architecture(file, stated)
 
     def size(self, key: str, default: int | None = None, layer: int | None = None) -> int:
         """Return a whole number above 0; of a list, that of ``layer`` or the one that all layers have."""
@@ -96,14 +99,14 @@ class Settings:
     def drafting_layers(self) -> int:
         """How many of the last layers draft for the others (MTP)."""
         key = "nextn_predict_layers"
-        return self.size(key) if self.optional(key) else 0
+        return self.size(key) if self.optional(key) and self._family is None else 0
 
     def optional(self, key: str) -> Any:
-        return self.metadata.get(f"{self.architecture}.{key}")
+        return self.metadata.get(f"{self.prefix}.{key}")
 
     def wrong(self, key: str, value: object, expected: str) -> ModelError:
         return ModelError(
-            f"{self.file}: {self.architecture}.{key} is {value!r}; it must be {expected}. The file is "
+            f"{self.file}: {self.prefix}.{key} is {value!r}; it must be {expected}. The file is "
             "damaged or of another kind than it says: download it again."
         )
 
@@ -113,7 +116,7 @@ class Settings:
             value = default
         if value is None:
             raise ModelError(
-                f"{self.file} lacks {self.architecture}.{key}, without which nobody knows how to run the "
+                f"{self.file} lacks {self.prefix}.{key}, without which nobody knows how to run the "
                 "weights. Download it again, or convert it again with llama.cpp's converter."
             )
         return value
@@ -286,7 +289,7 @@ def _gemma4(
 ) -> dict[str, Any]:
     """Return Gemma 4's fields. Factors of 1 turn a pair of a global head, huge ones leave it as it is."""
     sliding = _sliding(settings, int(config["num_hidden_layers"]))
-    local, last = sliding.index(True), len(sliding) - 1
+    local, last = sliding.index(True) if any(sliding) else 0, len(sliding) - 1
     turned = [factor == 1 for factor in factors.get("long", ())] or [True]
     fields: dict[str, Any] = {
         "head_dim": settings.size("attention.key_length_swa"),
@@ -432,7 +435,8 @@ def _rope(
     }
     width = settings.size("rope.dimension_count", head_dim)
     if width != head_dim:
-        if settings.architecture not in _PARTLY_ROTATED or width > head_dim or width % 2:
+        partly = {settings.architecture, settings.prefix} & {*_PARTLY_ROTATED}
+        if not partly or width > head_dim or width % 2:
             raise settings.wrong("rope.dimension_count", width, str(head_dim))
         rope["partial_rotary_factor"] = width / head_dim
     kind = settings.optional("rope.scaling.type") or "none"

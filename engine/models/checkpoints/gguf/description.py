@@ -119,13 +119,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
     _check_parts(parts)
     settings = Settings(first.file, first.metadata)
     tensors = dict(_located(settings, parts))
-    factors = {
-        name: _factors(part, key, part.tensors[key])
-        for name, key in _FACTORS.items()
-        for part in parts
-        if key in part.tensors
-    }
-    config = config_from(settings, frozenset(tensors), _by_length(first.file, factors))
+    config = config_from(settings, frozenset(tensors), rope_factors(parts))
     embedding = tensors.get("model.embed_tokens.weight")
     if embedding is None:
         raise ModelError(
@@ -181,7 +175,7 @@ def _located(
     architecture, seen = settings.architecture, set[str]()
     first = settings.size("block_count") - settings.drafting_layers
     drafting = tuple(f"blk.{first + each}." for each in range(settings.drafting_layers))
-    factors = _scales(architecture, parts)
+    factors = scales(architecture, parts)
     sizes = gated_delta(settings) if architecture == "qwen3next" else {}
     for part in parts:
         for name, entry in part.tensors.items():
@@ -219,7 +213,7 @@ def _located(
                 yield own, LocatedTensor(part, each, role, of_experts[expert % len(of_experts)])
 
 
-def _scales(architecture: str, parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
+def scales(architecture: str, parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
     """Return the factor of each matrix, or of each expert's, by names without a suffix.
 
     Those of rows that are rounded to NVFP4 too, which nothing here does, are passed over.
@@ -239,17 +233,23 @@ def _factors(part: GgufHeader, name: str, entry: TensorEntry) -> tuple[float, ..
     return tuple(np.frombuffer(read_bytes(part.file, entry), "<f4").tolist())
 
 
-def _by_length(
-    file: Path, factors: Mapping[str, tuple[float, ...]]
-) -> dict[str, tuple[float, ...]]:
-    """Return the factors ``long`` and ``short``, or neither. Files of Llama 3 have one list for both."""
+def rope_factors(parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:
+    """Return the rotary factors ``long`` and ``short``, or neither. Files of Llama 3 have one list for
+    both. Raises ModelError."""
+    file = parts[0].file
+    factors = {
+        name: _factors(part, key, part.tensors[key])
+        for name, key in _FACTORS.items()
+        for part in parts
+        if key in part.tensors
+    }
     if "both" in factors:
         return {"long": factors["both"], "short": factors["both"]}
     if factors and len(factors) != 2:
         raise ModelError(
             f"{file} holds rotary factors for {' and '.join(factors)} texts only. Download it again."
         )
-    return dict(factors)
+    return factors
 
 
 def _type_of(metadata: Mapping[str, Any], tensors: Mapping[str, LocatedTensor]) -> str:

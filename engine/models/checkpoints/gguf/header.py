@@ -44,8 +44,8 @@ _STRING, _ARRAY = 8, 9
 TENSOR_TYPES: Mapping[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 6: "Q5_0", 7: "Q5_1", 8: "Q8_0", 10: "Q2_K", 11: "Q3_K",
     12: "Q4_K", 13: "Q5_K", 14: "Q6_K", 16: "IQ2_XXS", 17: "IQ2_XS", 18: "IQ3_XXS", 19: "IQ1_S",
-    20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 28: "F64", 29: "IQ1_M", 30: "BF16",
-    34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
+    20: "IQ4_NL", 21: "IQ3_S", 22: "IQ2_S", 23: "IQ4_XS", 26: "I32", 27: "I64", 28: "F64", 29: "IQ1_M",
+    30: "BF16", 34: "TQ1_0", 35: "TQ2_0", 39: "MXFP4", 40: "NVFP4", 41: "Q1_0", 42: "Q2_0",
 }  # fmt: skip
 """GGUF's numbers of the tensor types that are read, as in ggml.h. The package ``gguf`` has them too, but
 takes half a second to import; a test compares both."""
@@ -59,7 +59,11 @@ FILE_TYPES: Mapping[int, str] = {
 }  # fmt: skip
 """Names of files whose matrices are mostly of a type, by ``general.file_type``."""
 
-_PLAIN = {"F64": Layout(1, 8), "F32": Layout(1, 4), "F16": Layout(1, 2), "BF16": Layout(1, 2)}
+_PLAIN = {
+    **{name: Layout(1, 8) for name in ("F64", "I64")},
+    **{name: Layout(1, 4) for name in ("F32", "I32")},
+    **{name: Layout(1, 2) for name in ("F16", "BF16")},
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -180,6 +180,10 @@ CENTRED = ("gemma2", "gemma3", "qwen35", "qwen35moe", "qwen3next")
 """Architectures whose norms are stored as 1 + w."""
 
 
+HEADS = ("eagle3", "dflash", "gemma4-assistant")
+"""Architectures that draft for a model; see ``gguf.heads``."""
+
+
 class TensorRole(NamedTuple):
     """What a tensor of the file is, and how to undo what the converter did to it.
 
@@ -267,6 +271,11 @@ def check_architecture(file: object, architecture: object) -> str:
         raise ModelError(
             f"{file} is the part of a model that sees pictures (mmproj), not the model itself. Give the "
             "file that lies beside it."
+        )
+    if architecture in HEADS:
+        raise ModelError(
+            f"{file} is a head ({architecture!r}), which drafts for a model and is none itself. Give it "
+            f"with its target: --pair TARGET --head {file}."
         )
     if layers := uncomputed(architecture):
         raise ModelError(refusal(f"{file} ({architecture!r})", layers))

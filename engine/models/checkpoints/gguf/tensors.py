@@ -41,7 +41,7 @@ class GgufTensors(TensorReader):
 
     def open(self, checkpoint: Checkpoint) -> None:
         """See ``TensorReader``."""
-        self._heads = {False: checkpoint.heads, True: checkpoint.kv_heads}
+        self._heads = checkpoint.heads, checkpoint.kv_heads
         self._located = describe(checkpoint.path).tensors
 
     def __call__(self, name: str) -> Tensor:
@@ -56,26 +56,30 @@ class GgufTensors(TensorReader):
 
     def original(self, name: str) -> Tensor | Blocks:
         """Return a tensor as the file has it, its rows in transformers' order."""
-        located = self._located[name]
-        role = located.role
-        weight = _read(name, located)
-        if located.factor != 1:
-            weight = (
-                weight.times(located.factor)
-                if isinstance(weight, Blocks)
-                else weight * located.factor
-            )
-        if role.interleaved:
-            order = _halves(located.entry.shape[0], self._heads[role.keys])
-            return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
-        if role.decay:
-            assert isinstance(weight, Tensor)
-            return torch.log(-weight.float())
-        if role.centred:
-            assert isinstance(weight, Tensor)
-            # Exact: 1 + w was rounded to float32, and subtracting 1 needs no more digits.
-            return weight.float() - 1
-        return weight
+        return read_original(name, self._located[name], self._heads)
+
+
+def read_original(name: str, located: LocatedTensor, heads: tuple[int, int]) -> Tensor | Blocks:
+    """Return a tensor as the file has it, its rows in transformers' order; ``heads`` of queries and keys.
+
+    Raises ModelError if the file cannot be read.
+    """
+    role, weight = located.role, _read(name, located)
+    if located.factor != 1:
+        weight = (
+            weight.times(located.factor) if isinstance(weight, Blocks) else weight * located.factor
+        )
+    if role.interleaved:
+        order = _halves(located.entry.shape[0], heads[role.keys])
+        return weight.rows(order) if isinstance(weight, Blocks) else weight[order]
+    if role.decay:
+        assert isinstance(weight, Tensor)
+        return torch.log(-weight.float())
+    if role.centred:
+        assert isinstance(weight, Tensor)
+        # Exact: 1 + w was rounded to float32, and subtracting 1 needs no more digits.
+        return weight.float() - 1
+    return weight
 
 
 def _read(name: str, located: LocatedTensor) -> Tensor | Blocks:

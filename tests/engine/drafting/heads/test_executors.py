@@ -28,6 +28,7 @@ from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.values.sampling import AcceptanceRule, Sampling
 from tests.support import heads as made
+from tests.support.gguf_heads import write_gguf_head
 from tests.support.heads import FakeShape, write_head
 from tests.support.loading import load_model
 from tests.support.places import PIP
@@ -247,6 +248,30 @@ def test_drafts_are_those_of_torch_round_after_round(
             same(found, expected)
             for drafter in both:
                 drafter.take([*expected.tree.tokens[:accepted], 7 + depth])
+
+
+@pytest.mark.parametrize("name", ["eagle3", "dflash", "dspark", "assistant"])
+def test_a_gguf_file_drafts_what_the_folder_does_that_it_was_made_from(
+    name: str, threads: Library, tmp_path: Path
+) -> None:
+    kind, make = HEADS[name]
+    folder = write_head(tmp_path / "head", *make())
+    linears = LinearFactory("fp32", CPU, threads)
+    plans = [
+        heads.inspect(place, TARGET)
+        for place in (folder, write_gguf_head(folder, tmp_path / "head.gguf", TARGET.layers))
+    ]
+    shapes = [getattr(plan.shape, "architecture", plan.shape) for plan in plans]
+    assert shapes[0] == shapes[1] and plans[1].kind == kind
+    drafters = [
+        Drafter(head, Shown(threads, head.aux_layers, torch.float32)).begin(text(40), DRAWN)
+        for head in (heads.load(plan, linears) for plan in plans)
+    ]
+    for token in (3, 5):
+        one, other = (drafter.draft(5) for drafter in drafters)
+        assert one.tree == other.tree and one.chosen_q == other.chosen_q
+        for drafter in drafters:
+            drafter.take([token])
 
 
 @pytest.mark.parametrize("name", ["eagle3", "dspark"])

@@ -7,14 +7,20 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from engine.drafting import heads, proposers
-from engine.errors import ModelError
+from engine.errors import IncompatiblePair, ModelError
+from engine.loading.discovery.found import examine
+from engine.loading.discovery.listing import Listed
+from engine.models.checkpoints import checkpoint
 from tests.support.folders import write_model
+from tests.support.gguf_files import all_in
+from tests.support.gguf_heads import write_gguf_head
 from tests.support.heads import PICKLE, WRITERS, FakeShape, medusa, write_head
 from tests.support.places import ROOT
 
@@ -36,6 +42,35 @@ def test_a_folder_is_known_by_its_configuration(kind: str, tmp_path: Path) -> No
     folder = WRITERS[kind](tmp_path, TARGET)
     assert heads.kind_in(folder) == kind
     assert heads.check(folder) == kind == heads.inspect(folder, TARGET).kind
+
+
+@pytest.mark.parametrize("kind", ["eagle3", "block", "assistant"])
+def test_a_gguf_file_is_known_by_its_architecture(kind: str, tmp_path: Path) -> None:
+    folder = WRITERS[kind](tmp_path / "folder", TARGET)
+    file = write_gguf_head(folder, tmp_path / "head.gguf", TARGET.layers, all_in("F16"))
+    plan = heads.inspect(file, TARGET)
+    assert heads.kind_in(file) == heads.check(file) == kind == plan.kind
+    assert (plan.name, examine(Listed(file, "head"), "").head) == ("head", kind)
+    with pytest.raises(ModelError, match=r"is a head .* --head .*head\.gguf"):
+        checkpoint.inspect(file)
+    with pytest.raises(IncompatiblePair, match=r"head was made .* 32, fake has a width of 64"):
+        heads.inspect(file, replace(TARGET, hidden=64))
+
+
+def test_gguf_files_that_cannot_draft_say_why(tmp_path: Path) -> None:
+    file = write_gguf_head(
+        WRITERS["block"](tmp_path / "head", TARGET), tmp_path / "head.gguf", TARGET.layers
+    )
+    data = file.read_bytes()
+    for found, written, reason in (
+        (b"blk.1.ffn_norm", b"blk.1.fan_norm", r"tensor blk\.1\.fan_norm\.weight, which no dflash"),
+        (b"dflash", b"llamas", "no head .* that of a model. Known .* eagle3, dflash"),
+        (b"dflash.target_layers", b"dflash.target_livers", "target_layers is None"),
+        (b"enc.output_norm", b"dec.output_norm", r"dec\.output_norm"),
+    ):
+        file.write_bytes(data.replace(found, written))
+        with pytest.raises(ModelError, match=reason):
+            heads.inspect(file, TARGET)
 
 
 def test_a_model_is_no_head(tmp_path: Path) -> None:
