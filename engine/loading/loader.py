@@ -30,12 +30,10 @@ from engine.models.checkpoints.stored_tensor import check_finite
 from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits
+from engine.models.tensor_shapes import Names, tensor_shapes, unread_tensors
 from engine.models.weights import (
-    Names,
     TensorSource,
     WeightSource,
-    tensor_shapes,
-    unread_tensors,
 )
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,8 @@ from engine.kernels.formats.block_formats import LAYOUTS
 from engine.kernels.formats.block_rounding import to_blocks
 from engine.kernels.formats.blocks import Weight
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.weights import ROUTERS, Names, TensorSource, WeightSource
+from engine.models.tensor_shapes import ROUTERS, Names
+from engine.models.weights import TensorSource, WeightSource
 
 _WIDE = "q8_0"
 """For the embedding and the head: their errors affect the output most, and lookups are cheap."""

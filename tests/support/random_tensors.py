@@ -19,7 +19,7 @@ from engine.models.architecture import (
     Rope,
     ShortConvolution,
 )
-from engine.models.weights import Names, tensor_shapes
+from engine.models.tensor_shapes import Names, tensor_shapes
 
 VOCABULARY, HIDDEN = 128, 64
 ATTENTION = Attention(4, 2, 16, 0.25, Rope(tuple(0.5**pair for pair in range(8))))

@@ -25,7 +25,8 @@ from engine.models.base import ModelInfo
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.tensors import open_tensors
 from engine.models.families import FAMILIES
-from engine.models.weights import Layer, Names
+from engine.models.tensor_shapes import Names
+from engine.models.weights import Layer
 from tools.gate.closeness import window
 
 PRODUCTS = Kernels(

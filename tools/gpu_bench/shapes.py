@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from engine.errors import InvalidRequest
 from engine.kernels.formats.nf4 import GROUP
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
-from engine.models.weights import Names, tensor_shapes
+from engine.models.tensor_shapes import Names, tensor_shapes
 
 WIDTHS = {"bf16": 2.0, "int8": 1.0, "nf4": 0.5 + 2 / GROUP}
 """Bytes per weight, by the names of ``--quantization``."""

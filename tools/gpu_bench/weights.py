@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.models.architecture import Architecture
-from engine.models.weights import tensor_shapes
+from engine.models.tensor_shapes import tensor_shapes
 from tools.gpu_bench.shapes import NAMES
 
 STD = 0.02

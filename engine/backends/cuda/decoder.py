@@ -31,7 +31,8 @@ from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import cosines, temperatures
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
-from engine.models.weights import Names, TensorSource, read_norm
+from engine.models.tensor_shapes import Names
+from engine.models.weights import TensorSource, read_norm
 
 WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""

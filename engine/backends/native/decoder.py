@@ -41,6 +41,7 @@ from engine.models.base import Entry, ModelInfo
 from engine.models.hidden_states import AuxHiddenStates, AuxLayer, EmbeddingAndHead
 from engine.models.rotation import cosines, temperatures
 from engine.models.sequence_state import SequenceState
+from engine.models.tensor_shapes import Names
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weights import (
     AttentionWeights,
@@ -50,7 +51,6 @@ from engine.models.weights import (
     Layer,
     Mamba2Weights,
     MlpWeights,
-    Names,
     RmsNorm,
     ShortConvolutionWeights,
     WeightSource,

@@ -37,7 +37,7 @@ from engine.models.architecture import (
     Temperature,
 )
 from engine.models.base import ModelInfo
-from engine.models.weights import Names, tensor_shapes
+from engine.models.tensor_shapes import Names, tensor_shapes
 
 log = logging.getLogger(__name__)
 

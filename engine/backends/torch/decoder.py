@@ -32,6 +32,7 @@ from engine.models.base import ModelInfo
 from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import rotations, temperatures
 from engine.models.sequence_state import KVCache
+from engine.models.tensor_shapes import Names
 from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
@@ -39,7 +40,6 @@ from engine.models.weights import (
     Layer,
     Mamba2Weights,
     MixerWeights,
-    Names,
     ShortConvolutionWeights,
     TensorSource,
     load_layer,

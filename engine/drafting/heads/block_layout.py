@@ -19,7 +19,7 @@ from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.models.weights import layer_shapes
+from engine.models.tensor_shapes import layer_shapes
 
 MARKOV = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight"
 _SCALES = "output_multiplier", "input_embedding_scale", "attention_value_scale"

@@ -17,7 +17,7 @@ from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, entering
-from engine.models.weights import layer_shapes
+from engine.models.tensor_shapes import layer_shapes
 
 EMBEDDING, HEAD, FC_NORM = "embed_tokens.weight", "lm_head.weight", "input_norm.weight"
 TARGETS, _MARKED = "d2t", "t2d"

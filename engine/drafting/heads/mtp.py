@@ -30,7 +30,8 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.tensors import open_tensors
 from engine.models.families import described
 from engine.models.hidden_states import NORMED, AuxLayer
-from engine.models.weights import Layer, RmsNorm, layer_shapes, make_norm
+from engine.models.tensor_shapes import layer_shapes
+from engine.models.weights import Layer, RmsNorm, make_norm
 from engine.values import MAX_DEPTH
 
 PREFIX = "mtp."

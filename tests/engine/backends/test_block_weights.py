@@ -20,7 +20,7 @@ from engine.models.architecture import (
     Rope,
 )
 from engine.models.base import ModelInfo
-from engine.models.weights import Names, tensor_shapes
+from engine.models.tensor_shapes import Names, tensor_shapes
 from tests.support.block_matrices import random_blocks
 from tests.support.sameness import (
     check_parts,

@@ -44,7 +44,7 @@ from engine.models.architecture import (
     features,
 )
 from engine.models.base import ModelInfo
-from engine.models.weights import Names
+from engine.models.tensor_shapes import Names
 from tests.support.random_tensors import (
     ARCHITECTURE,
     ATTENTION,

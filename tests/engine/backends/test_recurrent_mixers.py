@@ -26,7 +26,8 @@ from engine.kernels.native.library import Library
 from engine.kernels.torch.factory import PLAIN
 from engine.models.architecture import LayerSpec, Recurrent
 from engine.models.base import Model, ModelInfo
-from engine.models.weights import GatedDeltaWeights, Names, load_layer
+from engine.models.tensor_shapes import Names
+from engine.models.weights import GatedDeltaWeights, load_layer
 from tests.support.random_tensors import (
     ARCHITECTURE,
     CONVOLUTION,

@@ -29,7 +29,7 @@ from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.four_bits import in_four_bits
-from engine.models.weights import Names
+from engine.models.tensor_shapes import Names
 from tests.support.checkpoints import VOCABULARY, write_random
 from tests.support.loading import load_model, request_for
 from tests.support.sameness import check_rows

@@ -13,7 +13,7 @@ from engine.models.architecture import Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.names import LAYER_PARTS, OUTER_PARTS
 from engine.models.rope import rope_settings
-from engine.models.weights import Names
+from engine.models.tensor_shapes import Names
 
 ARCHITECTURES = ("LlamaForCausalLM",)
 ROPES = ("default", "linear", "llama3")

@@ -14,7 +14,7 @@ from engine.machine.devices import Device
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tensors import Tensors
 from engine.models.families import FAMILIES
-from engine.models.weights import Names
+from engine.models.tensor_shapes import Names
 from tests.support.checkpoints import VOCABULARY, write_random, write_tokenizer
 from tests.support.loading import load_model
 

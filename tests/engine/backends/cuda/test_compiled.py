@@ -19,7 +19,7 @@ from engine.kernels.cuda.sampling import acceptance, distribution
 from engine.kernels.cuda.sampling.acceptance_kernel import Rule
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
-from engine.models.weights import Names, tensor_shapes
+from engine.models.tensor_shapes import Names, tensor_shapes
 from tests.engine.kernels.cuda.where import INTERPRETED
 from tests.support import ptx
 

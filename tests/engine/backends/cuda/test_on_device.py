@@ -28,7 +28,7 @@ from engine.machine import devices
 from engine.machine.devices import FP8_CAPABILITY
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec, Rope
 from engine.models.base import ModelInfo
-from engine.models.weights import Names, tensor_shapes
+from engine.models.tensor_shapes import Names, tensor_shapes
 from engine.request import Speculation
 from engine.values import RoundResult
 from engine.values.sampling import AcceptanceRule, Sampling
