@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from yaml.constructor import SafeConstructor
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from engine.errors import CatalogError
@@ -206,7 +207,7 @@ def _value(file: Path, node: Node, where: str, kind: str) -> Any:
         }
     if kind == CONFIG:
         return _entry(file, node, where, CONFIG_KEYS, ("model_type",)).values
-    value = yaml.SafeLoader("").construct_object(node, deep=True) if _is_scalar(node) else None
+    value = SafeConstructor().construct_object(node) if _is_scalar(node) else None
     good = {
         TEXT: isinstance(value, str) and bool(value.strip()),
         COUNT: isinstance(value, int) and not isinstance(value, bool) and value > 0,
