@@ -129,6 +129,7 @@ def test_defaults_of_chats_are_those_beside_each_chat(page):
 @pytest.mark.skipif(
     os.name != "posix", reason="a file manager of another system cannot be stood in for"
 )
+@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # by itself
 def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     data = page.locator("[data-place=data]")
