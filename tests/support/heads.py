@@ -319,6 +319,25 @@ def eagle3(
     return config, tensors
 
 
+def peagle(
+    target: TargetShape, *, sizes: Mapping[str, int] = EAGLE3, seed: int = 0
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors of a P-EAGLE of two layers in vLLM's layout."""
+    config, tensors = eagle3(target, sizes=sizes, seed=seed)
+    generator, width = torch.Generator().manual_seed(seed + 1), target.hidden
+    tensors = {name.replace("midlayer.", "layers.0."): one for name, one in tensors.items()}
+    for name, weight in list(tensors.items()):
+        if name.startswith("layers.0.") and "hidden_norm" not in name:
+            halved = weight[:, :width] if weight.shape[-1] == 2 * width else weight
+            tensors[name.replace("layers.0.", "layers.1.")] = halved.flip(0)
+    tensors["mask_hidden"] = torch.randn(1, 1, 3 * width, generator=generator)
+    tensors["embed_tokens.weight"] = torch.randn(target.vocabulary, width, generator=generator)
+    config |= {"mask_token_id": target.vocabulary - 1, "num_hidden_layers": 2, "fc_norm": True}
+    for number in range(3):
+        tensors[f"fc_norm.{number}.weight"] = 1 + 0.2 * torch.randn(width, generator=generator)
+    return config, tensors
+
+
 def write_eagle3(folder: Path, target: TargetShape) -> Path:
     """As SafeAILab publishes it, but for the file's format."""
     return write_head(folder, *eagle3(target))

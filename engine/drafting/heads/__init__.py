@@ -40,10 +40,10 @@ class Layout:
 
 
 def _is_eagle3(config: Config) -> bool:
-    """Return True for speculators' name, or the key that SafeAILab added to a Llama's config."""
+    """Return True for speculators' names, or the key that SafeAILab added to a Llama's config."""
     model_type = config.get("speculators_model_type")
     if model_type is not None:
-        return bool(model_type == "eagle3")
+        return model_type in ("eagle3", "peagle")
     return "draft_vocab_size" in config and not {"dflash_config", "block_size"} & config.keys()
 
 

@@ -1,10 +1,14 @@
-"""EAGLE-3 (Li et al. 2025, arXiv 2503.01840): one decoder layer that reads the target's hidden states.
+"""EAGLE-3 (Li et al. 2025, arXiv 2503.01840): a decoder layer that reads the target's hidden states.
 
 Row i of the layer stands at the position of token i. Its input is the embedding of token i + 1 beside a
 state of token i, and it predicts token i + 2. The state is ``fc`` of three of the target's hidden states
 where the target has read token i, and the layer's own output of row i - 1 where it has not. The head's
 output may cover only the target's most frequent tokens: token j of the draft is token j + ``d2t[j]`` of
 the target. ``eagle3_layout`` describes how heads are stored.
+
+P-EAGLE (arXiv 2602.01469) drafts in one pass: rows where the target has not read have a mask token, and
+the state that ``fc`` makes of ``mask_hidden``. There may be more layers above the first, as in any
+decoder.
 """
 
 from __future__ import annotations
@@ -20,11 +24,13 @@ from torch import Tensor
 from engine.backends.layer_decoder import attention, feed_forward, norm
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Draft, Memory, Operations
+from engine.backends.torch.eager import EagerArithmetic
 from engine.drafting.heads.base import HeadPlan, TargetShape, count_parameters
 from engine.drafting.heads.eagle3_layout import (
     EMBEDDING,
     FC_NORM,
     HEAD,
+    MASK_STATE,
     TARGETS,
     Eagle3HeadShape,
     read_shape,
@@ -41,24 +47,32 @@ from engine.values import MAX_DEPTH
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Eagle3Head:
-    """See the module. The layer's ``mixer_norm`` norms embeddings, ``hidden_norm`` states.
+    """See the module. The first layer's ``mixer_norm`` norms embeddings, ``hidden_norm`` states.
 
     ``targets`` (draft vocabulary,): the target's token of each draft token; None if they are the same.
-    ``embedding`` (vocabulary, hidden) as stored; None if it is the target's.
+    ``embedding`` (vocabulary, hidden) as stored; None if it is the target's. ``mask_state`` (1, hidden):
+    what P-EAGLE has for a state where there is none; None in other heads.
     """
 
     shape: Eagle3HeadShape
+    aux_norms: tuple[RmsNorm, ...]
     fc_norm: RmsNorm | None
     fc: Linear
     hidden_norm: RmsNorm
-    layer: Layer
+    layers: tuple[Layer, ...]
     norm: RmsNorm
     output: Linear
     targets: Tensor | None
     embedding: Tensor | None
+    mask_state: Tensor | None
     device: torch.device
 
     kind: ClassVar[str] = "eagle3"
+
+    @property
+    def steps(self) -> int:
+        """The most tokens of a draft."""
+        return self.shape.steps
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:
@@ -77,60 +91,79 @@ class Eagle3Head:
         stored, shape = plan.stored, plan.shape
         assert isinstance(shape, Eagle3HeadShape)
         a, device = shape.architecture, linears.device
-        (layer,) = load_layers(a, [layer_source(stored, shape.prefix, linears)], linears)
+        sources = [layer_source(stored, prefix, linears) for prefix in shape.prefixes]
 
         def read_norm(name: str) -> RmsNorm:
             return make_norm(a, linears.vector(stored(name)))
 
+        aux_norms = tuple(map(read_norm, shape.norms))
+        fc_norm = read_norm(FC_NORM) if shape.norm_before_fc else None
+        fc = linears.linear(stored("fc.weight"))
         return cls(
             shape=shape,
-            fc_norm=read_norm(FC_NORM) if shape.norm_before_fc else None,
-            fc=linears.linear(stored("fc.weight")),
-            hidden_norm=read_norm(f"{shape.prefix}hidden_norm.weight"),
-            layer=layer,
+            aux_norms=aux_norms,
+            fc_norm=fc_norm,
+            fc=fc,
+            hidden_norm=read_norm(f"{shape.prefixes[0]}hidden_norm.weight"),
+            layers=load_layers(a, sources, linears),
             norm=read_norm("norm.weight"),
             output=linears.linear(stored(HEAD)),
             targets=_targets(stored, shape, device),
             embedding=stored(EMBEDDING).to(device) if EMBEDDING in stored.shapes else None,
+            mask_state=None
+            if shape.mask is None
+            else _mask_state(linears.vector(stored(MASK_STATE)), aux_norms, fc_norm, fc),
             device=device,
         )
 
     def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor:
-        """Return the layer's output (rows, hidden) where the target has read the tokens at ``rows``.
+        """Return the layers' output (rows, hidden) where the target has read the tokens at ``rows``.
 
         ``behind`` are the tokens one position later. Writes the rows' keys and values.
         """
-        states = joined_states(ops, self.shape.read, rows)
-        if self.fc_norm is not None:
-            states = norm(ops, self.fc_norm, states)
-        return self._layer(ops, memory, behind, 0, ops.linear(self.fc, states), rows)
+        states = joined_states(ops, self.shape.read, rows, self.aux_norms)
+        states = ops.linear(self.fc, norm(ops, self.fc_norm, states))
+        return self._layers(ops, memory, behind, 0, states, rows)
 
     def draft(
         self, ops: Operations, memory: Memory, end: Number, chain: Tokens, state: Tensor
     ) -> Iterator[Tensor]:
         """Yield the logits (1, draft vocabulary) of each token after ``chain[0]``.
 
-        ``state (1, hidden)`` is the layer's output at position ``end - 1``. Later positions read the
-        layer's own output.
+        ``state (1, hidden)`` is the layers' output at position ``end - 1``. Later positions read the
+        layers' own output, or all at once the mask's state.
         """
         one = Number(1)
-        for step in range(MAX_DEPTH):
-            if step:
-                state = self._layer(ops, memory, chain, step, state, Rows(one, end, step - 1))
-            normed = state if self.shape.norm_output else norm(ops, self.norm, state)
-            yield ops.linear(self.output, normed)
+        yield self._logits(ops, state)
+        if self.mask_state is not None:
+            count = self.steps - 1
+            rows = Rows(Number(count), end, most=count)
+            state = ops.embed(self.mask_state, Tokens(count), 0, rows)
+            masks = Tokens(count, self.shape.mask or 0)
+            yield from self._logits(ops, self._layers(ops, memory, masks, 0, state, rows)).split(1)
+            return
+        for step in range(1, self.steps):
+            state = self._layers(ops, memory, chain, step, state, Rows(one, end, step - 1))
+            yield self._logits(ops, state)
 
-    def _layer(
+    def _logits(self, ops: Operations, state: Tensor) -> Tensor:
+        normed = state if self.shape.norm_output else norm(ops, self.norm, state)
+        return ops.linear(self.output, normed)
+
+    def _layers(
         self, ops: Operations, memory: Memory, tokens: Tokens, first: int, state: Tensor, rows: Rows
     ) -> Tensor:
-        """Return the layer's output for ``state (rows, hidden)`` and the tokens from ``first`` on."""
+        """Return the layers' output for ``state (rows, hidden)`` and the tokens from ``first`` on."""
         embedded = ops.embed(self.embedding, tokens, first, rows)
-        normed = norm(ops, self.hidden_norm, state)
-        both = ops.join(norm(ops, self.layer.mixer_norm, embedded), normed)
-        residual = normed if self.shape.norm_before_residual else state
-        spec = self.shape.architecture.layers[0]
-        x = ops.add(residual, attention(ops, spec.attention, self.layer, both, memory, 0, rows))
-        x = feed_forward(ops, spec.feed_forward.activation, self.layer, x)
+        x = normed = norm(ops, self.hidden_norm, state)
+        normed = ops.join(norm(ops, self.layers[0].mixer_norm, embedded), normed)
+        if not self.shape.norm_before_residual:
+            x = state
+        specs = self.shape.architecture.layers
+        for index, (spec, layer) in enumerate(zip(specs, self.layers, strict=True)):
+            normed = norm(ops, layer.mixer_norm, x) if index else normed
+            x = ops.add(x, attention(ops, spec.attention, layer, normed, memory, index, rows))
+            x = feed_forward(ops, spec.feed_forward.activation, layer, x)
         return norm(ops, self.norm, x) if self.shape.norm_output else x
 
     def new_memory(self, ops: Operations) -> Memory:
@@ -151,6 +184,8 @@ class RowHead(Protocol):
     @property
     def targets(self) -> Tensor | None: ...
     @property
+    def steps(self) -> int: ...
+    @property
     def draft(self) -> Callable[..., Iterator[Tensor]]: ...
     def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor: ...
     def new_memory(self, ops: Operations) -> Memory: ...
@@ -170,7 +205,7 @@ class Eagle3Draft:
         memory, behind, last = self.memory, self._behind, self._last  # a cycle would keep all alive
         draft = partial(head.draft, ops, memory, self._end)
         self.draft = ops.unroll(
-            MAX_DEPTH,
+            head.steps,
             lambda: ops.pick(head.read(ops, memory, behind, rows), last),
             draft if candidates is None else partial(draft, candidates=candidates),
             head.targets if candidates is None else candidates,
@@ -200,6 +235,19 @@ class Eagle3Draft:
         self._count.value, self._start.value = count, start
         self._last.value, self._end.value = count - 1, start + count
         self.memory.reserve(start + count + MAX_DEPTH)
+
+
+def _mask_state(
+    states: Tensor, aux_norms: Sequence[RmsNorm], fc_norm: RmsNorm | None, fc: Linear
+) -> Tensor:
+    """Return what ``fc`` makes of ``mask_hidden`` as of the target's hidden states: (1, hidden)."""
+    ops, states = EagerArithmetic(), states.view(1, -1)
+    if aux_norms:
+        parts = states.chunk(len(aux_norms), dim=1)
+        states = torch.cat(
+            [norm(ops, own, part) for own, part in zip(aux_norms, parts, strict=True)], dim=1
+        )
+    return fc(norm(ops, fc_norm, states))
 
 
 def _targets(stored: Stored, shape: Eagle3HeadShape, device: torch.device) -> Tensor | None:

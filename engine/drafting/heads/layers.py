@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from engine.backends.layer_decoder import norm
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import SUPPORT, Operations
 from engine.drafting.heads.stored import Stored
@@ -19,7 +20,7 @@ from engine.models.activations import activation
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec
 from engine.models.hidden_states import AuxLayer
 from engine.models.rope import read_rope
-from engine.models.weights import Layer, TensorSource, load_layer
+from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer
 
 _EPSILON = 1e-6
 
@@ -49,7 +50,8 @@ def read_layers(
 ) -> Architecture:
     """Return ``count`` layers like the one under ``prefix``, whose widths are those of its tensors.
 
-    ``heads`` and ``context`` are defaults for keys that config.json lacks. Raises ModelError.
+    ``inputs``: the first layer's, if they are not its width. ``heads`` and ``context`` are defaults for
+    keys that config.json lacks. Raises ModelError.
     """
     config, attention = stored.config, f"{prefix}self_attn."
     heads = stored.size("num_attention_heads", heads)
@@ -77,7 +79,6 @@ def read_layers(
             output_bias=biased,
             qk_norm=qk_norm,
             causal=causal,
-            inputs=inputs,
         ),
         GatedMlp(
             intermediate=stored.matrix(f"{prefix}mlp.gate_proj.weight")[0],
@@ -86,7 +87,10 @@ def read_layers(
         ),
     )
     architecture = Architecture(
-        layers=(layer,) * count,
+        layers=(
+            replace(layer, mixer=replace(layer.attention, inputs=inputs)),
+            *[layer] * (count - 1),
+        ),
         vocabulary=vocabulary,
         hidden=hidden,
         epsilon=float(config.get("rms_norm_eps", _EPSILON)),
@@ -119,9 +123,17 @@ def layer_source(stored: Stored, prefix: str, linears: LinearFactory) -> TensorS
     return fetch
 
 
-def joined_states(ops: Operations, aux_layers: Sequence[AuxLayer], rows: Rows) -> Tensor:
-    """Return the target's hidden states at ``rows`` side by side, as ``fc`` takes them."""
-    return ops.join(*(ops.aux_hidden_states(aux_layer, rows) for aux_layer in aux_layers))
+def joined_states(
+    ops: Operations, aux_layers: Sequence[AuxLayer], rows: Rows, norms: Sequence[RmsNorm] = ()
+) -> Tensor:
+    """Return the target's hidden states at ``rows`` side by side, as ``fc`` takes them.
+
+    If there are ``norms``, each is normed by its own.
+    """
+    states = [ops.aux_hidden_states(aux_layer, rows) for aux_layer in aux_layers]
+    if norms:
+        states = [norm(ops, own, state) for own, state in zip(norms, states, strict=True)]
+    return ops.join(*states)
 
 
 def refuse_relatives(stored: Stored, kind: str, reasons: Mapping[str, object]) -> None:

@@ -66,6 +66,7 @@ class MtpHead:
 
     kind: ClassVar[str] = "mtp"
     targets: ClassVar[None] = None
+    steps: ClassVar[int] = MAX_DEPTH
 
     @property
     def aux_layers(self) -> tuple[AuxLayer, ...]:

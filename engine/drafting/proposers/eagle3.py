@@ -54,8 +54,8 @@ class Eagle3Proposer(BaseProposer):
             self.drafts.read(self._next_tokens(context, chunk[0], chunk[-1] + 1), chunk[0])
 
     def propose(self, context: Context, budget: Budget) -> DraftProposal:
-        length = self.target.length
-        if budget.depth < 1 or length < 1:
+        length, depth = self.target.length, min(budget.depth, self.head.steps)
+        if depth < 1 or length < 1:
             return NOTHING
         position = len(context.tokens)
         # After a repeated text all rows may be there, but not the output of the last one.
@@ -64,10 +64,10 @@ class Eagle3Proposer(BaseProposer):
         on_target = self.head.on_target
         nodes = self.options.nodes(self.sampler, self.target, budget)
         if nodes:
-            budget = replace(budget, nodes=nodes)
+            budget = replace(budget, depth=depth, nodes=nodes)
             return draft_tree(draft, self.sampler, position, budget, on_target)
         floors = floors_of(self.sampler, budget)
-        return draft_chain(draft, self.sampler, position, budget.depth, floors, on_target)
+        return draft_chain(draft, self.sampler, position, depth, floors, on_target)
 
     def close(self) -> None:
         self.text.clear()

@@ -22,7 +22,7 @@ from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
 from engine.kernels.operands import Number, Rows
 from engine.models.hidden_states import AuxLayer, entering
-from tests.support.heads import FakeShape, eagle3, write_head
+from tests.support.heads import FakeShape, eagle3, peagle, write_head
 
 TARGET = FakeShape(hidden=32, vocabulary=90, layers=12, path=Path("ours"))
 CPU = torch.device("cpu")
@@ -57,7 +57,8 @@ def by_the_paper(
 ) -> tuple[Tensor, Tensor]:
     """States and logits of rows (token i + 1, g_i): sections 3.1 and 3.2 of arXiv 2503.01840.
 
-    One row after the other, one head after the other, each with the plain formula.
+    One row after the other, one head after the other, each with the plain formula. Layers above the first
+    are a Llama's.
     """
     mid = "midlayer." if "midlayer.hidden_norm.weight" in tensors else "layers.0."
     inner = config.get("transformer_layer_config", config)
@@ -77,13 +78,11 @@ def by_the_paper(
             result[i], result[i + d // 2] = a * c - b * s, b * c + a * s
         return result
 
-    keys: list[Tensor] = []
-    values: list[Tensor] = []
-    states, logits = [], []
-    for position, (token, state) in enumerate(zip(tokens, g, strict=True)):
-        normed = norm(state, f"{mid}hidden_norm")
-        x = torch.cat([norm(table[token], f"{mid}input_layernorm"), normed])
-        q, k, v = (tensors[f"{mid}self_attn.{n}_proj.weight"] @ x for n in "qkv")
+    cache: dict[str, tuple[list[Tensor], list[Tensor]]] = {}
+
+    def layer(name: str, x: Tensor, y: Tensor, position: int) -> Tensor:
+        keys, values = cache.setdefault(name, ([], []))
+        q, k, v = (tensors[f"{name}self_attn.{n}_proj.weight"] @ x for n in "qkv")
         keys.append(torch.cat([turn(part, position) for part in k.split(d)]))
         values.append(v)
         mixed = []
@@ -92,12 +91,19 @@ def by_the_paper(
             scores = torch.stack([turn(query, position) @ key[at] for key in keys]) / d**0.5
             weights = scores.softmax(0)
             mixed.append(sum(w * value[at] for w, value in zip(weights, values, strict=True)))
-        y = normed if config.get("norm_before_residual") else state
-        y = y + tensors[f"{mid}self_attn.o_proj.weight"] @ torch.cat(mixed)
-        m = norm(y, f"{mid}post_attention_layernorm")
-        gate = tensors[f"{mid}mlp.gate_proj.weight"] @ m
-        up = tensors[f"{mid}mlp.up_proj.weight"] @ m
-        y = y + tensors[f"{mid}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
+        y = y + tensors[f"{name}self_attn.o_proj.weight"] @ torch.cat(mixed)
+        m = norm(y, f"{name}post_attention_layernorm")
+        gate = tensors[f"{name}mlp.gate_proj.weight"] @ m
+        up = tensors[f"{name}mlp.up_proj.weight"] @ m
+        return y + tensors[f"{name}mlp.down_proj.weight"] @ (gate * torch.sigmoid(gate) * up)
+
+    states, logits = [], []
+    for position, (token, state) in enumerate(zip(tokens, g, strict=True)):
+        normed = norm(state, f"{mid}hidden_norm")
+        x = torch.cat([norm(table[token], f"{mid}input_layernorm"), normed])
+        y = layer(mid, x, normed if config.get("norm_before_residual") else state, position)
+        if "layers.1.input_layernorm.weight" in tensors:
+            y = layer("layers.1.", norm(y, "layers.1.input_layernorm"), y, position)
         states.append(norm(y, "norm") if config.get("norm_output") else y)
         logits.append(tensors["lm_head.weight"] @ norm(y, "norm"))
     return torch.stack(states), torch.stack(logits)
@@ -125,6 +131,11 @@ def speculators(**more: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
     )
     if more.get("norm_before_fc"):
         renamed["input_norm.weight"] = 1 + 0.2 * torch.randn(3 * TARGET.hidden, generator=generator)
+    if more.get("fc_norm"):
+        renamed |= {
+            f"fc_norm.{number}.weight": 1 + 0.2 * torch.randn(TARGET.hidden, generator=generator)
+            for number in range(3)
+        }
     return config, renamed
 
 
@@ -132,6 +143,8 @@ FORMS = {
     "safeailab": eagle3(TARGET),
     "speculators": speculators(),
     "norms": speculators(norm_before_fc=True, norm_output=True, norm_before_residual=False),
+    "eagle 3.1": speculators(fc_norm=True, norm_output=True),
+    "p-eagle": peagle(TARGET),
 }
 
 
@@ -165,14 +178,26 @@ def test_states_and_logits_are_those_of_the_papers_equations(
     head = load(write_head(tmp_path, config, tensors, pickle))
     layers = config.get("eagle_aux_hidden_state_layer_ids", (2, 6, 9))
     assert head.aux_layers == entering(*layers)
-    joint = torch.cat([target.states[aux_layer][:5] for aux_layer in head.aux_layers], dim=1)
-    if config.get("norm_before_fc"):
-        size = (joint.square().mean(1, keepdim=True) + 1e-5).sqrt()
-        joint = joint / size * tensors["input_norm.weight"]
-    g = joint @ tensors["fc.weight"].T
+
+    def fused(*states: Tensor) -> Tensor:
+        def normed(x: Tensor, name: str) -> Tensor:
+            return x / (x.square().mean(1, keepdim=True) + 1e-5).sqrt() * tensors[name]
+
+        if config.get("fc_norm"):
+            states = tuple(normed(x, f"fc_norm.{at}.weight") for at, x in enumerate(states))
+        joint = torch.cat(states, dim=1)
+        if config.get("norm_before_fc"):
+            joint = normed(joint, "input_norm.weight")
+        return joint @ tensors["fc.weight"].T
+
+    g = fused(*(target.states[aux_layer][:5] for aux_layer in head.aux_layers))
     table = tensors.get("embed_tokens.weight", target.table)
     tokens = list(TEXT)
     for row in range(5, 8):  # the paper's a_i: what stands where the target has not read
+        if "mask_hidden" in tensors:
+            tokens[row] = config["mask_token_id"]
+            g = torch.cat([g, fused(*tensors["mask_hidden"].view(1, -1).chunk(3, dim=1))])
+            continue
         states, _ = by_the_paper(config, tensors, g[:row], table, tokens[:row])
         g = torch.cat([g, states[-1:]])
     states, logits = by_the_paper(config, tensors, g, table, tokens)
@@ -180,7 +205,7 @@ def test_states_and_logits_are_those_of_the_papers_equations(
     memory = head.new_memory(EagerOperations(target))
     memory.reserve(len(tokens))
     found = [read(head, target, memory, start, end) for start, end in ((0, 3), (3, 4), (4, 5))]
-    chain = (c.c_int64 * 16)(*tokens[4:])
+    chain = (c.c_int64 * 16)(*TEXT[4:])
     steps = head.draft(EagerOperations(target), memory, Number(5), chain, found[-1])
     drafted = torch.cat([next(steps) for _ in range(4)])
     assert torch.allclose(torch.cat(found), states[:5], atol=1e-4)
@@ -268,6 +293,7 @@ def test_a_plan_tells_what_the_head_keeps(tmp_path: Path) -> None:
     [
         ({"draft_vocab_size": 5, "model_type": "llama"}, "eagle3"),
         ({"speculators_model_type": "eagle3"}, "eagle3"),
+        ({"speculators_model_type": "peagle"}, "eagle3"),
         ({"speculators_model_type": "dflash", "draft_vocab_size": 5}, None),
         ({"dflash_config": {}, "draft_vocab_size": 5}, None),
         ({"model_type": "llama", "vocab_size": 5}, None),
@@ -313,11 +339,14 @@ def test_tensors_that_are_absent_or_misshapen_are_named(tmp_path: Path) -> None:
 
 def test_relatives_that_compute_something_else_are_refused(tmp_path: Path) -> None:
     config, tensors = speculators()
-    second = {**tensors, "layers.1.input_layernorm.weight": torch.ones(32)}
-    with pytest.raises(ModelError, match="more than one layer"):
-        heads.inspect(write_head(tmp_path / "two", config, second), TARGET)
-    with pytest.raises(ModelError, match="fc_norm"):
-        heads.inspect(write_head(tmp_path / "fc", {**config, "fc_norm": True}, tensors), TARGET)
+    both = {**config, "fc_norm": True, "norm_before_fc": True}
+    with pytest.raises(ModelError, match="fc_norm and norm_before_fc"):
+        heads.inspect(write_head(tmp_path / "fc", both, tensors), TARGET)
+    with pytest.raises(ModelError, match=r"lacks the tensor fc_norm\.0\.weight"):
+        heads.inspect(write_head(tmp_path / "one", {**config, "fc_norm": True}, tensors), TARGET)
+    with pytest.raises(ModelError, match="key 'mask_token_id' is None"):
+        no_token = {**tensors, "mask_hidden": torch.zeros(1, 96)}
+        heads.inspect(write_head(tmp_path / "mask", config, no_token), TARGET)
     with pytest.raises(ModelError, match="one hidden state only"):
         alone = {**config, "eagle_config": {"use_aux_hidden_state": False}}
         heads.inspect(write_head(tmp_path / "alone", alone, tensors), TARGET)

@@ -152,6 +152,7 @@ HEADS: dict[str, tuple[str, Callable[[], Made]]] = {
     ),
     "eagle3": ("eagle3", eagle3),
     "eagle3, otherwise": ("eagle3", eagle3_otherwise),
+    "p-eagle": ("eagle3", lambda: made.peagle(TARGET, sizes=SIZES)),
     "dflash": ("block", block),
     "dflash, 20 rows": ("block", lambda: block(size=20, layers=1)),
     "dspark": ("block", lambda: block(rank=16)),
