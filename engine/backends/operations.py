@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
-from engine.kernels.operands import Candidates, Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
 from engine.models.architecture import Architecture, Attention
@@ -34,7 +34,7 @@ SUPPORT = Support(
     ("fp32",),
     options=frozenset({"centred_norms"}),
 )
-"""What layers of heads may have. Both executors compute it, for layers that are all alike."""
+"""What layers of heads may have. Both executors compute it, for layers with keys and values alike."""
 
 
 class Arithmetic(Protocol):
@@ -139,6 +139,13 @@ class Operations(Arithmetic, Protocol):
         """Return (count, vocabulary of the target): its output head on normed ``states``.
 
         An executor may compute those of ``candidates`` alone. ``unroll`` must know them then.
+        """
+
+    def group_logits(self, output: Linear, x: Tensor, scores: Tensor, groups: Groups) -> Tensor:
+        """Return logits (1, vocabulary): ``output`` of ``x``, for the groups of highest ``scores``.
+
+        ``output`` has its tokens in the order of ``groups``; ``scores`` are (1, groups). Other tokens'
+        logits are -inf, or absent, as ``target_logits`` has candidates.
         """
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> Memory:

@@ -111,6 +111,24 @@ class Candidates:
         self._panels["count"] = len(runs)
 
 
+class Groups(Candidates):
+    """Candidates that operations choose: ``kept`` of ``count`` equal groups of a vocabulary.
+
+    ``ordering`` int64 (vocabulary,): the token of each output, one group after the other.
+    """
+
+    __slots__ = ("count", "kept", "ordering")
+
+    def __init__(self, ordering: NDArray[np.int64], count: int, kept: int) -> None:
+        super().__init__(len(ordering))
+        self.ordering, self.count, self.kept = ordering, count, kept
+
+    @property
+    def size(self) -> int:
+        """Tokens of a group."""
+        return len(self.ordering) // self.count
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
     """``count`` rows, no more than ``most``, at positions from ``start + offset`` on."""

@@ -14,7 +14,7 @@ from engine.backends.operations import Draft
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, ROWS
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
-from engine.kernels.operands import Candidates, Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models import architecture
 from engine.models.architecture import Architecture
@@ -56,6 +56,10 @@ class TracedOperations(ProgramTracer):
         if target.scale != 1:
             logits = self.add(logits, logits, target.scale - 1)
         return logits if target.cap is None else self.cap(logits, target.cap)
+
+    def group_logits(self, output: Linear, x: Tensor, scores: Tensor, groups: Groups) -> Tensor:
+        self.choose_groups(scores, groups)
+        return self.linear(output, x, candidates=groups)
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> TracedMemory:
         return TracedMemory(architecture)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.backends import operations
 from engine.backends.operations import Draft
-from engine.kernels.operands import Candidates, Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS, by_rows
 from engine.models.architecture import Architecture, Attention
@@ -99,6 +99,17 @@ class EagerOperations(EagerArithmetic):
         parts = [self._target.logits(part) for part in states[: count.value].split(MAX_ROWS)]
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
         return logits if candidates is None else among(candidates, logits)
+
+    def group_logits(self, output: Linear, x: Tensor, scores: Tensor, groups: Groups) -> Tensor:
+        best = torch.topk(scores[0], groups.kept).indices
+        outputs = (
+            best[:, None] * groups.size + torch.arange(groups.size, device=x.device)
+        ).flatten()
+        tokens = torch.from_numpy(groups.ordering).to(x.device)[outputs]
+        logits = self.linear(output, x)
+        wide = torch.full_like(logits, float("-inf"))
+        wide[0, tokens] = logits[0, outputs]
+        return wide
 
     def new_memory(self, architecture: Architecture, device: torch.device) -> EagerMemory:
         return EagerMemory(architecture, device)

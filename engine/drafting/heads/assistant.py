@@ -6,7 +6,9 @@ at the pending token's position throughout and see what the target has read. So 
 prefill and nothing to commit.
 
 The layout is transformers' Gemma4AssistantForCausalLM. A layer reads the target's last layer of its kind
-(sliding or global) that makes keys and values.
+(sliding or global) that makes keys and values. Those of the small models have a head in two steps
+(``use_ordered_embeddings``): a row for each group of tokens tells which groups' logits are computed. No
+other token is drafted; transformers gives all of them one logit, which is less than the least of these.
 """
 
 from __future__ import annotations
@@ -16,6 +18,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Self
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.backends.layer_decoder import add_residual, feed_forward, norm
@@ -30,7 +35,8 @@ from engine.drafting.heads.base import (
 )
 from engine.drafting.heads.layers import layer_source, load_layers
 from engine.drafting.heads.stored import Stored
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.errors import ModelError
+from engine.kernels.operands import Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
@@ -42,18 +48,36 @@ from engine.models.weights import Layer, RmsNorm, make_norm
 from engine.values import MAX_DEPTH
 
 _EMBEDDING, _NORM = "model.embed_tokens.weight", "model.norm.weight"
+_CENTROIDS, _ORDERING = "masked_embedding.centroids.weight", "masked_embedding.token_ordering"
+_KEPT = 32
+"""Groups whose tokens are drafted, if the configuration does not say: transformers' default."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssistantShape:
+    """``groups`` of tokens, of which each step drafts from ``kept``; 0 if the head has one step."""
+
+    architecture: Architecture
+    groups: int
+    kept: int
 
 
 @dataclass(frozen=True, slots=True)
 class AssistantHead:
-    """See the module. ``before``: twice the target's width -> hidden; ``behind``: hidden -> its width."""
+    """See the module. ``before``: twice the target's width -> hidden; ``behind``: hidden -> its width.
 
-    architecture: Architecture
+    ``centroids``: hidden -> groups; ``ordering`` int64 (vocabulary,): the token of each of ``output``'s
+    rows. Both are None if the head has one step.
+    """
+
+    shape: AssistantShape
     layers: tuple[Layer, ...]
     norm: RmsNorm
     before: Linear
     behind: Linear
     output: Linear
+    centroids: Linear | None
+    ordering: NDArray[np.int64] | None
 
     kind: ClassVar[str] = "assistant"
     steps: ClassVar[int] = MAX_DEPTH
@@ -77,46 +101,68 @@ class AssistantHead:
         shapes |= {_EMBEDDING: (a.vocabulary, a.hidden), _NORM: (a.hidden,)}
         shapes["pre_projection.weight"] = (a.hidden, 2 * width)
         shapes["post_projection.weight"] = (width, a.hidden)
+        shape = AssistantShape(a, *_groups(stored, a.vocabulary))
+        if shape.groups:
+            shapes |= {_CENTROIDS: (shape.groups, a.hidden), _ORDERING: (a.vocabulary,)}
         stored.expect(shapes)
-        return HeadPlan(cls.kind, stored, (NORMED,), count_parameters(shapes), a)
+        return HeadPlan(cls.kind, stored, (NORMED,), count_parameters(shapes), shape)
 
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
-        stored, a = plan.stored, plan.shape
-        assert isinstance(a, Architecture)
+        stored, shape = plan.stored, plan.shape
+        assert isinstance(shape, AssistantShape)
+        a, output, centroids, ordering = shape.architecture, stored(_EMBEDDING), None, None
+        if shape.groups:
+            order = _ordering(stored)
+            output, ordering = output[order], order.numpy()
+            centroids = linears.linear(stored(_CENTROIDS))
         prefixes = [f"model.layers.{index}." for index in range(len(a.layers))]
         before = stored("pre_projection.weight").float()
         width = before.shape[1] // 2
         before[:, :width] *= width**0.5  # the scale of the target's embedding
         return cls(
-            a,
+            shape,
             load_layers(a, [layer_source(stored, prefix, linears) for prefix in prefixes], linears),
             make_norm(a, linears.vector(stored(_NORM))),
             linears.linear(before),
             linears.linear(stored("post_projection.weight")),
-            linears.linear(stored(_EMBEDDING)),
+            linears.linear(output),
+            centroids,
+            ordering,
         )
 
-    def draft(self, ops: Operations, at: Rows, chain: Tokens, state: Tensor) -> Iterator[Tensor]:
+    def new_groups(self) -> Groups | None:
+        """Return the groups that the steps of a draft choose among; None if the head has one step."""
+        if self.ordering is None:
+            return None
+        return Groups(self.ordering, self.shape.groups, self.shape.kept)
+
+    def draft(
+        self, ops: Operations, at: Rows, groups: Groups | None, chain: Tokens, state: Tensor
+    ) -> Iterator[Tensor]:
         """Yield the logits (1, vocabulary) of each token after ``chain[0]``, whose position is ``at``.
 
         ``state (1, width of the target)`` is the target's normed hidden state of the token before.
+        ``groups`` are ``new_groups``.
         """
         for step in range(self.steps):
             x = ops.linear(self.before, ops.join(ops.embed(None, chain, step), state))
             for index, layer in enumerate(self.layers):
                 x = self._layer(ops, index, layer, x, at)
             normed = norm(ops, self.norm, x)
-            yield ops.linear(self.output, normed)
+            if groups is None or self.centroids is None:
+                yield ops.linear(self.output, normed)
+            else:
+                scores = ops.linear(self.centroids, normed)
+                yield ops.group_logits(self.output, normed, scores, groups)
             state = ops.linear(self.behind, normed)
 
     def _layer(self, ops: Operations, index: int, layer: Layer, x: Tensor, at: Rows) -> Tensor:
-        spec, weights = self.architecture.layers[index], layer.attention
+        a, weights = self.shape.architecture, layer.attention
+        spec = a.layers[index]
         queries = ops.linear(weights.qkv, norm(ops, layer.mixer_norm, x))
-        attended = ops.attend_to_target(
-            queries, spec.attention, self.architecture.epsilon, weights.qk_norm, at
-        )
+        attended = ops.attend_to_target(queries, spec.attention, a.epsilon, weights.qk_norm, at)
         x = add_residual(ops, x, ops.linear(weights.output, attended), layer.mixer_after)
         x = feed_forward(ops, spec.feed_forward.activation, layer, x)
         return ops.add(x, x, layer.scalar - 1)
@@ -128,10 +174,12 @@ class AssistantDraft:
     def __init__(self, head: AssistantHead, ops: Operations) -> None:
         self._last = Number()
         last, pending = (Rows(Number(1), self._last, offset) for offset in (0, 1))
+        groups = head.new_groups()
         self.draft = ops.unroll(
             head.steps,
             lambda: ops.aux_hidden_states(NORMED, last),
-            partial(head.draft, ops, pending),
+            partial(head.draft, ops, pending, groups),
+            groups,
         )
 
     def begin(self, read: int, pending: int) -> Draft:
@@ -139,6 +187,27 @@ class AssistantDraft:
         self._last.value = read - 1
         self.draft.begin(pending)
         return self.draft
+
+
+def _groups(stored: Stored, vocabulary: int) -> tuple[int, int]:
+    """Return how many groups the tokens form, and how many are kept; 0 for a head of one step."""
+    if not stored.flag("use_ordered_embeddings"):
+        return 0, 0
+    groups = stored.size("num_centroids", 2048)
+    if vocabulary % groups:
+        raise stored.wrong_key("num_centroids", f"a divisor of {vocabulary:,}, the tokens")
+    return groups, min(stored.size("centroid_intermediate_top_k", _KEPT), groups)
+
+
+def _ordering(stored: Stored) -> Tensor:
+    """Return the tokens, one group after the other. Raises ModelError unless each is there once."""
+    order = stored(_ORDERING).long()
+    if not torch.equal(order.sort().values, torch.arange(len(order))):
+        raise ModelError(
+            f"In {stored.folder}, {_ORDERING} should have each of {len(order):,} tokens once. Download "
+            "the head again."
+        )
+    return order
 
 
 def _architecture(stored: Stored) -> Architecture:

@@ -19,7 +19,7 @@ from engine.kernels.native import library as native
 from engine.kernels.native import structures
 from engine.kernels.native.library import LANES, Library, Matrix
 from engine.kernels.native.structures import Op
-from engine.kernels.operands import Candidates, Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Biased, Linear
 
 Probabilities = c.Array[c.c_float]
@@ -48,6 +48,7 @@ class Code(IntEnum):
     STORE_KV = 7
     ATTEND = 8
     SAMPLE = 9
+    GROUPS = 10
 
 
 class Sees(IntEnum):
@@ -273,6 +274,14 @@ class ProgramTracer:
         op.probability = c.addressof(probabilities) + at * c.sizeof(c.c_float)
         op.draws = None if draws is None else c.addressof(draws)
         self._record(op, self.one, x=logits, alive=(numbers, tokens, probabilities, draws))
+
+    def choose_groups(self, scores: Tensor, groups: Groups) -> None:
+        """Make the groups with the highest ``scores (1, groups)`` the candidates of later operations."""
+        _check(groups.size % LANES == 0, f"groups of {groups.size} tokens are no whole panels")
+        op = Op(code=Code.GROUPS, choice=groups.kept, window=groups.size // LANES)
+        op.tokens, op.chosen = groups.ordering.ctypes.data, groups.ids.ctypes.data
+        op.trimmed = groups.address
+        self._record(op, self.one, x=scores, alive=(groups,))
 
     def _buffer(self, rows: int, width: int, count: Number) -> Tensor:
         """Return zeros whose rows are padded to whole vectors."""

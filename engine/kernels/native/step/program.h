@@ -30,6 +30,7 @@ enum class Code : int32_t {
     STORE_KV = 7,  // store keys in `from`, normed and rotated, and values in `second`, in `cache`
     ATTEND = 8,    // to = attention of the queries in `from` to `cache`
     SAMPLE = 9,    // take the most likely token of the logits in `from`, or draw one; and its probability
+    GROUPS = 10,   // trim to the groups of tokens with the highest scores in `from`
 };
 
 // The dtype of a table.
@@ -67,11 +68,11 @@ struct Draws {
 struct Op {
     Code code;
     int32_t width;         // of a row; of SAMPLE the vocabulary
-    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: what a row sees
+    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: what a row sees. GROUPS: how many
     int32_t by_columns;    // whether threads divide a row's columns instead of the rows
     int32_t barrier;       // whether there is a barrier after it
     int32_t offset;        // added to `start`. SAMPLE: the index of its key
-    int32_t window;        // ATTEND: positions that a row sees, its own included; 0: all
+    int32_t window;        // ATTEND: positions that a row sees, its own included; 0: all. GROUPS: panels of each
     const int32_t* rows;   // their number
     const int32_t* start;  // the first row's position
     const void* from;
@@ -82,12 +83,12 @@ struct Op {
     const Matrix* matrix;
     const float *weight, *bias;
     const LayerCache* cache;
-    const int64_t* tokens;   // EMBED: of each row
+    const int64_t* tokens;   // EMBED: of each row. GROUPS: of each output
     const int64_t* numbers;  // SAMPLE: the token id of each logit; null: its index
-    int64_t* chosen;
+    int64_t* chosen;         // SAMPLE: the token. GROUPS: the tokens of the outputs that are left
     float* probability;
     Draws* draws;
-    const TrimmedPanels* trimmed;  // LINEAR: the panels to compute. SAMPLE: those that the logits are of. Null: all
+    TrimmedPanels* trimmed;  // LINEAR: the panels to compute. SAMPLE: those that the logits are of. Null: all. GROUPS: is set
     float scale, epsilon;
 };
 
@@ -99,6 +100,7 @@ public:
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
             if (op.heads) head = std::max(head, op.width);
             if (op.code == Code::SAMPLE) choice = std::max(choice, op.width);
+            if (op.code == Code::GROUPS) groups_.resize(std::max(groups_.size(), size_t(op.choice)));
         }
         weights_.resize(choice);
         for (int thread = 0; thread < pool.count(); ++thread)
@@ -146,6 +148,7 @@ private:
             case Code::CAP: return cap(op, thread);
             case Code::STORE_KV: return store_kv(op, scratch, thread);
             case Code::ATTEND: return attend_to(op, scratch, thread);
+            case Code::GROUPS: return choose_groups(op, thread);
             case Code::SAMPLE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
         }
     }
@@ -309,6 +312,27 @@ private:
         }
     }
 
+    // Groups lie one after the other in `trimmed`; adjacent ones are one run.
+    void choose_groups(const Op& op, int thread) {
+        if (thread) return;
+        constexpr int64_t NONE = -1;
+        const auto end = groups_.begin() + op.choice;
+        top_k(from_of(op, 0), op.width, op.choice, groups_.data());
+        std::sort(groups_.begin(), end);
+        TrimmedPanels& trimmed = *op.trimmed;
+        auto* runs = const_cast<Range*>(trimmed.runs);
+        trimmed.count = trimmed.panels = 0;
+        int64_t* to = op.chosen;
+        for (auto group = std::find_if(groups_.begin(), end, [](int64_t number) { return number != NONE; }); group != end; ++group) {
+            const int first = int(*group) * op.window;
+            if (trimmed.count && runs[trimmed.count - 1].end == first) runs[trimmed.count - 1].end += op.window;
+            else runs[trimmed.count++] = {first, first + op.window};
+            trimmed.panels += op.window;
+            to = std::copy_n(op.tokens + size_t(first) * LANES, op.window * LANES, to);
+        }
+        trimmed.tokens = trimmed.panels * LANES;
+    }
+
     static bool is_whole(const Op& op) { return !op.trimmed || !op.trimmed->count; }
 
     // Return the token id of each logit; null: its index.
@@ -376,6 +400,7 @@ private:
     std::vector<Candidate> candidates_;
     std::vector<Clock> earliest_;
     std::vector<float> weights_;
+    std::vector<int64_t> groups_;
 };
 
 }  // namespace foretoken
