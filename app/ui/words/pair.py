@@ -10,6 +10,9 @@ from engine.request import PLAIN, SERVER
 from engine.stats import times
 
 UNKNOWN_METHOD = "What is loaded does not have it."
+NO_DRAFT = "no draft"
+_WITHOUT_MODEL = (PLAIN, "ngram")
+"""Default proposers of a model beside which nothing is loaded that drafts."""
 _NAMED = {PLAIN: "plain decoding", SERVER: "the server's own drafting"}
 """Of methods whose name says little within a sentence."""
 
@@ -80,8 +83,9 @@ def sampling_unavailable(name: str) -> str:
     return f"What is loaded has no {name.replace('_', ' ')}: it is left off."
 
 
-def label(name: str, draft: str | None, server: str = "") -> str:
-    return name if draft or server else f"{name}, no draft"
+def label(name: str, loaded: Any) -> str:
+    """Return ``name``, and that there is no draft where no model, head or server drafts by default."""
+    return f"{name}, no draft" if drafts_of(loaded) == NO_DRAFT else name
 
 
 def measured_default(default: str) -> str:
@@ -110,7 +114,10 @@ def drafts_of(loaded: Any) -> str:
     """Name what drafts; "" if a server does not say."""
     if loaded.draft_name:
         return f"draft {loaded.draft_name}"
-    return "" if loaded.capabilities.preferred == SERVER else "no draft"
+    preferred = loaded.capabilities.preferred
+    if preferred == SERVER:
+        return ""
+    return NO_DRAFT if preferred in _WITHOUT_MODEL else f"drafted by {preferred}"
 
 
 def drafted_by(proposer: str) -> str:

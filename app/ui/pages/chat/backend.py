@@ -430,7 +430,7 @@ def describe(loaded: Loaded | None) -> View | None:
         "base": NO_TEMPLATE in loaded.notes,
         "target": loaded.target_id,
         "draft": loaded.draft_id,
-        "label": pair_words.label(title(loaded.name), loaded.draft, loaded.server),
+        "label": pair_words.label(title(loaded.name), loaded),
         "detail": pair_words.loaded_detail(loaded),
         "context": loaded.context,
         "proposers": list(loaded.capabilities.names),

@@ -9,7 +9,7 @@ export const say = {
   size: "Size", sizes: { "": "Any size", 1: "Up to 1 GB", 4: "Up to 4 GB", 16: "Up to 16 GB" },
   licence: "Licence", anyLicence: "Any licence", fitsOnly: "Fits into memory", draftOnly: "Has a draft", clear: "Clear filters",
   columns: { name: "Model", parameters: "Parameters", bytes: "Size", fits: "In memory", draft: "Draft", licence: "Licence", action: "Action" },
-  fits: { yes: (held) => `✓ ${held} · fits`, part: (held, tokens) => `◐ ${held} · up to ${tokens.toLocaleString("en")} tokens`, no: (held) => `✕ ${held} · too large` },
+  fits: { yes: (held) => `✓ ${held} · fits`, part: (held, tokens) => `◐ ${held} · ${tokens.toLocaleString("en")} tokens`, no: (held) => `✕ ${held} · too large` },
   draftHint: "What Load takes with it; the details have others", noDraft: "none", comparingOne: "…",
   untriedHint: "Unknown until it is tried: load it, then tune it or race it",
   details: (name) => `Details of ${name}`, here: "on this machine", away: "not here", recent: "opened before", forget: "Forget", forgetHint: "List it no more; nothing of it is touched",
