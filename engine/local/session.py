@@ -84,7 +84,9 @@ class Session:
         self.codec = codec
         self._encoded: tuple[object, list[int]] | None = None  # the last prompt and its tokens
         self.grammars = GrammarCompiler(codec.tokenizer_json, model.info.vocabulary, model.info.eos)
-        self.controllers = ControllerFactory(stops_early=not self.target.runs_rounds)
+        self.controllers = ControllerFactory(
+            self.target.model, stops_early=not self.target.runs_rounds
+        )
         self._sequence_resources = SessionResources(
             codec, self.controllers, self._slots, self.native
         )

@@ -331,6 +331,12 @@ class Architecture:
         }
 
     @property
+    def mixtures(self) -> tuple[Experts, ...]:
+        """The feed-forwards that are mixtures of experts, in order."""
+        feed_forwards = (spec.feed_forward for spec in self.layers)
+        return tuple(each for each in feed_forwards if isinstance(each, Experts))
+
+    @property
     def attentions(self) -> tuple[Attention, ...]:
         """The mixers of the attention layers, in order."""
         return tuple(spec.mixer for spec in self.layers if isinstance(spec.mixer, Attention))

@@ -12,6 +12,7 @@ from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
+from engine.models.architecture import Architecture
 from engine.models.hidden_states import AuxLayer, EmbeddingAndHead
 from engine.models.sequence_state import SequenceState
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
@@ -157,6 +158,16 @@ class BatchModel(TreeModel, Protocol):
         Each row has the bits of ``forward`` or ``forward_tree``, whichever other entries there are.
         States change as they do there; no two entries may have the same state.
         """
+
+
+@runtime_checkable
+class MixtureModel(Model, Protocol):
+    """A model whose rows may choose experts, by its ``architecture.mixtures``."""
+
+    architecture: Architecture
+
+    def experts_read(self) -> float:
+        """How many different experts the last step read, divided by how many one row chooses."""
 
 
 @runtime_checkable

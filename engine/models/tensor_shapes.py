@@ -81,13 +81,18 @@ class Names:
 
 def tensor_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
     """Return the tensors that the decoder reads, with the shapes they must have."""
-    shapes = {
+    layers = {
         names.layer(index) + name: size
         for index, spec in enumerate(architecture.layers)
         for name, size in layer_shapes(architecture, spec).items()
     }
+    return layers | outer_shapes(architecture, names)
+
+
+def outer_shapes(architecture: Architecture, names: Names) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the tensors outside of the layers."""
+    shapes = _norm_shapes(architecture, names.norm)
     shapes[names.embedding] = (architecture.vocabulary, architecture.hidden)
-    shapes |= _norm_shapes(architecture, names.norm)
     if not architecture.tied:
         shapes[names.head] = (architecture.vocabulary, architecture.hidden)
     if architecture.per_layer_width:

@@ -227,6 +227,11 @@ class NativeDecoder:
     def info(self) -> ModelInfo:
         return self._info
 
+    def experts_read(self) -> float:
+        """See ``MixtureModel``."""
+        chosen = sum(each.chosen for each in self.architecture.mixtures)
+        return float(self._library.experts_read(self._pointer) / chosen)
+
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> NativeState:
         """See ``HiddenStateModel``."""
         aux = AuxHiddenStates(

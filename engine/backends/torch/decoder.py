@@ -119,6 +119,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         for spec in architecture.layers:
             activation(spec.feed_forward.activation)  # raises for an unknown one
         self.ops = RowArithmetic()
+        self._experts_read = 0  # of the last step, in all layers
         self.layers = [
             self._load(spec, names.within(index, tensor), kernels)
             for index, spec in enumerate(architecture.layers)
@@ -147,6 +148,10 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
             self.architecture, context, self.dtype, self.device, aux, self._info.checkpoint_bytes
         )
 
+    def experts_read(self) -> float:
+        """See ``MixtureModel``."""
+        return self._experts_read / sum(each.chosen for each in self.architecture.mixtures)
+
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
         """See ``Backbone``."""
@@ -163,6 +168,7 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     def begin(self, state: TorchState, rows: int, *, final: bool) -> Step:
         """See ``LayerDecoder``."""
+        self._experts_read = 0
         inputs = {spec: self._attention_inputs(spec, state, rows) for spec in self.shared}
         return Step(state, inputs, final)
 
@@ -199,7 +205,8 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         normed = norm(self.ops, weights, x)
         if isinstance(layer.feed_forward, ExpertsWeights):
             assert isinstance(spec, Experts)
-            result = experts.mix(self.ops, spec, layer.feed_forward, normed)
+            result, read = experts.mix(self.ops, spec, layer.feed_forward, normed)
+            self._experts_read += read
         else:
             result = mlp(self.ops, spec.activation, layer.feed_forward, normed)
         scale = self.architecture.residual_scale

@@ -21,8 +21,8 @@ _SMALLEST_SUM = 1e-20
 """Added to the scores' sum before they are divided by it, as DeepSeek V3 does."""
 
 
-def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
-    """Return the mixture's result (rows, hidden) for normed ``x``."""
+def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> tuple[Tensor, int]:
+    """Return the mixture's result (rows, hidden) for normed ``x``, and how many experts it read."""
     logits, norms = weights.router(x.float()), weights.norms
     chosen, scores = route(spec, logits[:, : spec.count], weights.score_bias)
     if weights.score_scale is not None:
@@ -47,7 +47,7 @@ def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> T
         if spec.shared_gate:
             shared = shared * by_rows(torch.sigmoid)(logits[:, spec.count :])
         total = total + shared
-    return total.to(x.dtype)
+    return total.to(x.dtype), len(chosen.unique())
 
 
 def route(spec: Experts, logits: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:

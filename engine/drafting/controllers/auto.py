@@ -127,6 +127,7 @@ class Auto:
 
     def observe(self, round: Round) -> None:
         allowed, drafted = round.budget.depth > 0, round.tree.depth
+        self.statistics.verify.observe_step(1 + len(round.tree))
         if self._paused or self._rounds < _COSTS_AFTER or self._rounds % _TIMES_EVERY == 0:
             self._learn_times(round)
         if allowed:

@@ -80,6 +80,7 @@ class BatchController:
 
     def observe_pass(self, rows: int, seconds: float) -> None:
         """Record that a batched forward verified ``rows`` rows in ``seconds``."""
+        self.statistics.verify.observe_step(rows)
         self.statistics.pace.observe([(self.statistics.verify, rows, seconds)])
         self._passes += 1
         if self._passes % _DECIDE_EVERY == 0:

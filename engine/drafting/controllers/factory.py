@@ -15,6 +15,9 @@ from engine.drafting.controllers.controller_statistics import (
     ProposerStatistics,
 )
 from engine.drafting.controllers.fixed import Fixed, Off
+from engine.drafting.controllers.times import MixtureTimes, Times
+from engine.models.base import MixtureModel, Model
+from engine.models.weight_counts import count_weights
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule
 
@@ -33,9 +36,10 @@ def create(control: Control, depth: int, statistics: ControllerStatistics) -> Co
 class ControllerFactory:
     """Keeps statistics by proposer and rule as long as the pair is loaded."""
 
-    def __init__(self, *, stops_early: bool = True) -> None:
-        """``stops_early``: whether drafts may (see ``Budget.floor``); in captured rounds they cannot."""
-        self.statistics = ControllerStatistics()
+    def __init__(self, model: Model | None = None, *, stops_early: bool = True) -> None:
+        """``model``: the target. ``stops_early``: whether drafts may (see ``Budget.floor``); in captured
+        rounds they cannot."""
+        self.statistics = ControllerStatistics(_times_of(model))
         self.batch = BatchController(self.statistics)
         self.stops_early = stops_early
         self._proposers: dict[tuple[str, AcceptanceRule], ProposerStatistics] = {}
@@ -86,3 +90,11 @@ class ControllerFactory:
                 statistics.draft_times, stops_early=statistics.stops_early
             )
         return self.statistics.with_proposer(statistics)
+
+
+def _times_of(model: Model | None) -> Times:
+    """Return the times of verification by ``model``, none of which are known yet."""
+    if isinstance(model, MixtureModel) and model.architecture.mixtures:
+        share = count_weights(model.architecture).expert_share
+        return MixtureTimes(share, model.experts_read)
+    return Times(proportional=False)

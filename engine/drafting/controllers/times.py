@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
+from math import log
 
 _SLOWEST = 0.1
 """Minimum weight of a new measurement."""
@@ -12,6 +14,8 @@ _PACE = 0.2
 """Weight of a new round in the pace."""
 _WAITS = 0.03
 """Weight of a new call in the mean wait: about the last thirty matter."""
+_GROWTH = 0.3
+"""Weight of a new step in the growth of the experts read: it is known without noise, but texts change."""
 _OUTLIER = 2.0
 """Limit of a measurement, as a factor above or below the expected time."""
 
@@ -46,6 +50,7 @@ class Times:
         self._seen: dict[int, int] = {}
         self._sizes: list[int] = []
         self.waits = Waits()
+        self.growth = 1.0  # of what a step reads besides, see ``MixtureTimes``
 
     @property
     def known(self) -> bool:
@@ -54,13 +59,21 @@ class Times:
     def learn(self, size: int, seconds: float) -> None:
         """Move the size's time towards a new measurement."""
         if size not in self._seconds:
+            rest = self._rest(seconds)
             self._sizes.insert(bisect_left(self._sizes, size), size)
-            self._seconds[size], self._seen[size] = seconds, 1
+            self._seconds[size], self._seen[size] = rest, 1
             return
-        old = self._seconds[size]
+        expected = self.expected(size)
         self._seen[size] += 1
         weight = max(1 / self._seen[size], _SLOWEST)
-        self._seconds[size] = old + weight * (_limited(seconds, old) - old)
+        self._seconds[size] += weight * (_limited(seconds, expected) - expected)
+
+    def observe_step(self, rows: int, experts: float | None = None) -> None:
+        """Learn from a step, before its time, what it read besides; nothing here."""
+
+    def expected(self, size: int) -> float:
+        """Return the seconds that the step just observed should have taken."""
+        return self(size)
 
     def __call__(self, size: int) -> float:
         """Return the seconds for ``size``; 0 before any measurement."""
@@ -91,6 +104,10 @@ class Times:
             pools.append(pool)
         return [seconds for seconds, _, sizes in pools for _ in range(sizes)]
 
+    def _rest(self, seconds: float) -> float:
+        """Return what is kept of the first time of a size."""
+        return seconds
+
     def _below(self, size: int) -> float:
         """Return the seconds for ``size`` from the smallest measured size alone."""
         if not self._sizes:
@@ -102,6 +119,49 @@ class Times:
     def _line(self, low: int, high: int, size: int) -> float:
         a, b = self._seconds[low], self._seconds[high]
         return a + (b - a) * (size - low) / (high - low)
+
+
+class MixtureTimes(Times):
+    """Times of verification by a mixture of experts: a step reads each expert once that any row chose.
+
+        seconds(rows) = rest(rows) + price * rows ** growth
+
+    ``rows ** growth`` are the experts of a step, in those of one row. ``growth`` follows the text: 0 if
+    all rows choose the same, 1 if no two share one. So one step tells what all others take, also at
+    depths that no draft reaches now, and a text that reads more is not mistaken for a slower machine.
+    (EVICT, arXiv 2605.00342, weighs drafts by times of row counts alone.)
+
+    ``share``: of the weights that one row's step reads, those of experts; so many of its seconds are
+    ``price``. ``experts_read``: see ``MixtureModel``.
+    """
+
+    def __init__(self, share: float, experts_read: Callable[[], float]) -> None:
+        super().__init__(proportional=False)
+        self._ratio = share / (1 - share)  # of a row's experts to its rest
+        self._experts_read = experts_read
+        self._experts = 1.0  # of the step just observed
+
+    def observe_step(self, rows: int, experts: float | None = None) -> None:
+        """Learn how many ``experts`` the last step of ``rows`` rows read; None: ask the model."""
+        self._experts = self._experts_read() if experts is None else experts
+        if rows > 1:
+            growth = min(log(max(self._experts, 1.0)) / log(rows), 1.0)
+            self.growth += _GROWTH * (growth - self.growth)
+
+    def expected(self, size: int) -> float:
+        return super().__call__(size) + self._price * self._experts
+
+    def __call__(self, size: int) -> float:
+        return super().__call__(size) + self._price * float(max(size, 1) ** self.growth)
+
+    @property
+    def _price(self) -> float:
+        return self._ratio * super().__call__(1)
+
+    def _rest(self, seconds: float) -> float:
+        if not self.known:
+            return seconds / (1 + self._ratio * self._experts)
+        return seconds - self._price * self._experts
 
 
 def _pooled(
@@ -124,11 +184,11 @@ class Pace:
     def observe(self, steps: list[tuple[Times, int, float]]) -> None:
         """Learn the pace, then the times, from a round's steps (times, size, measured seconds)."""
         steps = [
-            (times, size, times.waits.remove(seconds, times(size) * self.value))
+            (times, size, times.waits.remove(seconds, times.expected(size) * self.value))
             for times, size, seconds in steps
         ]
         if all(times.known for times, _, _ in steps):
-            expected = sum(times(size) for times, size, _ in steps)
+            expected = sum(times.expected(size) for times, size, _ in steps)
             measured = sum(seconds for _, _, seconds in steps)
             if expected > 0 and measured > 0:
                 current = _limited(measured / expected, self.value)

@@ -7,7 +7,7 @@ from statistics import median
 from time import perf_counter
 
 from engine.drafting.controllers.stored_times import StoredTimes
-from engine.drafting.controllers.times import Times
+from engine.drafting.controllers.times import MixtureTimes, Times
 from engine.models.base import Model
 from engine.values import MAX_ROWS
 
@@ -24,17 +24,21 @@ def warm_up(
     clock: Callable[[], float] = perf_counter,
     stored: StoredTimes | None = None,
 ) -> None:
-    """Teach ``verify`` its times by rows, the ``stored`` ones or else new ones, which are then stored."""
+    """Teach ``verify`` its times by rows, the ``stored`` ones or else new ones, which are then stored.
+
+    Those of mixtures are measured each time: what their rows read is not stored."""
+    stored = None if isinstance(verify, MixtureTimes) else stored
     seconds = {} if stored is None else stored.read()
     if not seconds:
-        seconds = _measure(model, clock)
+        seconds = _measure(model, verify, clock)
         if stored is not None and seconds:
             stored.write(seconds)
     for rows, taken in seconds.items():
+        verify.observe_step(rows, rows**verify.growth)
         verify.learn(rows, taken)
 
 
-def _measure(model: Model, clock: Callable[[], float]) -> dict[int, float]:
+def _measure(model: Model, verify: Times, clock: Callable[[], float]) -> dict[int, float]:
     """Return the seconds of a step by rows, after some tokens; empty if the context is too short.
 
     Takes half a second, or as long as one measurement of every row count. Row counts alternate, so that
@@ -63,5 +67,6 @@ def _measure(model: Model, clock: Callable[[], float]) -> dict[int, float]:
             logits = model.forward(tokens[past : past + rows], state, last=rows, final=False)
             float(logits[-1, -1])  # waits for an asynchronous device
             seconds[rows].append(clock() - started)
+            verify.observe_step(rows)
             state.commit(())
     return {rows: median(taken[1:] or taken) for rows, taken in seconds.items()}

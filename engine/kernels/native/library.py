@@ -108,6 +108,7 @@ class Library(LinearLibrary):
         brief = c.PyDLL(str(path))  # keeps the GIL: releasing it takes longer than these functions
         self.new_decoder = _typed(functions.foretoken_decoder, "p", "pp")
         self.free_decoder = _typed(functions.foretoken_free_decoder, None, "p")
+        self.experts_read = _typed(brief.foretoken_experts_read, "i", "p")
         self.forward = _typed(functions.foretoken_forward, None, "pp")
         self.draft = _typed(functions.foretoken_draft, "i", "ppiipfpfpp")
         self.greedy = _typed(brief.foretoken_greedy, None, "piiqppp")

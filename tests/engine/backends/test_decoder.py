@@ -17,7 +17,9 @@ from engine.events import Finished
 from engine.kernels.formats import QUANTISED
 from engine.local.session import Session
 from engine.models.base import Model
+from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
+from engine.models.weight_counts import count_weights
 from engine.request import Request, Speculation
 from tests.support.checkpoints import VOCABULARY, open_session, write_random
 from tests.support.families import LLAMA3, MODELS, OTHERS, write_family
@@ -68,6 +70,7 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     reference = write_family(tmp_path, name)
     model = load_model(tmp_path, quantization="fp32")
     assert isinstance(model, TorchDecoder)
+    assert count_weights(model.architecture).total == inspect(tmp_path).parameters
     text = tokens(300)  # across a block of the KV cache
     expected = reference_logits(reference, text)
     cache = model.new_state(512)

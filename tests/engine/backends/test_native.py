@@ -15,7 +15,7 @@ from engine.backends.torch.decoder import TorchDecoder
 from engine.events import Finished
 from engine.kernels.native.library import BLOCKS, KINDS, Library
 from engine.local.session import Session
-from engine.models.base import Model
+from engine.models.base import MixtureModel, Model
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.noise import Draws
 from engine.request import Request, Speculation
@@ -183,6 +183,20 @@ def test_the_last_rows_are_those_of_all(model: Model) -> None:
             cache = model.new_state(512)
             assert torch.equal(model.forward(text, cache, last=last), everything[rows - last :])
             assert cache.length == rows
+
+
+def test_a_step_tells_how_many_experts_it_read(tmp_path: Path) -> None:
+    """Of 8 experts three rows choose 3 each; the shared one does not count."""
+    write(tmp_path, "qwen3.5-moe")
+    counted = []
+    for native in (True, False):
+        model = load_model(tmp_path, quantization="fp32", native=native)
+        assert isinstance(model, MixtureModel)
+        for text in ([5], [5, 9, 11]):
+            model.forward(text, model.new_state(512), last=1)
+            counted.append(model.experts_read())
+    assert counted[0] == 1.0 < counted[1] <= 8 / 3
+    assert counted[2:] == counted[:2]
 
 
 @pytest.mark.parametrize("name", ["gpt-oss", "qwen3-moe"])

@@ -168,10 +168,13 @@ public:
     // Return the number of logits of a row.
     int width(const Step& step) const { return step.trimmed.count ? step.trimmed.panels * LANES : shape_.vocabulary; }
 
+    // Return how many experts the last step read, those of all layers.
+    int experts_read() const { return experts_read_; }
+
     // Compute a step of up to MAX_STEP_ROWS rows in all.
     void run(const Step& step) {
         step_ = step;
-        rows_ = 0;
+        rows_ = experts_read_ = 0;
         for_each_sequence([&](const Sequence& sequence, int before) {
             const int32_t* parents = sequence.parents;
             int* positions = positions_ + before;
@@ -467,6 +470,7 @@ private:
         pool_.barrier();
         Assignment& assignment = scratch.assignment;
         assignment.make(experts, chosen_.data(), rows_, shape_.hidden);
+        if (!thread) experts_read_ += int(assignment.items.size()) - bool(experts.shared.gate_up);
         const float *rows = scaled(from, experts.norm, scratch.expert_rows), *shared = scaled(from, experts.shared_norm, scratch.shared_rows);
         activate_assigned(assignment, experts, rows, shared, scratch, counter(index, GATE_UP));
         pool_.barrier();
@@ -814,6 +818,7 @@ private:
     Pool& pool_;
     Step step_{};
     int rows_ = 0;                  // of all sequences
+    int experts_read_ = 0;          // in all layers, each once
     int positions_[MAX_STEP_ROWS];  // of each row in its sequence
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, update_, active_, own_;

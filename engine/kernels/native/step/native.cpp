@@ -21,6 +21,7 @@ EXPORTED Decoder* foretoken_decoder(const Shape* shape, Pool* pool) {
     }
 }
 EXPORTED void foretoken_free_decoder(Decoder* decoder) { delete decoder; }
+EXPORTED int foretoken_experts_read(const Decoder* decoder) { return decoder->experts_read(); }
 
 // Append tokens and compute the logits of the `last` ones. Several sequences may have MAX_STEP_ROWS rows in all; a single chain may
 // have any number.
