@@ -141,6 +141,21 @@ class Operations(Arithmetic, Protocol):
         An executor may compute those of ``candidates`` alone. ``unroll`` must know them then.
         """
 
+    def convolve(self, x: Tensor, factors: Tensor, base: Tensor, group: int) -> Tensor:
+        """Return sums over the rows of ``x`` and those before, one for each tap: (rows, width).
+
+        Tap t has row r - t of ``x`` times ``base[t]`` plus ``factors[r]``. ``base`` is (taps, width),
+        ``factors`` (rows, taps * width / group): one for ``group`` columns.
+        """
+
+    def rank_candidates(
+        self, logits: Tensor, context: Tensor, table: Tensor, candidates: Candidates, count: int
+    ) -> Tensor:
+        """Return the ``count`` highest ``logits``, each plus ``context (1, rank)`` times its token's row.
+
+        That row is of ``table (vocabulary, rank)``. Others are -inf, or absent, as for ``group_logits``.
+        """
+
     def group_logits(self, output: Linear, x: Tensor, scores: Tensor, groups: Groups) -> Tensor:
         """Return logits (1, vocabulary): ``output`` of ``x``, for the groups of highest ``scores``.
 
@@ -169,7 +184,7 @@ class Operations(Arithmetic, Protocol):
 
         First queries and keys are normed by ``norms (heads + kv_heads, head_dim)`` and rotated, and keys
         and values stored. Each row sees all rows up to itself, or up to the last if the layer is not
-        causal.
+        causal; with a window, from so many up to itself on.
         """
 
     def attend_to_target(

@@ -53,6 +53,7 @@ HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
             "output_gate",
             "causal",
             "inputs",
+            "window",
         }
     )
 }

@@ -125,6 +125,12 @@ def _describe_dflash(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     for key in ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"):
         if key in own:
             writer.add_uint32(f"dflash.{key}", own[key])
+    if "sliding_window" in own:
+        slides = [kind == "sliding_attention" for kind in own["layer_types"]]
+        writer.add_sliding_window(own["sliding_window"])
+        writer.add_sliding_window_pattern(slides)
+    if "is_causal" in own:
+        writer.add_causal_attention(own["is_causal"])
     if "markov_rank" in own:
         writer.add_bool("dflash.sample_from_anchor", own.get("sample_from_anchor", True))
         writer.add_bool("dflash.has_confidence_head", own["enable_confidence_head"])

@@ -414,6 +414,32 @@ def _block_layer(
     return tensors
 
 
+CONVOLVED = {
+    "conv_kernel_size": 3, "conv_group_size": 16, "selector_rank": 16, "selector_top_k": 6,
+}  # fmt: skip
+
+
+def dflash2(target: TargetShape, **changes: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """config.json and random tensors in DFlash2's layout, its layers sliding as the published ones do."""
+    config, tensors = block(target, **changes)
+    generator, width = torch.Generator().manual_seed(9), target.hidden
+    taps, rank = CONVOLVED["conv_kernel_size"], CONVOLVED["selector_rank"]
+    for layer in range(config["num_hidden_layers"]):
+        for name in ("attention_conv", "mlp_conv"):
+            prefix = f"layers.{layer}.{name}."
+            shape = 2 * taps * width // CONVOLVED["conv_group_size"], width
+            tensors[f"{prefix}base_kernel"] = noise(generator, 2, taps, width) * width**0.5 / 2
+            tensors[f"{prefix}kernel_projection.weight"] = noise(generator, *shape)
+    for name in ("predecessor", "successor"):
+        table = torch.randn(target.vocabulary, rank, generator=generator)
+        tensors[f"candidate_selector.{name}_codebook"] = table
+    tensors["candidate_selector.hidden_projection.weight"] = noise(generator, rank, width)
+    config["dflash_config"] |= CONVOLVED
+    layers = ["sliding_attention"] * config["num_hidden_layers"]
+    config |= {"layer_types": layers, "sliding_window": 6, "is_causal": False}
+    return config | {"architectures": ["DFlash2DraftModel"]}, tensors
+
+
 def write_block(folder: Path, target: TargetShape) -> Path:
     """DSpark's, which does all that DFlash's does and more."""
     return write_head(folder, *block(target, rank=8))

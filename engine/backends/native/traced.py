@@ -86,7 +86,7 @@ class TracedOperations(ProgramTracer):
         rows: Rows,
     ) -> Tensor:
         assert isinstance(memory, TracedMemory)
-        a = memory.attention
+        a = memory.attentions[layer]
         heads = Attention(memory.caches[layer], a.heads, a.kv_heads, memory.epsilon)
         sizes = [count * a.head_dim for count in (a.heads, a.kv_heads, a.kv_heads)]
         queries, keys, values = qkv.split(sizes, dim=1)
@@ -94,7 +94,9 @@ class TracedOperations(ProgramTracer):
             (None, None) if norms is None else norms.split([a.heads, a.kv_heads])
         )
         self.store_kv(keys, values, heads, key_norms, rows)
-        return self.attention(queries, heads, query_norms, rows, causal=a.causal)
+        return self.attention(
+            queries, heads, query_norms, rows, causal=a.causal, window=a.window or 0
+        )
 
     def attend_to_target(
         self,
@@ -137,7 +139,8 @@ class TracedMemory:
     """
 
     def __init__(self, architecture: Architecture) -> None:
-        self.attention, self.epsilon = architecture.layers[0].attention, architecture.epsilon
+        self.attentions, self.epsilon = architecture.attentions, architecture.epsilon
+        self.attention = self.attentions[0]
         self.caches = [LayerCache() for _ in architecture.layers]
         self.clear()
 

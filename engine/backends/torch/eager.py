@@ -100,6 +100,23 @@ class EagerOperations(EagerArithmetic):
         logits = parts[0] if len(parts) == 1 else torch.cat(parts)
         return logits if candidates is None else among(candidates, logits)
 
+    def convolve(self, x: Tensor, factors: Tensor, base: Tensor, group: int) -> Tensor:
+        taps, rows = len(base), len(x)
+        by_group = base.view(taps, -1, group) + factors.reshape(rows, taps, -1, 1)
+        groups = x.view(rows, -1, group)
+        result = torch.zeros_like(groups)
+        for tap in range(min(taps, rows)):
+            result[tap:] += by_group[tap:, tap] * groups[: rows - tap]
+        return result.flatten(1)
+
+    def rank_candidates(
+        self, logits: Tensor, context: Tensor, table: Tensor, candidates: Candidates, count: int
+    ) -> Tensor:
+        tokens = torch.topk(logits[0], count).indices
+        wide = torch.full_like(logits, float("-inf"))
+        wide[0, tokens] = logits[0, tokens] + table[tokens].float() @ context[0]
+        return wide
+
     def group_logits(self, output: Linear, x: Tensor, scores: Tensor, groups: Groups) -> Tensor:
         best = torch.topk(scores[0], groups.kept).indices
         outputs = (
@@ -136,11 +153,11 @@ class EagerOperations(EagerArithmetic):
         assert isinstance(memory, EagerMemory)
         start = rows.start.value + rows.offset
         end = start + len(qkv)
-        spec, rotation = memory.attention, memory.rope[start:end]
+        spec, rotation = memory.attentions[layer], memory.rope[start:end]
         query, key, value = split_qkv(qkv, spec, norms, rotation, memory.epsilon)
         keys, values = memory.keys[layer, :, :end], memory.values[layer, :, :end]
         keys[:, start:], values[:, start:] = key.transpose(0, 1), value.transpose(0, 1)
-        return _attend(query, keys, values, causal=spec.causal)
+        return _attend(query, keys, values, causal=spec.causal, window=spec.window)
 
     def attend_to_target(
         self,
@@ -177,8 +194,9 @@ class EagerMemory:
     """
 
     def __init__(self, architecture: Architecture, device: torch.device) -> None:
-        self.attention, self.epsilon = architecture.layers[0].attention, architecture.epsilon
-        self._layers, self._device = len(architecture.layers), device
+        self.attentions, self.epsilon = architecture.attentions, architecture.epsilon
+        self.attention = self.attentions[0]
+        self._layers, self._device = len(self.attentions), device
         self.clear()
 
     def clear(self) -> None:
@@ -312,18 +330,24 @@ def _apply_rope(x: Tensor, rope: Tensor) -> Tensor:
     return torch.view_as_real(pairs * rope).flatten(-2)
 
 
-def _attend(query: Tensor, keys: Tensor, values: Tensor, *, causal: bool) -> Tensor:
+def _attend(
+    query: Tensor, keys: Tensor, values: Tensor, *, causal: bool, window: int | None = None
+) -> Tensor:
     """Return attention (rows, heads * head_dim) of the last rows' scaled queries (rows, heads, head_dim).
 
-    keys, values (kv_heads, seen, head_dim). Not row-independent: a head only proposes.
+    keys, values (kv_heads, seen, head_dim). A row sees ``window`` positions up to itself. Not
+    row-independent: a head only proposes.
     """
     rows, heads, width = query.shape
     shared, seen, _ = keys.shape
     grouped = query.view(rows, shared, -1, width).permute(1, 2, 0, 3).reshape(shared, -1, width)
     scores = torch.bmm(grouped, keys.transpose(1, 2))  # (kv_heads, group * rows, seen)
-    if causal and rows > 1:
-        future = torch.ones(rows, seen, dtype=torch.bool, device=query.device)
-        future = future.triu(seen - rows + 1).repeat(heads // shared, 1)
-        scores = scores.masked_fill(future, float("-inf"))
+    if (causal and rows > 1) or window is not None:
+        places = torch.arange(seen, device=query.device)
+        own = places[seen - rows :, None]
+        unseen = places > (own if causal else seen)
+        if window is not None:
+            unseen = unseen | (places <= own - window)
+        scores = scores.masked_fill(unseen.repeat(heads // shared, 1), float("-inf"))
     attended = torch.bmm(torch.softmax(scores, dim=-1), values)
     return attended.view(shared, -1, rows, width).permute(2, 0, 1, 3).reshape(rows, -1)

@@ -1,4 +1,4 @@
-"""Block drafters: DFlash (arXiv 2602.06036, z-lab/dflash) and DSpark (deepseek-ai/DeepSpec).
+"""Block drafters: DFlash and DFlash2 (arXiv 2602.06036, z-lab/dflash), DSpark (deepseek-ai/DeepSpec).
 
 One pass drafts a whole block: the pending token, and mask tokens after it at the positions of the drafted
 ones, go through a few layers of Qwen3's form. In each layer every row sees the whole block, and keys and
@@ -11,37 +11,44 @@ included, and a Markov head adds W2 W1[token] to its logits, for the token befor
 must be drawn first. DSpark's confidence head predicts from a row's state, and that token's row of W1, how
 likely the token drawn there is to be accepted.
 
+In DFlash2 convolutions around attention and MLP let a row see those before it in the block, by factors
+that are computed from the row. Its selector chooses among the likeliest tokens of each row: it adds to a
+logit the product of B[token] with A[token before] times a projection of the row's state.
+
 Checked against the sources named above, not against published weights.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
 
-from engine.backends.layer_decoder import attention, feed_forward, norm
+from engine.backends.layer_decoder import attention, mlp, norm
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import Draft, Memory, Operations
 from engine.drafting.heads.base import HeadPlan, TargetShape
 from engine.drafting.heads.block_layout import (
     CONFIDENCE,
+    CONVOLUTIONS,
     MARKOV,
+    SELECTOR,
     BlockShape,
     parameters,
     read_shape,
 )
 from engine.drafting.heads.layers import joined_states, layer_source, load_layers
 from engine.drafting.heads.stored import Stored
-from engine.kernels.operands import Number, Rows, Tokens
+from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer, distinct
 from engine.models.rotation import interleave
-from engine.models.weights import Layer, RmsNorm, TensorSource, make_norm
+from engine.models.weights import ExpertsWeights, Layer, RmsNorm, TensorSource, make_norm
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,6 +61,31 @@ class MarkovHead:
     def row(self, token: int) -> Tensor:
         """Return W1[token]: (1, rank)."""
         return self.before[token : token + 1].float()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Convolution:
+    """``base`` (2, taps, hidden): of inputs and outputs; ``factors``: hidden -> what is added to both."""
+
+    base: Tensor
+    factors: Linear
+    group: int
+
+    def around(self, ops: Operations, inner: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Return ``inner`` of convolved ``x (rows, hidden)``, convolved."""
+        before, behind = ops.linear(self.factors, x).chunk(2, dim=1)
+        result = inner(ops.convolve(x, before, self.base[0], self.group))
+        return ops.convolve(result, behind, self.base[1], self.group)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Selector:
+    """``before``, ``behind`` (vocabulary, rank): A and B; ``state``: hidden -> rank; ``kept`` tokens."""
+
+    before: Tensor
+    behind: Tensor
+    state: Linear
+    kept: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,6 +102,8 @@ class BlockHead:
     markov: MarkovHead | None
     confidence_weight: Tensor | None  # (1, inputs)
     confidence_bias: float
+    convolutions: tuple[tuple[Convolution, Convolution], ...]  # of each layer's attention and MLP
+    selector: Selector | None
     device: torch.device
 
     kind: ClassVar[str] = "block"
@@ -109,6 +143,11 @@ class BlockHead:
             markov=_markov(stored, linears) if shape.rank else None,
             confidence_weight=None if confidence is None else linears.vector(confidence),
             confidence_bias=float(stored(CONFIDENCE[1])) if shape.confidence else 0.0,
+            convolutions=tuple(
+                _convolutions(stored, shape, f"layers.{n}.", linears)
+                for n in range(len(a.layers) if shape.taps else 0)
+            ),
+            selector=_selector(stored, shape, linears) if shape.kept else None,
             device=linears.device,
         )
 
@@ -130,19 +169,53 @@ class BlockHead:
         x = ops.embed(None, block, 0, rows)
         specs = self.shape.architecture.layers
         for index, (spec, layer) in enumerate(zip(specs, self.layers, strict=True)):
-            normed = norm(ops, layer.mixer_norm, x)
-            x = ops.add(x, attention(ops, spec.attention, layer, normed, memory, index, rows))
-            x = feed_forward(ops, spec.feed_forward.activation, layer, x)
+            mixer = partial(
+                attention, ops, spec.attention, layer, memory=memory, index=index, rows=rows
+            )
+            activation, weights = spec.feed_forward.activation, layer.feed_forward
+            assert not isinstance(weights, ExpertsWeights)
+            inner = partial(mlp, ops, activation, weights)
+            if self.convolutions:
+                of_attention, of_mlp = self.convolutions[index]
+                mixer = partial(of_attention.around, ops, mixer)
+                inner = partial(of_mlp.around, ops, inner)
+            x = ops.add(x, mixer(norm(ops, layer.mixer_norm, x)))
+            x = ops.add(x, inner(norm(ops, layer.feed_forward_norm, x)))
         return norm(ops, self.norm, x)[self.shape.first :]
 
-    def rows(self, ops: Operations, chain: Tokens, logits: Tensor) -> Iterator[Tensor]:
-        """Yield the rows of ``logits (depth, vocabulary)``, with what the Markov head adds."""
+    @property
+    def independent(self) -> bool:
+        """True if no row's logits depend on the tokens drawn before."""
+        return self.markov is None and self.selector is None
+
+    def new_candidates(self) -> Candidates | None:
+        """Return what the selector chooses among; None without one."""
+        return None if self.selector is None else Candidates(self.shape.architecture.vocabulary)
+
+    def rows(
+        self,
+        ops: Operations,
+        chain: Tokens,
+        logits: Tensor,
+        states: Tensor,
+        depth: Number,
+        candidates: Candidates | None,
+    ) -> Iterator[Tensor]:
+        """Yield the rows of ``logits (depth, vocabulary)``, with what Markov head or selector add.
+
+        ``states`` are those that the logits come from, ``candidates`` are ``new_candidates``.
+        """
+        selector = self.selector
+        projected = () if selector is None else ops.linear(selector.state, states, depth).split(1)
         for step, row in enumerate(logits.split(1)):
-            if self.markov is None:
-                yield row
-            else:
+            if self.markov is not None:
                 before = ops.embed(self.markov.before, chain, step)
                 yield ops.add(row, ops.linear(self.markov.after, before))
+            elif selector is not None and candidates is not None:
+                context = ops.multiply(ops.embed(selector.before, chain, step), projected[step])
+                yield ops.rank_candidates(row, context, selector.behind, candidates, selector.kept)
+            else:
+                yield row
 
     @torch.inference_mode()
     def confidence(self, state: Tensor, before: int) -> float:
@@ -172,6 +245,7 @@ class _Pass:
         self.memory = head.new_memory(ops)
         self.count, self.start, self.end, self.depth = (Number() for _ in range(4))
         self.tokens = Tokens(head.shape.block, head.shape.mask)
+        self.candidates = head.new_candidates()
 
     def read(self) -> None:
         rows = Rows(self.count, self.start, most=self._ops.chunk)
@@ -182,7 +256,7 @@ class _Pass:
         rows = Rows(Number(size), self.end, most=size)
         self.states = head.states(ops, self.memory, self.tokens, rows)
         self.logits = ops.target_logits(self.states, self.depth)
-        yield from head.rows(ops, chain, self.logits)
+        yield from head.rows(ops, chain, self.logits, self.states, self.depth, self.candidates)
 
 
 class BlockDraft:
@@ -191,7 +265,8 @@ class BlockDraft:
     def __init__(self, head: BlockHead, ops: Operations) -> None:
         self._chunk, self._block = ops.chunk, head.shape.block
         self._pass = _Pass(head, ops)
-        self.draft = ops.unroll(head.shape.depth, self._pass.read, self._pass.steps)
+        steps = self._pass
+        self.draft = ops.unroll(head.shape.depth, steps.read, steps.steps, steps.candidates)
 
     @property
     def memory(self) -> Memory:
@@ -204,7 +279,7 @@ class BlockDraft:
 
     @property
     def logits(self) -> Tensor:
-        """The logits (depth, vocabulary) of ``states``, without what the Markov head adds."""
+        """The logits (depth, vocabulary) of ``states``, without what Markov head or selector add."""
         return self._pass.logits
 
     def read(self, start: int, end: int) -> None:
@@ -244,6 +319,26 @@ def _keys_values(spec: Attention, source: TensorSource, kind: str) -> Tensor:
 def _key_norm(spec: Attention, layer: Layer) -> Tensor:
     assert layer.attention.qk_norm is not None
     return layer.attention.qk_norm[spec.heads :]
+
+
+def _convolutions(
+    stored: Stored, shape: BlockShape, prefix: str, linears: LinearFactory
+) -> tuple[Convolution, Convolution]:
+    first, second = (
+        Convolution(
+            linears.vector(stored(f"{prefix}{name}base_kernel")),
+            linears.linear(stored(f"{prefix}{name}kernel_projection.weight")),
+            shape.group,
+        )
+        for name in CONVOLUTIONS
+    )
+    return first, second
+
+
+def _selector(stored: Stored, shape: BlockShape, linears: LinearFactory) -> Selector:
+    before, behind, state = map(stored, SELECTOR)
+    device = linears.device
+    return Selector(before.to(device), behind.to(device), linears.linear(state), shape.kept)
 
 
 def _markov(stored: Stored, linears: LinearFactory) -> MarkovHead:

@@ -5,11 +5,16 @@ DSpark's (DeepSpec): the same keys outside, the architecture ``...DSparkModel``,
 ``confidence_head.*``. Its embedding and output head are copies of the target's, which DeepSpec's trainers
 freeze, and are not read. (SGLang treats them as the draft's own weights; names cannot tell, and frozen
 copies make both the same.)
+DFlash2's: DFlash's with convolutions in each layer (``attention_conv``, ``mlp_conv``) and a
+``candidate_selector``, whose sizes are in ``dflash_config``. Speculators' layout has the layer's
+configuration under ``transformer_layer_config`` and names hidden states by what they enter.
+Sources of the last two: vLLM 0.32's qwen3_dflash.py, qwen3_dflash2.py and configs/speculators/algos.py;
+SGLang 0.5.23's dflash.py; speculators 0.9's models/dflash2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,12 +22,18 @@ from engine.drafting.heads.base import TargetShape, check_fits, count_parameters
 from engine.drafting.heads.layers import read_layers, refuse_relatives
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, LayerSpec
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.tensor_shapes import layer_shapes
 
 MARKOV = "markov_head.markov_w1.weight", "markov_head.markov_w2.weight"
 _SCALES = "output_multiplier", "input_embedding_scale", "attention_value_scale"
+SELECTOR = tuple(
+    f"candidate_selector.{name}"
+    for name in ("predecessor_codebook", "successor_codebook", "hidden_projection.weight")
+)
+CONVOLUTIONS = "attention_conv.", "mlp_conv."
+_SLIDING = "sliding_attention"
 CONFIDENCE = "confidence_head.proj.weight", "confidence_head.proj.bias"
 
 
@@ -32,7 +43,9 @@ class BlockShape:
 
     ``block``: rows of one pass; ``first``: the first that predicts a token. ``mask``: the token for
     positions not drafted yet. ``read``: the aux layers in the order ``fc`` takes them. ``rank``: the
-    Markov head's, 0 without one. ``confidence``: inputs of the confidence head, 0 without one.
+    Markov head's, 0 without one. ``confidence``: inputs of the confidence head, 0 without one. ``taps``:
+    rows that a convolution joins, by factors for ``group`` columns each. ``kept``: tokens that the
+    selector chooses among. Both are 0 without.
     """
 
     architecture: Architecture
@@ -42,6 +55,10 @@ class BlockShape:
     mask: int
     rank: int
     confidence: int
+    taps: int = 0
+    group: int = 0
+    kept: int = 0
+    selector_rank: int = 0
 
     @property
     def depth(self) -> int:
@@ -51,7 +68,7 @@ class BlockShape:
 
 def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
     """Return what the head in ``stored`` computes. Raises ModelError or IncompatiblePair."""
-    flat = replace(stored, config={**stored.config, **(stored.config.get("dflash_config") or {})})
+    flat = replace(stored, config=_flat(stored.config))
     config = flat.config
     _check_plain(flat)
     read = _aux_layers(flat, target)
@@ -64,23 +81,31 @@ def read_shape(stored: Stored, target: TargetShape) -> BlockShape:
         )
     vocabulary = flat.size("vocab_size", target.vocabulary)
     check_fits(flat, target, hidden=hidden, vocabulary=vocabulary)
+    a = read_layers(
+        flat,
+        "layers.0.",
+        count=flat.size("num_hidden_layers"),
+        hidden=hidden,
+        vocabulary=vocabulary,
+        qk_norm=True,
+    )
+    taps = flat.size("conv_kernel_size") if config.get("conv_kernel_size") else 0
+    kept = flat.size("selector_top_k") if config.get("selector_rank") else 0
     shape = BlockShape(
-        architecture=read_layers(
-            flat,
-            "layers.0.",
-            count=flat.size("num_hidden_layers"),
-            hidden=hidden,
-            vocabulary=vocabulary,
-            qk_norm=True,
-            causal=False,
-        ),
+        architecture=replace(a, layers=_seeing(flat, a.layers)),
         read=read,
         block=flat.size("block_size"),
         first=0 if _predicts_from_pending(config) else 1,
         mask=_mask(flat, vocabulary),
         rank=flat.matrix(MARKOV[0])[1] if int(config.get("markov_rank") or 0) else 0,
         confidence=flat.matrix(CONFIDENCE[0])[1] if config.get("enable_confidence_head") else 0,
+        taps=taps,
+        group=flat.size("conv_group_size") if taps else 0,
+        kept=min(kept, vocabulary),
+        selector_rank=flat.size("selector_rank") if kept else 0,
     )
+    if taps and hidden % shape.group:
+        raise flat.wrong_key("conv_group_size", f"a divisor of {hidden:,}, the hidden size")
     if shape.depth < 1:
         raise ModelError(
             f"{flat.config_file}: with block_size {shape.block} nothing is drafted. Use the "
@@ -102,6 +127,16 @@ def expected(shape: BlockShape) -> dict[str, tuple[int, ...]]:
     shapes |= {"hidden_norm.weight": (a.hidden,), "norm.weight": (a.hidden,)}
     if shape.rank:
         shapes |= dict.fromkeys(MARKOV, (a.vocabulary, shape.rank))
+    if shape.taps:
+        factors = 2 * shape.taps * a.hidden // shape.group
+        for layer in range(len(a.layers)):
+            for name in CONVOLUTIONS:
+                prefix = f"layers.{layer}.{name}"
+                shapes[f"{prefix}base_kernel"] = (2, shape.taps, a.hidden)
+                shapes[f"{prefix}kernel_projection.weight"] = (factors, a.hidden)
+    if shape.kept:
+        shapes |= dict.fromkeys(SELECTOR[:2], (a.vocabulary, shape.selector_rank))
+        shapes[SELECTOR[2]] = (shape.selector_rank, a.hidden)
     if shape.confidence:
         shapes |= {CONFIDENCE[0]: (1, _confidence_width(shape)), CONFIDENCE[1]: (1,)}
     return shapes
@@ -133,15 +168,11 @@ def _predicts_from_pending(config: Mapping[str, Any]) -> bool:
 
 def _check_plain(stored: Stored) -> None:
     """Raise ModelError for relatives that compute something else."""
-    config, get = stored.config, stored.config.get
-    layer_types = get("layer_types") or ()
+    get = stored.config.get
     rank = int(get("markov_rank") or 0)
     reasons = {
-        "convolutions and a candidate selector (DFlash 2)": get("selector_rank")
-        or get("conv_kernel_size"),
-        # z-lab's code has windowed layers look back only, within a block too; vLLM's has a switch.
-        "layers with a sliding window": any(kind != "full_attention" for kind in layer_types),
-        "rows that do not see later ones": get("is_causal") or get("causal_head"),
+        "a Markov head and a candidate selector": rank and get("selector_rank"),
+        "an output head that does not see later rows": get("causal_head"),
         "a vocabulary of its own": "d2t" in stored.shapes,
         "attention sinks": any("self_attn.sink" in name for name in stored.shapes),
         "latent attention": get("attention_mode") == "mla",
@@ -150,9 +181,51 @@ def _check_plain(stored: Stored) -> None:
         "scaled embeddings, values or logits": get("final_logit_softcapping")
         or any(get(key) not in (None, 1.0) for key in _SCALES),
         "Gemma's layers": "gemma" in str(get("model_type")),
-        "speculators' layout": "transformer_layer_config" in config,
     }
     refuse_relatives(stored, "DFlash or DSpark", reasons)
+
+
+def _flat(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys that are nested, beside the others."""
+    inner, own = config.get("transformer_layer_config"), config.get("dflash_config") or {}
+    if not isinstance(inner, Mapping):
+        return {**config, **own}
+    layers = config.get("aux_hidden_state_layer_ids")
+    return {
+        "sample_from_anchor": False,
+        "causal": not config.get("sliding_window_non_causal", True),
+        **inner,
+        **config,
+        "target_layer_ids": layers and [layer - 1 for layer in layers],
+    }
+
+
+def _seeing(stored: Stored, layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
+    """Return the layers with what their rows see, by vLLM's rules.
+
+    Rows of sliding layers see no later ones unless a key says so.
+    """
+    config, types = stored.config, stored.config.get("layer_types") or ()
+    if types and len(types) != len(layers):
+        raise stored.wrong_key("layer_types", f"a list of {len(layers)}")
+    sliding = [kind == _SLIDING for kind in types] or [False] * len(layers)
+    causal = next(
+        (config[key] for key in ("is_causal", "causal") if config.get(key) is not None), None
+    )
+    sees_back = sliding if causal is None else [bool(causal)] * len(layers)
+    if config.get("use_swa") and not any(sliding):
+        sliding = [True] * len(layers)
+    window = None
+    if any(sliding):
+        key = "swa_window_size" if config.get("swa_window_size") is not None else "sliding_window"
+        window = stored.size(key)
+    return tuple(
+        replace(
+            spec,
+            mixer=replace(spec.attention, window=window if slides else None, causal=back),
+        )
+        for spec, slides, back in zip(layers, sliding, sees_back, strict=True)
+    )
 
 
 def _aux_layers(stored: Stored, target: TargetShape) -> tuple[AuxLayer, ...]:

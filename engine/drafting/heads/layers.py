@@ -43,7 +43,6 @@ def read_layers(
     hidden: int,
     vocabulary: int,
     qk_norm: bool,
-    causal: bool = True,
     inputs: int | None = None,
     heads: int | None = None,
     context: int | None = None,
@@ -78,7 +77,6 @@ def read_layers(
             qkv_bias=biased,
             output_bias=biased,
             qk_norm=qk_norm,
-            causal=causal,
         ),
         GatedMlp(
             intermediate=stored.matrix(f"{prefix}mlp.gate_proj.weight")[0],

@@ -69,7 +69,7 @@ class BlockProposer(BaseProposer):
         start = len(self.text)
         self.text += context.keys[start:length]
         draft = self.drafts.begin(start, length, context.tokens[-1], depth)
-        independent = self.head.markov is None and not self._stops_early
+        independent = self.head.independent and not self._stops_early
         if executor_samples(draft, sampler) and (draft.draws or not independent):
             tokens, q = draft.write(depth, draws_of(sampler, position, depth), floors.floor)
             count = self._confident(self.drafts.states[: len(tokens)], [draft.chain[0], *tokens])

@@ -49,6 +49,8 @@ class Code(IntEnum):
     ATTEND = 8
     SAMPLE = 9
     GROUPS = 10
+    CONVOLVE = 11
+    RANK = 12
 
 
 class Sees(IntEnum):
@@ -227,15 +229,22 @@ class ProgramTracer:
         self._with_heads(op, keys, heads.kv_heads, heads, norm, rows, second=values)
 
     def attention(
-        self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, *, causal: bool
+        self,
+        queries: Tensor,
+        heads: Attention,
+        norm: Tensor | None,
+        rows: Rows,
+        *,
+        causal: bool,
+        window: int = 0,
     ) -> Tensor:
         """Return attention of scaled queries, normed and rotated as keys are, over the stored positions.
 
-        Each row sees all up to itself if ``causal``, else up to the last row.
+        Each row sees all up to itself if ``causal``, else up to the last row; from ``window`` positions
+        up to itself on, if that is not 0.
         """
-        return self._attend(
-            Op(choice=Sees.CAUSAL if causal else Sees.STEP), queries, heads, norm, rows
-        )
+        sees = Sees.CAUSAL if causal else Sees.STEP
+        return self._attend(Op(choice=sees, window=window), queries, heads, norm, rows)
 
     def attention_before(
         self, queries: Tensor, heads: Attention, norm: Tensor | None, rows: Rows, window: int
@@ -274,6 +283,34 @@ class ProgramTracer:
         op.probability = c.addressof(probabilities) + at * c.sizeof(c.c_float)
         op.draws = None if draws is None else c.addressof(draws)
         self._record(op, self.one, x=logits, alive=(numbers, tokens, probabilities, draws))
+
+    def convolve(self, x: Tensor, factors: Tensor, base: Tensor, group: int) -> Tensor:
+        """Return the sum of each row of ``x`` and those before it, one for each tap, times their factors.
+
+        ``base`` (taps, width), plus ``factors`` (rows, taps * width / group), one for ``group`` columns.
+        """
+        _check(group % LANES == 0, f"groups of {group} columns are no whole vectors")
+        op = Op(
+            code=Code.CONVOLVE, choice=len(base), window=group, weight=_vector(base, base.numel())
+        )
+        result = self._like(x)
+        self._record(op, self._count(x), x=x, second=factors, to=result, alive=(base,))
+        return result
+
+    def rank_candidates(
+        self, logits: Tensor, context: Tensor, table: Tensor, candidates: Candidates, count: int
+    ) -> Tensor:
+        """Return a row that begins with the ``count`` highest ``logits`` plus products with ``context``.
+
+        A token's is that of its row in ``table``. These tokens become the candidates.
+        """
+        op = Op(code=Code.RANK, offset=logits.shape[1], window=count, **_table(table))
+        op.weight, op.chosen = context.data_ptr(), candidates.ids.ctypes.data
+        op.trimmed = candidates.address
+        result, alive = self._like(logits), (context, table, candidates)
+        self._record(op, self.one, second=logits, to=result, alive=alive)
+        op.width = table.shape[1]
+        return result
 
     def choose_groups(self, scores: Tensor, groups: Groups) -> None:
         """Make the groups with the highest ``scores (1, groups)`` the candidates of later operations."""

@@ -31,6 +31,8 @@ enum class Code : int32_t {
     ATTEND = 8,    // to = attention of the queries in `from` to `cache`
     SAMPLE = 9,    // take the most likely token of the logits in `from`, or draw one; and its probability
     GROUPS = 10,   // trim to the groups of tokens with the highest scores in `from`
+    CONVOLVE = 11, // to = sum over taps t of from's row r - t * (weight + second), by column and tap
+    RANK = 12,     // trim to the tokens with the highest logits in `second`; to = these + their rows of the table in `from` . weight
 };
 
 // The dtype of a table.
@@ -68,11 +70,11 @@ struct Draws {
 struct Op {
     Code code;
     int32_t width;         // of a row; of SAMPLE the vocabulary
-    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: what a row sees. GROUPS: how many
+    int32_t choice;        // ACTIVATE: the function. TAKE, EMBED: the dtype of the table. ATTEND: what a row sees. GROUPS: how many. CONVOLVE: taps
     int32_t by_columns;    // whether threads divide a row's columns instead of the rows
     int32_t barrier;       // whether there is a barrier after it
-    int32_t offset;        // added to `start`. SAMPLE: the index of its key
-    int32_t window;        // ATTEND: positions that a row sees, its own included; 0: all. GROUPS: panels of each
+    int32_t offset;        // added to `start`. SAMPLE: the index of its key. RANK: the vocabulary
+    int32_t window;        // ATTEND: positions that a row sees, its own included; 0: all. GROUPS: panels of each. CONVOLVE: columns of a factor. RANK: how many
     const int32_t* rows;   // their number
     const int32_t* start;  // the first row's position
     const void* from;
@@ -100,7 +102,8 @@ public:
             if (op.matrix) widest = std::max(widest, op.matrix->inputs);
             if (op.heads) head = std::max(head, op.width);
             if (op.code == Code::SAMPLE) choice = std::max(choice, op.width);
-            if (op.code == Code::GROUPS) groups_.resize(std::max(groups_.size(), size_t(op.choice)));
+            if (op.code == Code::GROUPS) best_.resize(std::max(best_.size(), size_t(op.choice)));
+            if (op.code == Code::RANK) best_.resize(std::max(best_.size(), size_t(op.window))), head = std::max(head, op.width);
         }
         weights_.resize(choice);
         for (int thread = 0; thread < pool.count(); ++thread)
@@ -149,6 +152,8 @@ private:
             case Code::STORE_KV: return store_kv(op, scratch, thread);
             case Code::ATTEND: return attend_to(op, scratch, thread);
             case Code::GROUPS: return choose_groups(op, thread);
+            case Code::CONVOLVE: return convolve(op, thread);
+            case Code::RANK: return rank(op, scratch, thread);
             case Code::SAMPLE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
         }
     }
@@ -312,18 +317,47 @@ private:
         }
     }
 
+    void convolve(const Op& op, int thread) const {
+        const int factors = op.width / op.window;
+        const Slice slice = slice_of(op, thread);
+        for (int r = slice.rows.first; r < slice.rows.end; ++r) {
+            for (int k = slice.columns.first; k < slice.columns.end; k += LANES) {
+                Floats sum{};
+                for (int tap = 0; tap < op.choice && tap <= r; ++tap) {
+                    const Floats own = all(second_of(op, r)[tap * factors + k / op.window]);
+                    sum = fused(load(op.weight + size_t(tap) * op.width + k) + own, load(from_of(op, r - tap) + k), sum);
+                }
+                store(to_of(op, r) + k, sum);
+            }
+        }
+    }
+
+    void rank(const Op& op, Scratch& scratch, int thread) {
+        if (thread) return;
+        top_k(op.second, op.offset, op.window, best_.data());
+        int count = 0;
+        for (; count < op.window && best_[count] >= 0; ++count) {
+            float product = 0;
+            copy(op, best_[count], scratch.head.data());
+            for (int k = 0; k < op.width; ++k) product += scratch.head[k] * op.weight[k];
+            op.to[count] = op.second[best_[count]] + product;
+            op.chosen[count] = best_[count];
+        }
+        op.trimmed->count = 1, op.trimmed->tokens = count;
+    }
+
     // Groups lie one after the other in `trimmed`; adjacent ones are one run.
     void choose_groups(const Op& op, int thread) {
         if (thread) return;
         constexpr int64_t NONE = -1;
-        const auto end = groups_.begin() + op.choice;
-        top_k(from_of(op, 0), op.width, op.choice, groups_.data());
-        std::sort(groups_.begin(), end);
+        const auto end = best_.begin() + op.choice;
+        top_k(from_of(op, 0), op.width, op.choice, best_.data());
+        std::sort(best_.begin(), end);
         TrimmedPanels& trimmed = *op.trimmed;
         auto* runs = const_cast<Range*>(trimmed.runs);
         trimmed.count = trimmed.panels = 0;
         int64_t* to = op.chosen;
-        for (auto group = std::find_if(groups_.begin(), end, [](int64_t number) { return number != NONE; }); group != end; ++group) {
+        for (auto group = std::find_if(best_.begin(), end, [](int64_t number) { return number != NONE; }); group != end; ++group) {
             const int first = int(*group) * op.window;
             if (trimmed.count && runs[trimmed.count - 1].end == first) runs[trimmed.count - 1].end += op.window;
             else runs[trimmed.count++] = {first, first + op.window};
@@ -400,7 +434,7 @@ private:
     std::vector<Candidate> candidates_;
     std::vector<Clock> earliest_;
     std::vector<float> weights_;
-    std::vector<int64_t> groups_;
+    std::vector<int64_t> best_;
 };
 
 }  // namespace foretoken

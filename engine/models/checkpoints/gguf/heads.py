@@ -172,11 +172,13 @@ def _dflash(
         "vocab_size": _tokens(settings),
         "block_size": settings.size("block_size", 16),
         "hidden_act": settings.optional("hidden_act") or "silu",
-        "is_causal": bool(settings.optional("attention.causal")),
+        "is_causal": settings.optional("attention.causal"),
         "sliding_window": settings.optional("attention.sliding_window"),
         "layer_types": ["sliding_attention" if each else "full_attention" for each in slides],
         "dflash_config": own,
     }
+    if "conv_kernel_size" in own:
+        return config | {"architectures": ["DFlash2DraftModel"]}
     markov = tensors.get("markov_head.markov_w1.weight")
     if markov is None:
         return config

@@ -18,9 +18,18 @@ from engine.drafting import heads
 from engine.drafting.heads.block import BlockDraft, BlockHead
 from engine.errors import IncompatiblePair, ModelError
 from engine.kernels.native.library import Library
+from engine.kernels.operands import Number
 from engine.models.hidden_states import NORMED, AuxLayer
 from tests.support.fakes import TableModel
-from tests.support.heads import BLOCK, EAGER, FakeShape, block, block_pass, write_head
+from tests.support.heads import (
+    BLOCK,
+    EAGER,
+    FakeShape,
+    block,
+    block_pass,
+    dflash2,
+    write_head,
+)
 
 TARGET = FakeShape(
     hidden=TableModel.HIDDEN, vocabulary=40, layers=TableModel.LAYERS, path=Path("ours")
@@ -64,7 +73,26 @@ def turned(x: Tensor, position: int) -> Tensor:
 def by_the_papers(
     config: dict[str, Any], tensors: dict[str, Tensor], target: Target, pending: int
 ) -> Tensor:
-    """(block, hidden): DFlash's section 3 and z-lab's code, for one row and one head at a time."""
+    """(block, hidden): DFlash's section 3 and z-lab's code, for one row and one head at a time.
+
+    DFlash2's convolutions and windows as well, by the formulas of its description.
+    """
+    own = config.get("dflash_config") or config
+    window, group = config.get("sliding_window") or 10**6, own.get("conv_group_size", 1)
+
+    def convolved(x: list[Tensor], inputs: list[Tensor], name: str, side: int) -> list[Tensor]:
+        if f"{name}.base_kernel" not in tensors:
+            return x
+        base, made = tensors[f"{name}.base_kernel"], []
+        for row, plain in enumerate(inputs):
+            added = (tensors[f"{name}.kernel_projection.weight"] @ plain).view(2, len(base[0]), -1)
+            total = torch.zeros_like(x[row])
+            for tap in range(min(len(base[0]), row + 1)):
+                factor = base[side, tap] + added[side, tap].repeat_interleave(group)
+                total += factor * x[row - tap]
+            made.append(total)
+        return made
+
     start, width = target.length, BLOCK["head_dim"]
     states = torch.cat([target.aux_hidden_states(aux_layer, 0, start) for aux_layer in TAPS], dim=1)
     text = [norm(tensors["fc.weight"] @ row, tensors["hidden_norm.weight"]) for row in states]
@@ -75,34 +103,44 @@ def by_the_papers(
         def at(name: str, number: int = number) -> Tensor:
             return tensors[f"layers.{number}.{name}.weight"]
 
-        inputs = text + [norm(row, at("input_layernorm")) for row in rows]
+        prefix = f"layers.{number}."
+        plain_rows = [norm(row, at("input_layernorm")) for row in rows]
+        inputs = text + convolved(plain_rows, plain_rows, f"{prefix}attention_conv", 0)
         keys, values = [], []
         for position, x in enumerate(inputs):
             by_head = (at("self_attn.k_proj") @ x).view(-1, width)
             keys.append([turned(norm(k, at("self_attn.k_norm")), position) for k in by_head])
             values.append((at("self_attn.v_proj") @ x).view(-1, width))
-        out = []
-        for position, row in enumerate(rows, start):
+        attended = []
+        for position in range(start, start + len(rows)):
+            first = max(0, position - window + 1)
             queries = (at("self_attn.q_proj") @ inputs[position]).view(-1, width)
             mixed = []
             for number_of, plain in enumerate(queries):
                 shared = number_of // (BLOCK["heads"] // BLOCK["kv_heads"])
                 query = turned(norm(plain, at("self_attn.q_norm")), position)
-                scores = torch.stack([query @ key[shared] for key in keys]) / width**0.5
-                seen = torch.stack([value[shared] for value in values])
+                scores = torch.stack([query @ key[shared] for key in keys[first:]]) / width**0.5
+                seen = torch.stack([value[shared] for value in values[first:]])
                 mixed.append(torch.softmax(scores, 0) @ seen)
-            seeing = row + at("self_attn.o_proj") @ torch.cat(mixed)
-            x = norm(seeing, at("post_attention_layernorm"))
+            attended.append(at("self_attn.o_proj") @ torch.cat(mixed))
+        attended = convolved(attended, plain_rows, f"{prefix}attention_conv", 1)
+        seeing = [row + one for row, one in zip(rows, attended, strict=True)]
+        normed = [norm(row, at("post_attention_layernorm")) for row in seeing]
+        out = []
+        for x in convolved(normed, normed, f"{prefix}mlp_conv", 0):
             gate = at("mlp.gate_proj") @ x
             swiglu = gate / (1 + torch.exp(-gate)) * (at("mlp.up_proj") @ x)
-            out.append(seeing + at("mlp.down_proj") @ swiglu)
-        rows = out
+            out.append(at("mlp.down_proj") @ swiglu)
+        out = convolved(out, normed, f"{prefix}mlp_conv", 1)
+        rows = [row + one for row, one in zip(seeing, out, strict=True)]
     return torch.stack([norm(row, tensors["norm.weight"]) for row in rows])
 
 
-@pytest.mark.parametrize("rank", [0, 8], ids=["dflash", "dspark"])
-def test_states_are_those_of_the_papers_equations(tmp_path: Path, rank: int) -> None:
-    config, tensors = block(TARGET, rank=rank, read=READ)
+@pytest.mark.parametrize("form", ["dflash", "dspark", "dflash2"])
+def test_states_are_those_of_the_papers_equations(tmp_path: Path, form: str) -> None:
+    rank = 8 if form == "dspark" else 0
+    make = dflash2 if form == "dflash2" else block
+    config, tensors = make(TARGET, rank=rank, read=READ)
     head, target = load(write_head(tmp_path, config, tensors)), backbone()
     assert head.aux_layers == TAPS
     expected = by_the_papers(config, tensors, target, PENDING)
@@ -157,11 +195,47 @@ def test_the_markov_head_adds_what_the_token_before_makes_likely(tmp_path: Path)
     assert head.markov is not None
     before, after = (tensors[f"markov_head.markov_{name}.weight"] for name in ("w1", "w2"))
     chain = (c.c_int64 * 1)(7)
-    (row,) = head.rows(EAGER, chain, torch.ones(1, TARGET.vocabulary))
+    (row,) = head.rows(
+        EAGER, chain, torch.ones(1, TARGET.vocabulary), torch.empty(0), Number(1), None
+    )
     assert torch.allclose(row[0], 1 + after @ before[7], atol=1e-5)
     state = torch.randn(1, TARGET.hidden, generator=torch.Generator().manual_seed(3))
     line = tensors["confidence_head.proj.weight"][0] @ torch.cat([state[0], before[7]]) + 0.25
     assert head.confidence(state, 7) == pytest.approx(float(torch.sigmoid(line)), abs=1e-5)
+
+
+def test_the_selector_ranks_the_likeliest_tokens_by_the_one_before(tmp_path: Path) -> None:
+    config, tensors = dflash2(TARGET, read=READ)
+    head, target = load(write_head(tmp_path, config, tensors)), backbone()
+    drafts, before = BlockDraft(head, EagerOperations(target)), PENDING
+    draft = drafts.begin(0, target.length, PENDING, head.shape.depth)
+    a, b = (tensors[f"candidate_selector.{name}_codebook"] for name in ("predecessor", "successor"))
+    for step in range(head.shape.depth):
+        row, state = draft.logits(step)[0], drafts.states[step]
+        logits = target.logits(state[None])[0]
+        gate = a[before] * (tensors["candidate_selector.hidden_projection.weight"] @ state)
+        kept = logits.topk(6).indices
+        assert row.isfinite().nonzero()[:, 0].tolist() == sorted(kept.tolist())
+        assert torch.allclose(row[kept], logits[kept] + b[kept] @ gate, atol=1e-4)
+        before = int(row.argmax())
+        draft.choose(step, before)
+
+
+def test_speculators_name_hidden_states_by_what_they_enter(tmp_path: Path) -> None:
+    config, tensors = block(TARGET, read=READ)
+    named = {
+        "speculators_model_type": "dflash",
+        "architectures": ["DFlashSpeculator"],
+        "aux_hidden_state_layer_ids": [layer + 1 for layer in READ],
+        "block_size": config["block_size"],
+        "mask_token_id": config["dflash_config"]["mask_token_id"],
+        "transformer_layer_config": config,
+    }
+    shapes = [
+        heads.inspect(write_head(tmp_path / name, given, tensors), TARGET).shape
+        for name, given in (("z-lab", config), ("speculators", named))
+    ]
+    assert shapes[0] == shapes[1]
 
 
 def test_a_confidence_head_may_look_at_the_state_alone(tmp_path: Path) -> None:
@@ -231,17 +305,17 @@ def test_a_head_of_another_target_is_refused_with_both_sizes(tmp_path: Path) -> 
         ({"block_size": "16"}, "'block_size' is '16'"),
         ({"block_size": 1}, "block_size 1 nothing is drafted"),
         ({"num_attention_heads": 3}, "are not 3 heads of 8"),
-        ({"num_hidden_layers": 3}, r"lacks the tensor layers\.2\."),
+        ({"num_hidden_layers": 3, "layer_types": None}, r"lacks the tensor layers\.2\."),
         ({"dflash_config": {"mask_token_id": 1}}, "'target_layer_ids' is None"),
         ({"dflash_config": {"target_layer_ids": [1, 2]}}, "fc.weight has the shape"),
         ({"dflash_config": {"target_layer_ids": [1, 2, 3]}}, "'mask_token_id' is None"),
         ({"dflash_config": {"target_layer_ids": [1, 2, 3], "mask_token_id": 40}}, "of the 40"),
-        ({"layer_types": ["sliding_attention"] * 2}, "sliding window"),
-        ({"selector_rank": 8}, "DFlash 2"),
-        ({"is_causal": True}, "do not see later ones"),
-        ({"output_multiplier": 0.5}, "scaled embeddings or logits"),
+        ({"layer_types": ["sliding_attention"] * 2}, "'sliding_window' is None"),
+        ({"selector_rank": 8}, "'selector_top_k' is None"),
+        ({"conv_kernel_size": 2, "conv_group_size": 5}, "a divisor of 16"),
+        ({"causal_head": True}, "does not see later rows"),
+        ({"output_multiplier": 0.5}, "scaled embeddings, values or logits"),
         ({"model_type": "gemma4_text"}, "Gemma's layers"),
-        ({"transformer_layer_config": {}}, "speculators' layout"),
         ({"rope_scaling": {"rope_type": "spiral"}}, "spiral"),
     ],
 )

@@ -156,6 +156,7 @@ HEADS: dict[str, tuple[str, Callable[[], Made]]] = {
     "dflash": ("block", block),
     "dflash, 20 rows": ("block", lambda: block(size=20, layers=1)),
     "dspark": ("block", lambda: block(rank=16)),
+    "dflash2": ("block", lambda: made.dflash2(TARGET, sizes=SIZES, read=(0, 3, 6))),
     "assistant": ("assistant", lambda: made.assistant(TARGET)),
 }
 
@@ -251,7 +252,7 @@ def test_drafts_are_those_of_torch_round_after_round(
                 drafter.take([*expected.tree.tokens[:accepted], 7 + depth])
 
 
-@pytest.mark.parametrize("name", ["eagle3", "dflash", "dspark", "assistant"])
+@pytest.mark.parametrize("name", ["eagle3", "dflash", "dflash2", "dspark", "assistant"])
 def test_a_gguf_file_drafts_what_the_folder_does_that_it_was_made_from(
     name: str, threads: Library, tmp_path: Path
 ) -> None:
