@@ -203,10 +203,13 @@ def install(extra: str, root: Path = ROOT) -> None:
     unfinished_mark(root).touch()
     # An error of pip's own leaves the environment consistent; being killed does not. So the mark
     # goes for every ending that returns here, and stays for the others.
-    status, output = run_pip(["install", "-e", what], root)
+    status, output = run_pip(["install", "--no-compile", "-e", what], root)
     unfinished_mark(root).unlink(missing_ok=True)
     if status:
         raise LauncherError(f"{output}\nInstalling failed.\n{remedy(output)}")
+    # On all processors; pip would take one. What fails here is compiled when it is imported.
+    compile_all = [venv_python(root), "-m", "compileall", "-qq", "-j", "0", root / ".venv"]
+    subprocess.run(compile_all, check=False)
     for done in {"app", extra}:
         stamp_file(done, root).write_text(fingerprint(root), encoding="utf-8")
     say(f"      done in {time.monotonic() - started:.0f} s")

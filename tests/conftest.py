@@ -106,6 +106,7 @@ def _environment() -> Iterator[None]:
     """Commands called in this process may set variables, for themselves alone."""
     before = dict(os.environ)
     yield
-    for name in os.environ.keys() - before.keys():
-        del os.environ[name]
-    os.environ.update(before)
+    if os.environ != before:
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)

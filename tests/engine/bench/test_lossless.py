@@ -55,13 +55,14 @@ def test_the_embedded_pair_never_diverges_in_bf16() -> None:
 
 
 def test_a_random_pair_never_diverges(engine: LocalEngine) -> None:
-    """Its rounds end everywhere: the draft is wrong as often as right."""
+    """Its rounds end everywhere: the draft is wrong as often as right. ``test_batch.py`` and
+    ``test_loop.py`` have more of such rounds."""
     progress: list[tuple[int, int]] = []
     rows, divergences = lossless.run(
-        engine, PROMPTS, 6, seed=3, on_progress=lambda done, total: progress.append((done, total))
+        engine, PROMPTS, 2, seed=3, on_progress=lambda done, total: progress.append((done, total))
     )
     assert not divergences
-    assert progress == [(index, 6) for index in range(1, 7)]
+    assert progress == [(1, 2), (2, 2)]
     draft = next(row for row in rows if row.proposer == "draft")
     assert 0 < draft.accepted < draft.drafted
 
