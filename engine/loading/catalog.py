@@ -288,7 +288,8 @@ def _gguf_files(entry: Entry, spec: ModelSpec, pattern: str) -> Iterator[ModelSp
 
 
 def _in_format(spec: ModelSpec) -> ModelSpec:
-    return replace(spec, id=f"{spec.id}:{spec.format}", name=f"{spec.name}, {spec.format}")
+    format = spec.format
+    return replace(spec, id=f"{spec.id}:{format}", name=f"{spec.name}, {format}")
 
 
 def _pairing(entry: Entry, models: dict[str, ModelSpec]) -> Pairing:

@@ -6,6 +6,7 @@ Entries are checked by hand, not by pydantic, as its errors do not know the line
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -95,7 +96,19 @@ class Entries:
 
 def read_catalog_file(file: Path) -> Entries:
     """Return the entries of ``file``. Raises CatalogError."""
-    root = _compose(file)
+    try:
+        text = bounded(file, LARGEST).decode("utf-8")
+    except OSError as error:
+        raise CatalogError(f"{file} cannot be read: {error.strerror}. Check the path.") from error
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"{file} is not UTF-8 text. Save it as UTF-8.") from error
+    return _entries(file, text)
+
+
+@functools.lru_cache(maxsize=2)
+def _entries(file: Path, text: str) -> Entries:
+    """Those of the two texts that were read last are kept: commands read the shipped one again."""
+    root = _compose(file, text)
     if root is None:
         return Entries()
     if not isinstance(root, MappingNode):
@@ -125,14 +138,9 @@ def read_catalog_file(file: Path) -> Entries:
     )
 
 
-def _compose(file: Path) -> Node | None:
+def _compose(file: Path, text: str) -> Node | None:
     try:
-        text = bounded(file, LARGEST).decode("utf-8")
         return yaml.compose(check_yaml(text), Loader=YAML_LOADER)
-    except OSError as error:
-        raise CatalogError(f"{file} cannot be read: {error.strerror}. Check the path.") from error
-    except UnicodeDecodeError as error:
-        raise CatalogError(f"{file} is not UTF-8 text. Save it as UTF-8.") from error
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = f", line {mark.line + 1}, column {mark.column + 1}" if mark else ""

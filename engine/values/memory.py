@@ -27,6 +27,8 @@ def kv_numbers(kv_heads: int, head_dim: int) -> int:
 
 def largest(most: int, fits: Callable[[int], bool]) -> int:
     """Return the largest number up to ``most`` that ``fits``, by bisection; 0 if 1 does not."""
+    if most > 0 and fits(most):
+        return most
     low, high = 0, most
     while low < high:
         middle = (low + high + 1) // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
 from collections.abc import Callable
@@ -10,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
+
+TREE = functools.cache(typer.main.get_command)
+"""Typer makes all commands anew in each run, which takes longer than most of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ def command(
 
     def run(*words: object) -> Result:
         monkeypatch.setattr(sys, "argv", ["it", *map(str, words)])
+        monkeypatch.setattr(typer.main, "get_command", TREE)
         monkeypatch.setattr("platformdirs.user_data_dir", lambda *a, **k: str(data))
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:

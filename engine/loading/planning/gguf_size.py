@@ -23,8 +23,9 @@ _MTP_SHARE = 0.04
 
 def gguf_bytes(spec: ModelSpec) -> int:
     """Return about how many bytes a GGUF file takes by its type; an unknown one has 16 bits a weight."""
-    layout = LAYOUTS.get(spec.gguf_type.lower(), Layout(1, 2))
-    bits = _MIXES.get(spec.gguf_type, 8 * layout.size / layout.inputs)
+    kind = spec.gguf_type
+    layout = LAYOUTS.get(kind.lower(), Layout(1, 2))
+    bits = _MIXES.get(kind, 8 * layout.size / layout.inputs)
     table = spec.vocabulary * spec.hidden
     whole = (spec.parameters - table) * bits + table * max(bits, _TABLE_BITS)
     return int(whole / 8 * (1 + _MTP_SHARE if spec.mtp else 1))
