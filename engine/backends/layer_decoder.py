@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.backends.operations import Arithmetic, Memory, Operations
 from engine.kernels.operands import Rows
-from engine.models.architecture import Architecture, Attention
+from engine.models.architecture import Architecture, Attention, Experts, GatedMlp, Mlp
 from engine.models.base import ModelInfo
 from engine.models.hidden_states import NORMED, AuxHiddenStates, AuxLayer
 from engine.models.sequence_state import SequenceState
@@ -177,11 +177,16 @@ def attention(
     return ops.linear(weights.output, attended)
 
 
-def feed_forward(ops: Arithmetic, activation: str, layer: Layer, x: Tensor) -> Tensor:
-    """Return ``x (rows, hidden)`` plus ``layer``'s MLP on normed ``x``."""
-    weights = layer.feed_forward
-    assert not isinstance(weights, ExpertsWeights)
-    result = mlp(ops, activation, weights, norm(ops, layer.feed_forward_norm, x))
+def feed_forward(
+    ops: Operations, spec: GatedMlp | Mlp | Experts, layer: Layer, x: Tensor
+) -> Tensor:
+    """Return ``x (rows, hidden)`` plus ``layer``'s feed-forward on normed ``x``."""
+    weights, normed = layer.feed_forward, norm(ops, layer.feed_forward_norm, x)
+    if isinstance(weights, ExpertsWeights):
+        assert isinstance(spec, Experts)
+        result = ops.experts(spec, weights, normed)
+    else:
+        result = mlp(ops, spec.activation, weights, normed)
     return add_residual(ops, x, result, layer.feed_forward_after)
 
 

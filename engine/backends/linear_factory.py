@@ -7,6 +7,7 @@ its target is not.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,8 +17,10 @@ from engine.kernels.formats.block_formats import DRAFT_FORMAT
 from engine.kernels.formats.blocks import Stacked, widen
 from engine.kernels.native import library as native
 from engine.kernels.native.library import Library
+from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear, make_linear
 from engine.machine.devices import Device
+from engine.models.architecture import LayerSpec
 
 CACHED = 2_000_000
 """The most weights of a matrix that stays in the processor's caches. Larger matrices are read from memory
@@ -43,20 +46,36 @@ class LinearFactory:
 
     def linear(self, weight: Stacked, bias: Tensor | None = None) -> Linear:
         """Return the layer that multiplies by ``weight (out, in)`` and adds ``bias (out,)``."""
-        linear = self._linear(widen(weight))
+        linear = self._linear(weight)
         return linear if bias is None else Biased(linear, self.vector(bias))
+
+    def kernels(self, spec: LayerSpec, hidden: int) -> Kernels:
+        """Return what makes the layers of ``spec``: compiled ones have all experts in one matrix."""
+        library, mixture = self.library, spec.feed_forward
+        widths = hidden, mixture.intermediate
+        if library is None or not native.supports(library, self.kind, widths):
+            return Kernels(
+                self.linear, plain_embedding, lambda weight: make_linear(self.vector(weight))
+            )
+        exact = partial(native.make_matrix, library, "fp32")
+        return Kernels(self.linear, plain_embedding, exact, stacked=True)
 
     def vector(self, values: Tensor) -> Tensor:
         """Return ``values`` in float32 on the head's device."""
         return values.to(self.device, torch.float32)
 
-    def _linear(self, weight: Tensor) -> Linear:
-        if self.library is not None and native.supports(self.library, self.kind, weight.shape[1:]):
-            rounded = DRAFT_FORMAT if weight.numel() > CACHED else None
-            return native.make_matrix(self.library, self.kind, weight, rounded)
+    def _linear(self, weight: Stacked) -> Linear:
+        parts = weight if isinstance(weight, tuple) else (weight,)
+        inputs = parts[0].shape[1]
+        if self.library is not None and native.supports(self.library, self.kind, (inputs,)):
+            many = inputs * sum(map(len, parts)) > CACHED
+            return native.make_matrix(
+                self.library, self.kind, weight, DRAFT_FORMAT if many else None
+            )
+        wide = widen(weight)
         if self.kind == "bf16":
-            return _Narrow(make_linear(weight.to(self.device, torch.bfloat16)))
-        return make_linear(weight.to(self.device, torch.float32))
+            return _Narrow(make_linear(wide.to(self.device, torch.bfloat16)))
+        return make_linear(wide.to(self.device, torch.float32))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,12 +14,13 @@ from typing import Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from engine.backends.support import GATED_MLP, HEAD_ATTENTION, Support
+from engine.backends.support import GATED_MLP, HEAD_ATTENTION, HEAD_EXPERTS, Support
 from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS
-from engine.models.architecture import Architecture, Attention
+from engine.models.architecture import Architecture, Attention, Experts
 from engine.models.hidden_states import AuxLayer
+from engine.models.weights import ExpertsWeights
 from engine.noise import Draws
 
 R = TypeVar("R")
@@ -29,7 +30,7 @@ _FIRST_ROOM = 256
 SUPPORT = Support(
     "A head",
     HEAD_ATTENTION,
-    GATED_MLP,
+    {**GATED_MLP, **HEAD_EXPERTS},
     ACTIVATIONS,
     ("fp32",),
     options=frozenset({"centred_norms"}),
@@ -125,6 +126,15 @@ class Operations(Arithmetic, Protocol):
     def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         """Return the target's hidden states of the tokens at ``rows``."""
 
+    def new_table(self, aux_layer: AuxLayer) -> Tensor:
+        """Return zeros, float32: a row more than ``aux_layer`` has, as wide."""
+
+    def keep(self, x: Tensor, table: Tensor, rows: Rows) -> None:
+        """Write ``x`` to the rows of ``table`` at the positions of ``rows``."""
+
+    def take(self, table: Tensor, rows: Rows) -> Tensor:
+        """Return the rows of ``table`` at the positions of ``rows``."""
+
     def pick(self, x: Tensor, number: Number) -> Tensor:
         """Return row ``number``: (1, width)."""
 
@@ -202,6 +212,9 @@ class Operations(Arithmetic, Protocol):
         (heads, head_dim)`` and rotated.
         """
 
+    def experts(self, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
+        """Return the mixture (rows, hidden) of normed ``x``."""
+
     def unroll(
         self,
         most: int,
@@ -220,3 +233,8 @@ class Operations(Arithmetic, Protocol):
 def room_for(rows: int) -> int:
     """Return the positions to allocate in a memory that needs ``rows``."""
     return max(_FIRST_ROOM, 1 << (rows - 1).bit_length())
+
+
+def table_like(rows: Tensor) -> Tensor:
+    """Return what ``Operations.new_table`` does for an aux layer's ``rows``."""
+    return rows.new_zeros(len(rows) + 1, rows.shape[1], dtype=torch.float32)

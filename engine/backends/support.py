@@ -42,6 +42,8 @@ EXPERTS: Mapping[type, frozenset[str]] = {
     )
 }  # fmt: skip
 """Mixtures, with all their options."""
+HEAD_EXPERTS: Mapping[type, frozenset[str]] = {Experts: EXPERTS[Experts] - {"bias", "norms"}}
+"""Mixtures in heads."""
 HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {

@@ -115,10 +115,10 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     writer.add_name("random")
     writer.add_context_length(checkpoint.context)
     writer.add_embedding_length(checkpoint.hidden)
-    drafting = any(name.startswith("mtp.") for name in checkpoint.tensors)
+    drafting = (config.get("num_nextn_predict_layers") or 1) if checkpoint.has_mtp else 0
     writer.add_block_count(checkpoint.layers + drafting)
     if drafting:
-        writer.add_nextn_predict_layers(1)
+        writer.add_nextn_predict_layers(drafting)
     if config.get("intermediate_size"):
         writer.add_feed_forward_length(_feed_forward(config))
     if config.get("num_experts_per_tok"):
@@ -288,7 +288,8 @@ def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: i
 
 def _converted(tensors: Tensors, config: dict[str, Any], architecture: gguf.MODEL_ARCH) -> Tensors:
     layers = config["num_hidden_layers"]
-    names = gguf.get_tensor_name_map(architecture, layers + 1)
+    drafting = config.get("num_nextn_predict_layers") or 1
+    names = gguf.get_tensor_name_map(architecture, layers + drafting)
     turned = gguf.MODEL_ARCH_NAMES[architecture] in TURNED
     centred = architecture in (
         gguf.MODEL_ARCH.GEMMA2, gguf.MODEL_ARCH.GEMMA3, gguf.MODEL_ARCH.QWEN35,

@@ -29,7 +29,7 @@ from engine.decoding.target import Target
 from engine.drafting import heads, proposers
 from engine.drafting.heads.base import Head, HeadPlan, TargetShape
 from engine.drafting.heads.block import BlockDraft, BlockHead
-from engine.drafting.heads.mtp import MtpShape, expected_tensors
+from engine.drafting.heads.mtp import LayerNames, MtpShape, expected_tensors
 from engine.drafting.heads.stateless import StatelessHead
 from engine.drafting.heads.stored import Stored
 from engine.kernels.operands import Tokens
@@ -534,30 +534,51 @@ def mtp_plan(target: TargetShape, *, seed: int = 0) -> HeadPlan:
         Attention(2, 1, 16, 0.25, rope, qk_norm=True, output_gate=True), GatedMlp(32, "silu")
     )
     a = Architecture((layer,), target.vocabulary, target.hidden, 1e-6, False, centred_norms=True)
-    tensors = {name: noise(generator, *shape) for name, shape in expected_tensors(a).items()}
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-    stored = Stored(target.path, {}, shapes, fetch=tensors.__getitem__)
-    return HeadPlan("mtp", stored, (NORMED,), 0, MtpShape(a, ()), a.attentions)
+    names = (LayerNames("layers.0.", "fc", "embedding_norm", "hidden_norm", "norm"),)
+    tensors = {name: noise(generator, *shape) for name, shape in expected_tensors(a, names).items()}
+    stored = Stored(target.path, {}, {}, fetch=tensors.__getitem__)
+    shape = MtpShape(a, (), names, tensors.__getitem__)
+    return HeadPlan("mtp", stored, (NORMED,), 0, shape, a.attentions)
 
 
-def write_mtp(folder: Path, *, seed: int = 0) -> None:
-    """Adds a random layer for multi-token prediction to the checkpoint of a Qwen3.5 in ``folder``."""
+MTP_PARTS: Mapping[str, tuple[str, ...]] = {
+    "mtp.": ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"),
+    "model.layers.": ("eh_proj", "enorm", "hnorm", "shared_head.norm"),
+    "model.mtp_layers.": ("input_proj", "token_layernorm", "hidden_layernorm", "final_layernorm"),
+}
+"""The parts of a layer for multi-token prediction, as Qwen, GLM and MiMo name them."""
+
+
+def mtp_prefixes(root: str, layers: int, index: int) -> tuple[str, str]:
+    """The beginnings of such a layer's names behind so many ``layers``: any layer's parts, its own."""
+    number = layers + index if root == "model.layers." else index
+    layer = f"{root}layers.{number}." if root == "mtp." else f"{root}{number}."
+    return layer, root if root == "mtp." else layer
+
+
+def write_mtp(folder: Path, *, root: str = "mtp.", count: int = 1, seed: int = 0) -> None:
+    """Adds random layers for multi-token prediction to the checkpoint in ``folder``."""
     file, generator = folder / "model.safetensors", torch.Generator().manual_seed(seed)
+    config = json.loads((folder / "config.json").read_text())
     tensors = load_file(file)
-    attends = next(name for name in tensors if name.endswith("self_attn.q_proj.weight"))
-    layer = attends.removesuffix("self_attn.q_proj.weight")
+    attends = [name for name in tensors if name.endswith("self_attn.q_proj.weight")]
+    last = max(int(name.split(".")[2]) for name in attends)
     hidden = tensors["model.norm.weight"]
-    like = {
-        "fc.weight": torch.empty(len(hidden), 2 * len(hidden)),
-        **dict.fromkeys(("pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight"), hidden),
-        "norm.weight": hidden,
-        **{
-            f"layers.0.{name.removeprefix(layer)}": tensor
-            for name, tensor in tensors.items()
-            if name.startswith(layer)
-        },
-    }
-    for name, tensor in like.items():
+    joined = torch.empty(len(hidden), 2 * len(hidden))
+    made: dict[str, Tensor] = {}
+    for index in range(count):
+        layer, own = mtp_prefixes(root, config["num_hidden_layers"], index)
+        fc, *norms = MTP_PARTS[root]
+        made |= {f"{own}{fc}.weight": joined, **{f"{own}{name}.weight": hidden for name in norms}}
+        like = f"model.layers.{last}."
+        made |= {
+            layer + name.removeprefix(like): each
+            for name, each in tensors.items()
+            if name.startswith(like)
+        }
+    for name, tensor in made.items():
         weight = noise(generator, *tensor.shape)
-        tensors[f"mtp.{name}"] = weight if tensor.dim() > 1 else 0.3 * weight * len(hidden) ** 0.5
-    save_file(tensors, file, metadata={"format": "pt"})
+        made[name] = weight if tensor.dim() > 1 else 0.3 * weight * len(hidden) ** 0.5
+    save_file(tensors | made, file, metadata={"format": "pt"})
+    config["num_nextn_predict_layers"] = count
+    (folder / "config.json").write_text(json.dumps(config))

@@ -432,7 +432,7 @@ def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> st
     )
     if isinstance(feed_forward, ExpertsWeights):
         assert isinstance(spec.feed_forward, Experts)
-        made.experts = _experts(feed_forward, spec.feed_forward)
+        made.experts = experts(feed_forward, spec.feed_forward)
     else:
         mlp = spec.feed_forward
         made.mlp = _mlp(feed_forward, mlp.intermediate, mlp.activation)
@@ -473,7 +473,8 @@ def _address(vector: Tensor | None) -> int | None:
     return None if vector is None else vector.data_ptr()
 
 
-def _experts(weights: ExpertsWeights, spec: Experts) -> structures.Experts:
+def experts(weights: ExpertsWeights, spec: Experts) -> structures.Experts:
+    """Return a mixture for the step, which points into ``weights``."""
     assert not isinstance(weights.gate_up, tuple) and not isinstance(weights.down, tuple)
     shared, norms = structures.GatedMlp(), weights.norms
     if weights.shared is not None and spec.shared is not None:

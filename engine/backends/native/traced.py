@@ -10,16 +10,18 @@ import torch
 from torch import Tensor
 
 from engine.backends import operations
+from engine.backends.native import decoder
 from engine.backends.operations import Draft
 from engine.kernels.native import structures
-from engine.kernels.native.library import LANES, ROWS
+from engine.kernels.native.library import LANES, ROWS, Matrix
 from engine.kernels.native.program import Attention, LayerCache, ProgramTracer, Unsupported
 from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models import architecture
-from engine.models.architecture import Architecture
+from engine.models.architecture import Architecture, Experts
 from engine.models.hidden_states import AuxLayer, Backbone, EmbeddingAndHead
 from engine.models.rotation import cosines
+from engine.models.weights import ExpertsWeights
 from engine.noise import Draws
 
 R = TypeVar("R")
@@ -37,6 +39,9 @@ class TracedOperations(ProgramTracer):
 
     def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         return self.take(self._target.aux_buffer(aux_layer), rows)
+
+    def new_table(self, aux_layer: AuxLayer) -> Tensor:
+        return operations.table_like(self._target.aux_buffer(aux_layer))
 
     def embed(
         self,
@@ -116,6 +121,13 @@ class TracedOperations(ProgramTracer):
         cache.move(keys, values, table)
         heads = Attention(cache, attention.heads, attention.kv_heads, epsilon)
         return self.attention_before(queries, heads, norms, rows, attention.window or 0)
+
+    def experts(self, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
+        if not all(
+            isinstance(each, Matrix) for each in (weights.router, weights.gate_up, weights.down)
+        ):
+            raise Unsupported("the experts are not compiled")
+        return self.mixture(decoder.experts(weights, spec), x, weights)
 
     def unroll(
         self,

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from engine.backends import operations
 from engine.backends.operations import Draft
+from engine.backends.torch.experts import mix
 from engine.kernels.operands import Candidates, Groups, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.activations import ACTIVATIONS, by_rows
-from engine.models.architecture import Architecture, Attention
+from engine.models.architecture import Architecture, Attention, Experts
 from engine.models.hidden_states import AuxLayer, Backbone
 from engine.models.rotation import rotations
+from engine.models.weights import ExpertsWeights
 from engine.noise import Draws
 from engine.values import MAX_ROWS
 
@@ -81,6 +83,17 @@ class EagerOperations(EagerArithmetic):
     def aux_hidden_states(self, aux_layer: AuxLayer, rows: Rows) -> Tensor:
         start = rows.start.value + rows.offset
         return self._target.aux_hidden_states(aux_layer, start, start + rows.count.value)
+
+    def new_table(self, aux_layer: AuxLayer) -> Tensor:
+        return operations.table_like(self._target.aux_buffer(aux_layer))
+
+    def keep(self, x: Tensor, table: Tensor, rows: Rows) -> None:
+        start = rows.start.value + rows.offset
+        table[start : start + len(x)] = x
+
+    def take(self, table: Tensor, rows: Rows) -> Tensor:
+        start = rows.start.value + rows.offset
+        return table[start : start + rows.count.value]
 
     def pick(self, x: Tensor, number: Number) -> Tensor:
         return x[number.value : number.value + 1]
@@ -174,6 +187,9 @@ class EagerOperations(EagerArithmetic):
         keys, values = self._target.keys_values(attention.window is not None)
         first = 0 if attention.window is None else max(position - attention.window + 1, 0)
         return _attend(query, keys[:, first:], values[:, first:], causal=False)
+
+    def experts(self, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
+        return mix(self, spec, weights, x)
 
     def unroll(
         self,

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from engine.backends.layer_decoder import mlp, norm
 from engine.backends.operations import Arithmetic
+from engine.kernels.native.library import Matrix
+from engine.kernels.torch.linear import Linear
 from engine.models.activations import by_rows
 from engine.models.architecture import Experts
 from engine.models.weights import ExpertsWeights
@@ -27,14 +29,21 @@ def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> t
     chosen, scores = route(spec, logits[:, : spec.count], weights.score_bias)
     if weights.score_scale is not None:
         scores = scores * weights.score_scale[chosen]
-    assert isinstance(weights.gate_up, tuple) and isinstance(weights.down, tuple)
-    gate_up, down = weights.gate_up, weights.down
+    width = spec.intermediate
 
     def run(expert: int, rows: Tensor) -> Tensor:
-        gate, up = gate_up[expert](rows).chunk(2, dim=1)
+        if isinstance(weights.gate_up, tuple):
+            gate, up = weights.gate_up[expert](rows).chunk(2, dim=1)
+        else:
+            gate, up = (
+                _part(weights.gate_up, rows, at, width) for at in (expert, spec.count + expert)
+            )
         if spec.clamp is not None:
             gate, up = gate.clamp(max=spec.clamp), up.clamp(-spec.clamp, spec.clamp) + 1
-        return down[expert](ops.activate(spec.activation, gate, times=up))
+        active = ops.activate(spec.activation, gate, times=up)
+        if isinstance(weights.down, tuple):
+            return weights.down[expert](active)
+        return _part(weights.down, active, expert, x.shape[1])
 
     rows = x if norms is None else (x * norms.experts).to(x.dtype)
     total = add_chosen(run, rows, chosen, scores)
@@ -48,6 +57,12 @@ def mix(ops: Arithmetic, spec: Experts, weights: ExpertsWeights, x: Tensor) -> t
             shared = shared * by_rows(torch.sigmoid)(logits[:, spec.count :])
         total = total + shared
     return total.to(x.dtype), len(chosen.unique())
+
+
+def _part(stacked: Linear, x: Tensor, number: int, outputs: int) -> Tensor:
+    """Return a part of a layer of all experts, which is compiled: see ``ExpertsWeights``."""
+    assert isinstance(stacked, Matrix)
+    return stacked.part(x, number * outputs, outputs)
 
 
 def route(spec: Experts, logits: Tensor, bias: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -164,7 +164,7 @@ class AssistantHead:
         queries = ops.linear(weights.qkv, norm(ops, layer.mixer_norm, x))
         attended = ops.attend_to_target(queries, spec.attention, a.epsilon, weights.qk_norm, at)
         x = add_residual(ops, x, ops.linear(weights.output, attended), layer.mixer_after)
-        x = feed_forward(ops, spec.feed_forward.activation, layer, x)
+        x = feed_forward(ops, spec.feed_forward, layer, x)
         return ops.add(x, x, layer.scalar - 1)
 
 

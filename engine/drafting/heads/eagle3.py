@@ -163,7 +163,7 @@ class Eagle3Head:
         for index, (spec, layer) in enumerate(zip(specs, self.layers, strict=True)):
             normed = norm(ops, layer.mixer_norm, x) if index else normed
             x = ops.add(x, attention(ops, spec.attention, layer, normed, memory, index, rows))
-            x = feed_forward(ops, spec.feed_forward.activation, layer, x)
+            x = feed_forward(ops, spec.feed_forward, layer, x)
         return norm(ops, self.norm, x) if self.shape.norm_output else x
 
     def new_memory(self, ops: Operations) -> Memory:

@@ -15,12 +15,11 @@ from engine.backends.operations import SUPPORT, Operations
 from engine.drafting.heads.stored import Stored
 from engine.errors import ModelError
 from engine.kernels.operands import Rows
-from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.models.activations import activation
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec
 from engine.models.hidden_states import AuxLayer
 from engine.models.rope import read_rope
-from engine.models.weights import Layer, RmsNorm, TensorSource, load_layer
+from engine.models.weights import Layer, RmsNorm, TensorSource, WeightSource, load_layer
 
 _EPSILON = 1e-6
 
@@ -101,12 +100,11 @@ def read_layers(
 
 
 def load_layers(
-    architecture: Architecture, sources: Sequence[TensorSource], linears: LinearFactory
+    architecture: Architecture, sources: Sequence[WeightSource], linears: LinearFactory
 ) -> tuple[Layer, ...]:
     """Return the layers, each read from its source."""
-    kernels = Kernels(linears.linear, plain_embedding)
     return tuple(
-        load_layer(architecture, spec, source, kernels)
+        load_layer(architecture, spec, source, linears.kernels(spec, architecture.hidden))
         for spec, source in zip(architecture.layers, sources, strict=True)
     )
 

@@ -1,18 +1,25 @@
-"""Multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437): a layer that a checkpoint brings.
+"""Multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437): layers that a checkpoint brings.
 
 As in EAGLE-3, row i stands at the position of token i, reads the embedding of token i + 1 beside a state
 of token i, and predicts token i + 2. The state is the target's after its final norm where the target has
-read token i, and the layer's own output, normed, where it has not. The layer is like those of the target
-that attend, and is applied again for each further token; embedding and output head are the target's.
+read token i, and the layer's own output, normed, where it has not. The layer is like the target's last
+one that attends, and is applied again for each further token; embedding and output head are the target's.
 
-So it is in Qwen3-Next and 3.5, by vLLM's qwen3_5_mtp.py and llama.cpp's qwen35.cpp.
+Of several layers, each drafts a token: row i of the k-th reads the embedding of token i + 1 beside the
+output of the one before it in row i - 1. The last is applied again.
+
+So it is in Qwen3-Next and 3.5 by vLLM's qwen3_5_mtp.py and llama.cpp's qwen35.cpp, in GLM-4.5 and on by
+llama.cpp's glm4-moe.cpp (pull request 26534) and SGLang's deepseek_nextn.py, and in MiMo by vLLM's
+mimo_mtp.py. GLM's copies of embedding and output head are not read: GLM-4.6 has none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from functools import cache
+from itertools import count
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -21,35 +28,96 @@ from engine.backends.layer_decoder import attention, feed_forward, norm
 from engine.backends.linear_factory import LinearFactory
 from engine.backends.operations import SUPPORT, Memory, Operations
 from engine.drafting.heads.base import HeadPlan, count_parameters
-from engine.drafting.heads.layers import layer_source, load_layers
+from engine.drafting.heads.layers import load_layers
 from engine.drafting.heads.stored import Stored
+from engine.kernels.formats.blocks import Weight, widen
 from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture, Attention
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.checkpoints.tensors import open_tensors
-from engine.models.families import described
+from engine.models.checkpoints.tensors import GgufTensors, Tensors, open_tensors
+from engine.models.families import FAMILIES, described
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.tensor_shapes import layer_shapes
-from engine.models.weights import Layer, RmsNorm, make_norm
+from engine.models.weights import Layer, RmsNorm, WeightSource, make_norm
 from engine.values import MAX_DEPTH
 
-PREFIX = "mtp."
-_ARCHITECTURES = ("Qwen3_5", "Qwen3Next")
-"""Beginnings of the classes that it is computed for. GLM's layer reads the state before the norm."""
-_FC, _LAYER = f"{PREFIX}fc.weight", f"{PREFIX}layers.0."
-_NORMS = {
-    name: f"{PREFIX}{name}.weight"
-    for name in ("pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
-}
+
+class LayerNames(NamedTuple):
+    """The names of a layer's tensors: the beginning of those that any layer has, and its own."""
+
+    layer: str
+    fc: str
+    embedding_norm: str
+    hidden_norm: str
+    norm: str
+
+    @property
+    def norms(self) -> tuple[str, ...]:
+        return self.embedding_norm, self.hidden_norm, self.norm
+
+
+_LAYOUTS = (
+    LayerNames(
+        "mtp.layers.{own}.",
+        "mtp.fc.weight",
+        "mtp.pre_fc_norm_embedding.weight",
+        "mtp.pre_fc_norm_hidden.weight",
+        "mtp.norm.weight",
+    ),
+    LayerNames(
+        "model.layers.{after}.",
+        *(
+            f"model.layers.{{after}}.{name}.weight"
+            for name in ("eh_proj", "enorm", "hnorm", "shared_head.norm")
+        ),
+    ),
+    LayerNames(
+        "model.mtp_layers.{own}.",
+        *(
+            f"model.mtp_layers.{{own}}.{name}.weight"
+            for name in ("input_proj", "token_layernorm", "hidden_layernorm", "final_layernorm")
+        ),
+    ),
+)
+"""Those of Qwen, of GLM, DeepSeek and GGUF files, whose layers are numbered after the model's, and of
+MiMo, whose ``fc`` takes the state before the embedding."""
 
 
 @dataclass(frozen=True, slots=True)
 class MtpShape:
-    """``architecture``: a decoder of the one layer; ``eos``: the target's end tokens."""
+    """``architecture``: a decoder of the layers, which are alike; ``eos``: the target's end tokens."""
 
     architecture: Architecture
     eos: tuple[int, ...]
+    names: tuple[LayerNames, ...]
+    weight: WeightSource
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MtpLayer:
+    """A layer's weights."""
+
+    embedding_norm: RmsNorm
+    hidden_norm: RmsNorm
+    fc: Linear
+    layer: Layer
+    norm: RmsNorm
+
+
+@dataclass(frozen=True, slots=True)
+class MtpMemory:
+    """See ``Memory``. ``outputs`` (context + 1, hidden), of all layers but the last: in row i + 1 that of
+    the row at position i."""
+
+    keys_values: Memory
+    outputs: tuple[Tensor, ...]
+
+    def reserve(self, rows: int) -> None:
+        self.keys_values.reserve(rows)
+
+    def clear(self) -> None:
+        self.keys_values.clear()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,11 +125,7 @@ class MtpHead:
     """See the module."""
 
     shape: MtpShape
-    embedding_norm: RmsNorm
-    hidden_norm: RmsNorm
-    fc: Linear
-    layer: Layer
-    norm: RmsNorm
+    layers: tuple[MtpLayer, ...]
     device: torch.device
 
     kind: ClassVar[str] = "mtp"
@@ -75,34 +139,43 @@ class MtpHead:
     @classmethod
     def load(cls, plan: HeadPlan, linears: LinearFactory) -> Self:
         """See ``Head``."""
-        stored, shape = plan.stored, plan.shape
+        shape = plan.shape
         assert isinstance(shape, MtpShape)
         a = shape.architecture
-        (layer,) = load_layers(a, [layer_source(stored, _LAYER, linears)], linears)
-        norms = {
-            name: make_norm(a, linears.vector(stored(place))) for name, place in _NORMS.items()
-        }
+        decoder = load_layers(a, [_within(shape, names, linears) for names in shape.names], linears)
         return cls(
-            shape=shape,
-            embedding_norm=norms["pre_fc_norm_embedding"],
-            hidden_norm=norms["pre_fc_norm_hidden"],
-            fc=linears.linear(stored(_FC)),
-            layer=layer,
-            norm=norms["norm"],
-            device=linears.device,
+            shape,
+            tuple(
+                MtpLayer(
+                    *(make_norm(a, linears.vector(_vector(shape, name))) for name in names[2:4]),
+                    linears.linear(_fc(shape, names)),
+                    layer,
+                    make_norm(a, linears.vector(_vector(shape, names.norm))),
+                )
+                for names, layer in zip(shape.names, decoder, strict=True)
+            ),
+            linears.device,
         )
 
-    def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor:
-        """Return the normed output (rows, hidden) where the target has read the tokens at ``rows``.
+    def read(self, ops: Operations, memory: MtpMemory, behind: Tokens, rows: Rows) -> Tensor:
+        """Return the layers' outputs (rows, layers * hidden) where the target has read the tokens at
+        ``rows``.
 
-        ``behind`` are the tokens one position later. Writes the rows' keys and values.
+        ``behind`` are the tokens one position later. Writes what later rows need of these.
         """
-        return self._layer(ops, memory, behind, 0, ops.aux_hidden_states(NORMED, rows), rows)
+        state, outputs = ops.aux_hidden_states(NORMED, rows), []
+        for index in range(len(self.layers)):
+            outputs.append(self._layer(ops, memory, index, behind, 0, state, rows))
+            if index + 1 < len(self.layers):
+                table = memory.outputs[index]
+                ops.keep(outputs[-1], table, replace(rows, offset=rows.offset + 1))
+                state = ops.take(table, rows)
+        return outputs[0] if len(outputs) == 1 else ops.join(*outputs)
 
     def draft(
         self,
         ops: Operations,
-        memory: Memory,
+        memory: MtpMemory,
         end: Number,
         chain: Tokens,
         state: Tensor,
@@ -110,28 +183,55 @@ class MtpHead:
     ) -> Iterator[Tensor]:
         """Yield the logits (1, vocabulary) of each token after ``chain[0]``.
 
-        ``state (1, hidden)`` is the output at position ``end - 1``. Later positions read the layer's own
-        output.
+        ``state (1, layers * hidden)`` are the outputs at position ``end - 1``. At later positions a layer
+        reads the output of the one before it, the last of all its own once there is no other.
         """
-        one = Number(1)
+        one, last = Number(1), len(self.layers) - 1
+        outputs = dict(enumerate(state.chunk(last + 1, dim=1)))
         for step in range(MAX_DEPTH):
             if step:
-                state = self._layer(ops, memory, chain, step, state, Rows(one, end, step - 1))
-            yield ops.target_logits(state, one, candidates)
+                rows = Rows(one, end, step - 1)
+                outputs = {
+                    index: self._layer(
+                        ops,
+                        memory,
+                        index,
+                        chain,
+                        step,
+                        outputs[max(index - 1, min(outputs))],
+                        rows,
+                    )
+                    for index in range(min(step, last), last + 1)
+                }
+            yield ops.target_logits(outputs[min(step, last)], one, candidates)
 
     def _layer(
-        self, ops: Operations, memory: Memory, tokens: Tokens, first: int, state: Tensor, rows: Rows
+        self,
+        ops: Operations,
+        memory: MtpMemory,
+        index: int,
+        tokens: Tokens,
+        first: int,
+        state: Tensor,
+        rows: Rows,
     ) -> Tensor:
-        """Return the normed output for ``state (rows, hidden)`` and the tokens from ``first`` on."""
-        embedded = norm(ops, self.embedding_norm, ops.embed(None, tokens, first, rows))
-        x = ops.linear(self.fc, ops.join(embedded, norm(ops, self.hidden_norm, state)))
-        spec, normed = self.shape.architecture.layers[0], norm(ops, self.layer.mixer_norm, x)
-        x = ops.add(x, attention(ops, spec.attention, self.layer, normed, memory, 0, rows))
-        return norm(ops, self.norm, feed_forward(ops, spec.feed_forward.activation, self.layer, x))
+        """Return a layer's output for ``state (rows, hidden)`` and the tokens from ``first`` on."""
+        own, spec = self.layers[index], self.shape.architecture.layers[index]
+        embedded = norm(ops, own.embedding_norm, ops.embed(None, tokens, first, rows))
+        x = ops.linear(own.fc, ops.join(embedded, norm(ops, own.hidden_norm, state)))
+        normed = norm(ops, own.layer.mixer_norm, x)
+        attended = attention(
+            ops, spec.attention, own.layer, normed, memory.keys_values, index, rows
+        )
+        x = ops.add(x, attended)
+        return norm(ops, own.norm, feed_forward(ops, spec.feed_forward, own.layer, x))
 
-    def new_memory(self, ops: Operations) -> Memory:
-        """Return the memory of one sequence's keys and values."""
-        return ops.new_memory(self.shape.architecture, self.device)
+    def new_memory(self, ops: Operations) -> MtpMemory:
+        """Return the memory of one sequence."""
+        return MtpMemory(
+            ops.new_memory(self.shape.architecture, self.device),
+            tuple(ops.new_table(NORMED) for _ in self.layers[1:]),
+        )
 
     def on_target(self, logits: Tensor) -> Tensor:
         """Return ``logits``, which are over the target's vocabulary."""
@@ -139,49 +239,112 @@ class MtpHead:
 
 
 def plan_inside(checkpoint: Checkpoint) -> HeadPlan | str | None:
-    """Return the plan of the layer that ``checkpoint`` brings; None if it brings none.
+    """Return the plan of the layers that ``checkpoint`` brings; None if it brings none.
 
-    A sentence says why one that is there does not draft. Raises ModelError for tensors that are absent or
-    of other shapes.
+    A sentence says why those that are there do not draft. Raises ModelError for tensors that are absent
+    or of other shapes.
     """
-    shapes = {
-        name: info.shape for name, info in checkpoint.tensors.items() if name.startswith(PREFIX)
-    }
-    known = checkpoint.has_mtp and checkpoint.architecture.startswith(_ARCHITECTURES)
-    target = described(checkpoint) if known else None
-    a = None if target is None else _one_layer(target)
+    names = layers_in(checkpoint)
+    if not names:
+        return None
+    if checkpoint.architecture not in FAMILIES:
+        return _not_used(
+            f"Of {checkpoint.architecture} nothing is computed here but by transformers, which has no "
+            "such layers."
+        )
+    target = described(checkpoint)
+    a = None if target is None else _like_last(target, len(names))
     if a is None:
         return None
     reason = SUPPORT.why_not(a, "fp32")
-    if any(name.startswith(f"{PREFIX}layers.1.") for name in shapes):
-        reason = "It has several layers in a chain, which are not computed here."
     if reason is not None:
-        return f"The layer that the model brings to draft for itself (MTP) is not used. {reason}"
-    stored = _stored(checkpoint, shapes)
-    stored.expect(expected_tensors(a))
-    shape, count = MtpShape(a, checkpoint.eos_ids), count_parameters(shapes)
-    return HeadPlan(MtpHead.kind, stored, (NORMED,), count, shape, a.attentions, in_folder=False)
+        return _not_used(reason)
+    expected = expected_tensors(a, names)
+    weight = _weights(checkpoint)
+    shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    stored = Stored(
+        checkpoint.path,
+        checkpoint.text_config,
+        shapes,
+        fetch=lambda name: widen(weight(name)).float(),
+    )
+    stored.expect(expected)
+    shape, parameters = MtpShape(a, checkpoint.eos_ids, names, weight), count_parameters(expected)
+    return HeadPlan(
+        MtpHead.kind, stored, (NORMED,), parameters, shape, a.attentions, in_folder=False
+    )
 
 
-def _one_layer(a: Architecture) -> Architecture | None:
-    """Return a decoder of one layer, like the target's layers that attend; None if none does."""
-    layer = next((spec for spec in a.layers if isinstance(spec.mixer, Attention)), None)
+def layers_in(checkpoint: Checkpoint) -> tuple[LayerNames, ...]:
+    """Return the names of the layers that ``checkpoint`` brings, in order."""
+
+    def numbered(layout: LayerNames, index: int) -> LayerNames:
+        numbers = {"own": index, "after": checkpoint.layers + index}
+        return LayerNames(*(name.format(**numbers) for name in layout))
+
+    for layout in _LAYOUTS:
+        if numbered(layout, 0).fc not in checkpoint.tensors:
+            continue
+        found = [numbered(layout, 0)]
+        for index in count(1):
+            names = numbered(layout, index)
+            if f"{names.layer}input_layernorm.weight" not in checkpoint.tensors:
+                return tuple(found)
+            found.append(names)
+    return ()
+
+
+def _not_used(reason: str) -> str:
+    return f"What the model brings to draft for itself (MTP) is not used. {reason}"
+
+
+def _like_last(a: Architecture, layers: int) -> Architecture | None:
+    """Return a decoder of layers like the target's last one that attends; None if none does."""
+    layer = next((spec for spec in reversed(a.layers) if isinstance(spec.mixer, Attention)), None)
     if layer is None:
         return None
-    return replace(a, layers=(layer,), tied=False, logit_cap=None, embedding_scale=1.0)
+    return replace(a, layers=(layer,) * layers, tied=False, logit_cap=None, embedding_scale=1.0)
 
 
-def expected_tensors(a: Architecture) -> dict[str, tuple[int, ...]]:
+def expected_tensors(a: Architecture, names: tuple[LayerNames, ...]) -> dict[str, tuple[int, ...]]:
     """Return the tensors that are read, and the shapes they must have."""
-    shapes = {_LAYER + name: size for name, size in layer_shapes(a, a.layers[0]).items()}
-    shapes |= dict.fromkeys(_NORMS.values(), (a.hidden,))
-    return shapes | {_FC: (a.hidden, 2 * a.hidden)}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for spec, own in zip(a.layers, names, strict=True):
+        shapes |= {own.layer + name: size for name, size in layer_shapes(a, spec).items()}
+        shapes |= dict.fromkeys(own.norms, (a.hidden,)) | {own.fc: (a.hidden, 2 * a.hidden)}
+    return shapes
 
 
-def _stored(checkpoint: Checkpoint, shapes: Mapping[str, tuple[int, ...]]) -> Stored:
-    """Return the tensors as floats, whatever the file's type: ``linears`` rounds them again."""
+def _weights(checkpoint: Checkpoint) -> WeightSource:
+    """Return the source of its tensors: matrices as stored, since they are rounded as they are loaded."""
 
-    def fetch(name: str) -> Tensor:
-        return open_tensors(checkpoint, torch.float32, torch.device("cpu"))(name)
+    @cache
+    def opened() -> Tensors | GgufTensors:
+        device = torch.device("cpu")
+        return open_tensors(checkpoint, torch.float32, device, in_file_dtype=True)
 
-    return Stored(checkpoint.path, checkpoint.text_config, shapes, fetch=fetch)
+    return lambda name: opened().weight(name)
+
+
+def _within(shape: MtpShape, names: LayerNames, linears: LinearFactory) -> WeightSource:
+    """Return the source of a layer's tensors by their names within it."""
+
+    def fetch(name: str) -> Weight:
+        weight = shape.weight(names.layer + name)
+        return (
+            linears.vector(weight) if isinstance(weight, Tensor) and weight.dim() == 1 else weight
+        )
+
+    return fetch
+
+
+def _vector(shape: MtpShape, name: str) -> Tensor:
+    return widen(shape.weight(name))
+
+
+def _fc(shape: MtpShape, names: LayerNames) -> Weight:
+    """Return the weight that takes the embedding before the state."""
+    weight = shape.weight(names.fc)
+    if not names.fc.endswith("input_proj.weight"):
+        return weight
+    return torch.cat(widen(weight).chunk(2, dim=1)[::-1], dim=1)

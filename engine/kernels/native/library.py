@@ -77,7 +77,7 @@ class LinearLibrary:
         self.bias = _typed(functions.foretoken_bias, None, "pp")
         # Keeps the GIL, so that nothing looks a grid up while it is set.
         self.set_grid = _typed(c.PyDLL(str(path)).foretoken_set_grid, None, "ipi")
-        self.multiply = _typed(functions.foretoken_multiply, None, "pppip")
+        self.multiply = _typed(functions.foretoken_multiply, None, "pppiiip")
         self.rows = _typed(functions.foretoken_rows, None, "ppip")
         self.free_matrix = _typed(functions.foretoken_free_matrix, None, "p")
         self._new_pool = _typed(functions.foretoken_pool, "p", "i")
@@ -229,12 +229,18 @@ class Matrix:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Map float32 ``(rows, in)`` to float32 ``(rows, out)``."""
+        return self.part(x, 0, self.outputs)
+
+    def part(self, x: Tensor, first: int, outputs: int) -> Tensor:
+        """Do the same for some outputs from ``first`` on, which must begin a panel."""
+        assert first % LANES == 0 <= first <= first + outputs <= self.outputs
         x = x.contiguous()
-        result = torch.empty(len(x), self.outputs)
+        result = torch.empty(len(x), outputs)
         for rows, to in zip(x.split(ROWS), result.split(ROWS), strict=True):
             self.library.multiply(
-                self.pointer, self.library.pool, rows.data_ptr(), len(rows), to.data_ptr()
-            )
+                self.pointer, self.library.pool, rows.data_ptr(), len(rows), first, outputs,
+                to.data_ptr(),
+            )  # fmt: skip
         return result
 
 

@@ -51,6 +51,8 @@ class Code(IntEnum):
     GROUPS = 10
     CONVOLVE = 11
     RANK = 12
+    KEEP = 13
+    EXPERTS = 14
 
 
 class Sees(IntEnum):
@@ -122,6 +124,11 @@ class ProgramTracer:
         result = self._buffer(rows.most, table.shape[1], rows.count)
         self._record(op, rows.count, by_rows=True, to=result, alive=(table, rows))
         return result
+
+    def keep(self, x: Tensor, table: Tensor, rows: Rows) -> None:
+        """Write ``x`` to the rows of ``table``, float32, at the positions of ``rows``."""
+        op = Op(code=Code.KEEP, **_positions(rows), to=table.data_ptr(), to_stride=table.stride(0))
+        self._record(op, rows.count, x=x, alive=(table, rows))
 
     def embed(
         self,
@@ -257,6 +264,13 @@ class ProgramTracer:
     ) -> Tensor:
         op.code, result = Code.ATTEND, self._like(queries)
         self._with_heads(op, queries, heads.heads, heads, norm, rows, to=result)
+        return result
+
+    def mixture(self, experts: structures.Experts, x: Tensor, *alive: object) -> Tensor:
+        """Return the mixture of normed ``x (rows, hidden)``. ``alive``: what ``experts`` points to."""
+        assert x.is_contiguous() and len(x) <= native.MAX_STEP_ROWS
+        op, result = Op(code=Code.EXPERTS, experts=c.addressof(experts)), self._like(x)
+        self._record(op, self._count(x), x=x, to=result, alive=(experts, *alive))
         return result
 
     def sample(

@@ -163,7 +163,8 @@ class Op(c.Structure):
         *_fields(c.c_void_p, "rows start source second to"),
         *_fields(c.c_int32, "source_stride second_stride to_stride heads kv_heads"),
         *_fields(
-            c.c_void_p, "matrix weight bias cache tokens numbers chosen probability draws trimmed"
+            c.c_void_p,
+            "matrix weight bias cache tokens numbers chosen probability draws experts trimmed",
         ),
         *_fields(c.c_float, "scale epsilon"),
     ]

@@ -143,8 +143,9 @@ class Checkpoint:
 
     @property
     def has_mtp(self) -> bool:
-        """True if it brings a layer for multi-token prediction, by Qwen's names."""
-        return "mtp.fc.weight" in self.tensors
+        """True if it brings layers for multi-token prediction, by the names of known ones."""
+        own, ending = ("mtp.", "model.mtp_layers."), ".eh_proj.weight"
+        return any(name.startswith(own) or name.endswith(ending) for name in self.tensors)
 
     @property
     def writes_text(self) -> bool:

@@ -31,6 +31,7 @@ FAMILIES: Mapping[str, Reader] = {
     "MistralForCausalLM": mistral,
     "Lfm2ForCausalLM": lfm2,
     "Qwen2ForCausalLM": qwen2,
+    "MiMoForCausalLM": qwen2,
     "Qwen3ForCausalLM": qwen3,
     "Qwen3_5ForCausalLM": qwen3_5,
     "Qwen3_5ForConditionalGeneration": qwen3_5,  # its text part

@@ -268,8 +268,9 @@ def test_the_compiled_step_has_the_cases_that_python_declares() -> None:
     assert set(MIXERS.values()) == set(structures.Mixer)
     assert set(FEED_FORWARDS.values()) == set(structures.FeedForward)
     folder = Path(native.__file__).parent / "step"
-    header, decoder = (
-        (folder / name).read_text(encoding="utf-8") for name in ("structures.h", "decoder.h")
+    header, *others = (
+        (folder / f"{name}.h").read_text(encoding="utf-8")
+        for name in ("structures", "decoder", "arithmetic")
     )
     for name, numbers in (
         ("Mixer", {each.name: each.value for each in structures.Mixer}),
@@ -286,4 +287,4 @@ def test_the_compiled_step_has_the_cases_that_python_declares() -> None:
         listed = re.search(rf"enum class {name} : int32_t {{(.*?)}}", header)
         assert listed is not None
         assert {n: int(v) for n, v in re.findall(r"(\w+) = (\d+)", listed[1])} == numbers
-        assert set(re.findall(rf"case {name}::(\w+)", decoder)) == set(numbers)
+        assert set(re.findall(rf"case {name}::(\w+)", "".join(others))) == set(numbers)

@@ -20,7 +20,7 @@ Matrix* foretoken_matrix(const int* kinds, const int* outputs, int parts, int in
 void foretoken_pack(Matrix* matrix, Pool* pool, int from, const void* rows, const void* scales, int first, int count);
 void foretoken_set_grid(int kind, const uint32_t* words, int count);
 void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to);
-void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to);
+void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, int first, int outputs, float* to);
 }
 
 template <class T>
@@ -42,7 +42,7 @@ int main() {
     foretoken_pack(matrix, pool, head[0], weight.data(), nullptr, 0, outputs);
     for (int count = 1; count <= 16; ++count) {
         std::vector<float> result(size_t(count) * outputs);
-        foretoken_multiply(matrix, pool, rows.data(), count, result.data());
+        foretoken_multiply(matrix, pool, rows.data(), count, 0, outputs, result.data());
         fwrite(result.data(), sizeof(float), result.size(), stdout);
     }
     for (int64_t n = 0; n < outputs; ++n) {

@@ -66,21 +66,22 @@ EXPORTED void foretoken_bias(Matrix* matrix, const float* bias) { matrix->set_bi
 EXPORTED void foretoken_rows(const Matrix* matrix, const int64_t* numbers, int count, float* to) {
     for (int r = 0; r < count; ++r) matrix->row(int(numbers[r]), to + size_t(r) * matrix->inputs);
 }
-// Multiply up to MAX_STEP_ROWS rows: [rows][inputs] -> [rows][outputs].
-EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, float* to) {
+// Multiply up to MAX_STEP_ROWS rows by `outputs` outputs from `first` on, a multiple of sixteen: [rows][inputs] -> [rows][outputs].
+EXPORTED void foretoken_multiply(const Matrix* matrix, Pool* pool, const float* from, int rows, int first, int outputs, float* to) {
     struct Task {
         const Matrix& matrix;
         const float* from;
-        int rows;
+        int rows, first, outputs;
         float* to;
-    } task{*matrix, from, rows, to};
+    } task{*matrix, from, rows, first, outputs, to};
     pool->run(
         [](void* data, int thread, Pool& pool) {
             const Task& task = *static_cast<Task*>(data);
             Arranged arranged(task.matrix.inputs);
             const Arranged& rows = arranged.arrange(task.matrix.kinds, task.from, task.rows, task.matrix.inputs);
-            const Range part = share(task.matrix.panels, thread, pool.count());
-            task.matrix.multiply(rows, part.first, part.end, task.to, task.matrix.outputs);
+            const int before = task.first / LANES;
+            const Range part = share((task.outputs + LANES - 1) / LANES, thread, pool.count());
+            task.matrix.multiply(rows, before + part.first, before + part.end, task.to - task.first, task.outputs);
         },
         &task);
 }

@@ -7,66 +7,21 @@
 // saves a barrier for every norm. Results for other threads lie in the decoder's buffers; a barrier separates writing from reading.
 #pragma once
 
-#include <cmath>
 #include <algorithm>
 #include <memory>
 #include <vector>
 
+#include "arithmetic.h"
 #include "attention.h"
-#include "experts.h"
 #include "gated_delta.h"
 #include "mamba2.h"
+#include "mixture.h"
 #include "short_convolution.h"
 #include "../matrix/matrix.h"
 #include "../pool.h"
 #include "structures.h"
 
 namespace foretoken {
-
-inline float norm_factor(const float* x, int width, float epsilon) {
-    Floats squares{};
-    for (int k = 0; k < width; k += LANES) {
-        Floats part = load(x + k);
-        squares = fused(part, part, squares);
-    }
-    return 1.0f / std::sqrt(total(squares) / float(width) + epsilon);
-}
-
-inline void multiply(const float* x, float factor, const float* weight, int width, float* to) {
-    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) * all(factor) * load(weight + k));
-}
-
-// RMSNorm (Zhang and Sennrich 2019). `to` may be `x`.
-inline void normalise(const float* x, const float* weight, int width, float epsilon, float* to) {
-    multiply(x, norm_factor(x, width, epsilon), weight, width, to);
-}
-
-// Subtract the mean, as LayerNorm does first (Ba, Kiros, Hinton 2016).
-inline void centre(const float* x, int width, float* to) {
-    Floats sum{};
-    for (int k = 0; k < width; k += LANES) sum += load(x + k);
-    const Floats mean = all(total(sum) / float(width));
-    for (int k = 0; k < width; k += LANES) store(to + k, load(x + k) - mean);
-}
-
-inline Floats gated(Gate gate, Floats x) {
-    switch (gate) {
-        case Gate::SILU: return x / (all(1.0f) + exponential(-x));
-        case Gate::GELU_TANH: {
-            Floats inner = all(0.79788456f) * fused(all(0.044715f) * x * x, x, x);
-            return all(0.5f) * x * (all(1.0f) + hyperbolic_tangent(inner));
-        }
-        case Gate::GELU: {
-            float lanes[LANES];
-            store(lanes, x);
-            for (float& lane : lanes) lane = 0.5f * lane * (1.0f + std::erf(lane * 0.70710678f));
-            return load(lanes);
-        }
-        case Gate::RELU: return maximum(x, Floats{});
-        case Gate::QUICK_GELU: return x / (all(1.0f) + exponential(all(-1.702f) * x));
-    }
-    return x;
-}
 
 // Rotate a head of queries or keys by the cosines and sines of its position (RoPE).
 __attribute__((always_inline)) inline void rope(const float* rotation, int width, float* to) {
@@ -84,48 +39,37 @@ __attribute__((always_inline)) inline void norm_and_rope(const float* from, cons
     if (rotation) rope(rotation, width, to);
 }
 
-constexpr int GATE_PANELS = 8;  // that are computed before they are applied, while a cache holds them
-
 // Buffers of one thread.
 struct Scratch {
-    Scratch(const Shape& shape, int widest, int head_dim, int experts, const DeltaRow& delta)
+    Scratch(const Shape& shape, int widest, int head_dim, const DeltaRow& delta)
         : x(size_t(MAX_STEP_ROWS) * shape.hidden),
           normed(size_t(MAX_STEP_ROWS) * shape.hidden),
           arranged(widest),
           scores(size_t(QUERY_TILE) * rounded_up(shape.context, LANES)),
           head(size_t(QUERY_TILE) * head_dim),
-          gates(size_t(2) * MAX_STEP_ROWS * GATE_PANELS * LANES),
+          gates(GATES),
           embedded(size_t(shape.count) * shape.own_width),
-          gathered(experts ? x.size() : 0),
-          routing(rounded_up(experts, LANES)),
           delta(delta) {}
 
     std::vector<float> x, normed;
     Arranged arranged;
     std::vector<float> scores, head;
-    std::vector<float> gates;  // [MAX_STEP_ROWS][GATE_PANELS * 16], then the same of the up projection
+    std::vector<float> gates;     // of an MLP
     std::vector<float> embedded;  // a token's row of the second embedding
-    std::vector<float> gathered;  // rows of one expert
-    std::vector<float> routing;   // scores of one row
-    std::vector<float> expert_rows, shared_rows;  // what experts and the shared one read, where they have norms of their own
-    Assignment assignment;
     DeltaRow delta;
 };
 
 class Decoder {
 public:
-    Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool) {
+    Decoder(const Shape& shape, Pool& pool) : shape_(shape), pool_(pool), mixture_(shape.hidden, shape.epsilon, pool) {
         int qkv = 0, attended = 0, head_dim = 0, intermediate = shape.own_width, keys = 0, values = 0;  // the widest layer's
-        int active = shape.own_width, experts = 0, chosen = 0, routed = 0;
+        int active = shape.own_width;
         for (int index = 0; index < shape.count; ++index) {
             const Layer& layer = shape.layers[index];
             if (layer.feed_forward == FeedForward::EXPERTS) {
                 const Experts& mixture = layer.experts;
                 intermediate = std::max({intermediate, mixture.intermediate, mixture.shared.intermediate});
-                active = std::max(active, mixture.chosen * mixture.intermediate + mixture.shared.intermediate);
-                experts = std::max(experts, mixture.count);
-                chosen = std::max(chosen, mixture.chosen);
-                routed = std::max(routed, mixture.router->outputs);
+                mixture_.reserve(mixture);
             } else {
                 intermediate = std::max(intermediate, layer.mlp.intermediate);
                 active = std::max(active, layer.mlp.intermediate);
@@ -152,15 +96,11 @@ public:
         }
         const int widest = std::max({shape.hidden, attended, intermediate});
         for (int thread = 0; thread < pool.count(); ++thread)
-            scratch_.push_back(std::make_unique<Scratch>(shape, widest, head_dim, experts, DeltaRow(keys, values)));
+            scratch_.push_back(std::make_unique<Scratch>(shape, widest, head_dim, DeltaRow(keys, values)));
         qkv_.resize(size_t(MAX_STEP_ROWS) * qkv);
         attended_.resize(size_t(MAX_STEP_ROWS) * attended);
         update_.resize(size_t(MAX_STEP_ROWS) * shape.hidden);
         active_.resize(size_t(MAX_STEP_ROWS) * active);
-        logits_.resize(size_t(MAX_STEP_ROWS) * routed);
-        chosen_.resize(size_t(MAX_STEP_ROWS) * chosen);
-        scores_.resize(size_t(MAX_STEP_ROWS) * chosen);
-        if (experts) results_.resize(size_t(MAX_STEP_ROWS) * (chosen + 1) * shape.hidden);
         own_.resize(size_t(MAX_STEP_ROWS) * shape.count * shape.own_width);
         counters_ = std::vector<WorkCounter>(size_t(shape.count) * LINEARS + 2);
     }
@@ -169,12 +109,12 @@ public:
     int width(const Step& step) const { return step.trimmed.count ? step.trimmed.panels * LANES : shape_.vocabulary; }
 
     // Return how many experts the last step read, those of all layers.
-    int experts_read() const { return experts_read_; }
+    int experts_read() const { return mixture_.experts_read; }
 
     // Compute a step of up to MAX_STEP_ROWS rows in all.
     void run(const Step& step) {
         step_ = step;
-        rows_ = experts_read_ = 0;
+        rows_ = mixture_.experts_read = 0;
         for_each_sequence([&](const Sequence& sequence, int before) {
             const int32_t* parents = sequence.parents;
             int* positions = positions_ + before;
@@ -187,7 +127,7 @@ public:
     }
 
 private:
-    enum Linear { QKV, OUTPUT, ROUTER, GATE_UP, DOWN, OWN_GATE, OWN_OUTPUT, LINEARS };  // of a layer
+    enum Linear { QKV, OUTPUT, GATE_UP, DOWN, OWN_GATE, OWN_OUTPUT, LINEARS };  // of a layer
 
     void work(int thread) {
         Scratch& scratch = *scratch_[thread];
@@ -206,7 +146,9 @@ private:
             switch (layer.feed_forward) {
                 case FeedForward::GATED_MLP:
                 case FeedForward::MLP: mlp(index, layer, scratch); break;
-                case FeedForward::EXPERTS: mixture(index, layer, scratch, thread); break;
+                case FeedForward::EXPERTS:
+                    mixture_.run(layer.experts, feed_forward_input(layer, scratch), rows_, update_.data(), scratch.arranged, thread);
+                    break;
             }
             add(scratch, layer.mlp_after);
             finish(index, layer, scratch);
@@ -419,154 +361,10 @@ private:
     void mlp(int index, const Layer& layer, Scratch& scratch) {
         const Gated mlp = whole(layer.mlp, layer.feed_forward == FeedForward::GATED_MLP);
         const Arranged& rows = scratch.arranged.arrange(mlp.gate_up->kinds, feed_forward_input(layer, scratch), rows_, shape_.hidden);
-        pool_.parallel_for(counter(index, GATE_UP), mlp.panels(), [&](int first, int end) { activate(mlp, rows, rows_, first, end, active_.data(), scratch); });
+        pool_.parallel_for(counter(index, GATE_UP), mlp.panels(), [&](int first, int end) { activate(mlp, rows, rows_, first, end, active_.data(), scratch.gates.data()); });
         pool_.barrier();
         linear(*mlp.down, active_.data(), mlp.width, scratch, counter(index, DOWN), update_);
         pool_.barrier();
-    }
-
-    // Compute panels first .. end - 1 of the activations [count][mlp.width].
-    void activate(const Gated& mlp, const Arranged& rows, int count, int first, int end, float* active, Scratch& scratch) {
-        for (; first < end; first += GATE_PANELS) activate_some(mlp, rows, count, first, std::min(first + GATE_PANELS, end), active, scratch);
-    }
-
-    // The same for at most GATE_PANELS.
-    void activate_some(const Gated& mlp, const Arranged& rows, int count, int first, int end, float* active, Scratch& scratch) {
-        constexpr int STRIDE = GATE_PANELS * LANES;
-        float *gates = scratch.gates.data(), *up = gates + MAX_STEP_ROWS * STRIDE;
-        multiply_panels(*mlp.gate_up, rows, mlp.gates, first, end, gates - ptrdiff_t(first) * LANES, STRIDE);
-        if (mlp.is_gated) multiply_panels(*mlp.gate_up, rows, mlp.ups, first, end, up - ptrdiff_t(first) * LANES, STRIDE);
-        const Floats most = all(mlp.clamp);
-        for (int r = 0; r < count; ++r, gates += STRIDE, up += STRIDE) {
-            float* to = active + size_t(r) * mlp.width + first * LANES;
-            for (int k = 0; k < (end - first) * LANES; k += LANES) {
-                Floats gate = load(gates + k), factor = load(up + k);
-                if (mlp.clamp != 0) {
-                    gate = minimum(gate, most);
-                    factor = maximum(minimum(factor, most), -most) + all(1.0f);
-                }
-                const Floats active = gated(mlp.gate, gate);
-                store(to + k, mlp.is_gated ? active * factor : active);
-            }
-        }
-    }
-
-    // Multiply by panels first .. end - 1 behind panel `before`, whose outputs begin at `to`.
-    static void multiply_panels(const Matrix& matrix, const Arranged& rows, int before, int first, int end, float* to, int stride) {
-        // The matrix adds a panel's offset in the whole of it.
-        matrix.multiply(rows, before + first, before + end, to - ptrdiff_t(before) * LANES, stride);
-    }
-
-    // Route the rows, then each expert's rows through it, then add each row's results in the order of its choices.
-    void mixture(int index, const Layer& layer, Scratch& scratch, int thread) {
-        const Experts& experts = layer.experts;
-        const float* from = feed_forward_input(layer, scratch);
-        linear(*experts.router, from, shape_.hidden, scratch, counter(index, ROUTER), logits_);
-        pool_.barrier();
-        const auto [first, end] = part(rows_, thread);
-        for (int r = first; r < end; ++r)
-            route(experts, logits_.data() + size_t(r) * experts.router->outputs, scratch.routing.data(),
-                  chosen_.data() + size_t(r) * experts.chosen, scores_.data() + size_t(r) * experts.chosen);
-        pool_.barrier();
-        Assignment& assignment = scratch.assignment;
-        assignment.make(experts, chosen_.data(), rows_, shape_.hidden);
-        if (!thread) experts_read_ += int(assignment.items.size()) - bool(experts.shared.gate_up);
-        const float *rows = scaled(from, experts.norm, scratch.expert_rows), *shared = scaled(from, experts.shared_norm, scratch.shared_rows);
-        activate_assigned(assignment, experts, rows, shared, scratch, counter(index, GATE_UP));
-        pool_.barrier();
-        multiply_assigned(assignment, scratch, counter(index, DOWN));
-        pool_.barrier();
-        add_chosen(experts, assignment, thread);
-        pool_.barrier();
-        if (!experts.norm) return;
-        add_normed(experts, scratch, thread);
-        pool_.barrier();
-    }
-
-    // Return rows times `weight`, in `to`; the rows themselves where there is none.
-    const float* scaled(const float* rows, const float* weight, std::vector<float>& to) const {
-        if (!weight) return rows;
-        to.resize(size_t(MAX_STEP_ROWS) * shape_.hidden);
-        for (int r = 0; r < rows_; ++r)
-            for (int k = 0; k < shape_.hidden; k += LANES) {
-                const size_t at = size_t(r) * shape_.hidden + k;
-                store(to.data() + at, load(rows + at) * load(weight + k));
-            }
-        return to.data();
-    }
-
-    // Normalise the experts' sum and the shared expert's result, and add them, for this thread's rows.
-    void add_normed(const Experts& experts, Scratch& scratch, int thread) {
-        const auto [first, end] = part(rows_, thread);
-        for (int r = first; r < end; ++r) {
-            float *sum = update_.data() + size_t(r) * shape_.hidden, *shared = scratch.shared_rows.data();
-            normalise(sum, experts.after, shape_.hidden, shape_.epsilon, sum);
-            const float* result = results_.data() + size_t(rows_ * experts.chosen + r) * shape_.hidden;
-            normalise(result, experts.shared_after, shape_.hidden, shape_.epsilon, shared);
-            for (int k = 0; k < shape_.hidden; k += LANES) store(sum + k, load(sum + k) + load(shared + k));
-        }
-    }
-
-    // `shared`: the rows of the shared expert.
-    void activate_assigned(const Assignment& assignment, const Experts& experts, const float* from, const float* shared, Scratch& scratch,
-                           WorkCounter& counter) {
-        // What was arranged last, so that it is not done again: all rows, or those of an item.
-        const Matrix* arranged_for = nullptr;
-        int arranged = 0;
-        pool_.parallel_for(counter, assignment.panels, [&](int first, int end) {
-            for (size_t number = 0; number < assignment.items.size(); ++number) {
-                const Assigned& item = assignment.items[number];
-                const int begin = std::max(first - item.panels_before, 0), stop = std::min(end - item.panels_before, item.mlp.panels());
-                if (begin >= stop) continue;
-                const int wanted = item.count == rows_ ? -1 : int(number);
-                if (arranged_for != item.mlp.gate_up || arranged != wanted) {
-                    const float* rows = item.mlp.gate_up == experts.shared.gate_up ? shared : wanted < 0 ? from : gather(assignment, item, from, scratch);
-                    scratch.arranged.arrange(item.mlp.gate_up->kinds, rows, item.count, shape_.hidden);
-                    arranged_for = item.mlp.gate_up;
-                    arranged = wanted;
-                }
-                activate(item.mlp, scratch.arranged, item.count, begin, stop, active_.data() + item.active, scratch);
-            }
-        });
-    }
-
-    const float* gather(const Assignment& assignment, const Assigned& item, const float* from, Scratch& scratch) const {
-        for (int r = 0; r < item.count; ++r)
-            std::copy_n(from + size_t(assignment.rows_of[item.first + r]) * shape_.hidden, shape_.hidden, scratch.gathered.data() + size_t(r) * shape_.hidden);
-        return scratch.gathered.data();
-    }
-
-    void multiply_assigned(const Assignment& assignment, Scratch& scratch, WorkCounter& counter) {
-        const int panels = shape_.hidden / LANES;
-        int arranged = -1;
-        pool_.parallel_for(counter, panels * int(assignment.items.size()), [&](int first, int end) {
-            for (int number = first / panels; number * panels < end; ++number) {
-                const Assigned& item = assignment.items[number];
-                if (arranged != number)
-                    scratch.arranged.arrange(item.mlp.down->kinds, active_.data() + item.active, item.count, item.mlp.width);
-                arranged = number;
-                multiply_panels(*item.mlp.down, scratch.arranged, item.mlp.outputs, std::max(first - number * panels, 0),
-                                std::min(end - number * panels, panels), results_.data() + size_t(item.first) * shape_.hidden, shape_.hidden);
-            }
-        });
-    }
-
-    // Write this thread's columns of each row's sum.
-    void add_chosen(const Experts& experts, const Assignment& assignment, int thread) {
-        const auto [first, end] = part(shape_.hidden / LANES, thread);
-        for (int r = 0; r < rows_; ++r) {
-            float* to = update_.data() + size_t(r) * shape_.hidden;
-            const auto add = [&](int slot, float score, bool fresh) {
-                const float* result = results_.data() + size_t(slot) * shape_.hidden;
-                for (int k = first * LANES; k < end * LANES; k += LANES)
-                    store(to + k, fused(load(result + k), all(score), fresh ? Floats{} : load(to + k)));
-            };
-            for (int choice = r * experts.chosen; choice < (r + 1) * experts.chosen; ++choice)
-                add(assignment.slots[choice], scores_[choice], choice == r * experts.chosen);
-            if (!experts.shared.gate_up || experts.norm) continue;
-            const float* logits = logits_.data() + size_t(r) * experts.router->outputs;
-            add(rows_ * experts.chosen + r, experts.shared_gate ? sigmoid(logits[experts.count]) : 1.0f, false);
-        }
     }
 
     // Make the layers' own inputs of the embedded rows.
@@ -816,14 +614,12 @@ private:
 
     const Shape shape_;
     Pool& pool_;
+    Mixture mixture_;
     Step step_{};
     int rows_ = 0;                  // of all sequences
-    int experts_read_ = 0;          // in all layers, each once
     int positions_[MAX_STEP_ROWS];  // of each row in its sequence
     std::vector<std::unique_ptr<Scratch>> scratch_;
     std::vector<float> qkv_, attended_, update_, active_, own_;
-    std::vector<float> logits_, scores_, results_;  // of experts: for each row, choice and slot
-    std::vector<int32_t> chosen_;
     std::vector<WorkCounter> counters_;  // of each linear layer in a step; the own inputs' and the head's last
 };
 

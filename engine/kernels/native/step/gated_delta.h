@@ -11,6 +11,7 @@
 #include <cmath>
 #include <vector>
 
+#include "arithmetic.h"
 #include "recent_rows.h"
 
 namespace foretoken {
@@ -21,7 +22,6 @@ struct DeltaRow {
     std::vector<float> query, key, value, output;  // the last two of all these value heads
 };
 
-inline float sigmoid(float x) { return 1.0f / (1.0f + std::exp(-x)); }
 inline float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
 
 // x to length one, times `scale`.

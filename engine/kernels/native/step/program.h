@@ -6,12 +6,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <vector>
 
 #include "attention.h"
 #include "decoder.h"
+#include "mixture.h"
 #include "top_tokens.h"
 #include "../matrix/matrix.h"
 #include "../pool.h"
@@ -33,6 +33,8 @@ enum class Code : int32_t {
     GROUPS = 10,   // trim to the groups of tokens with the highest scores in `from`
     CONVOLVE = 11, // to = sum over taps t of from's row r - t * (weight + second), by column and tap
     RANK = 12,     // trim to the tokens with the highest logits in `second`; to = these + their rows of the table in `from` . weight
+    KEEP = 13,     // row `start` + r of the float32 table in `to` = from
+    EXPERTS = 14,  // to = a mixture of experts of from, at most MAX_STEP_ROWS rows side by side
 };
 
 // The dtype of a table.
@@ -90,6 +92,7 @@ struct Op {
     int64_t* chosen;         // SAMPLE: the token. GROUPS: the tokens of the outputs that are left
     float* probability;
     Draws* draws;
+    const Experts* experts;
     TrimmedPanels* trimmed;  // LINEAR: the panels to compute. SAMPLE: those that the logits are of. Null: all. GROUPS: is set
     float scale, epsilon;
 };
@@ -104,6 +107,10 @@ public:
             if (op.code == Code::SAMPLE) choice = std::max(choice, op.width);
             if (op.code == Code::GROUPS) best_.resize(std::max(best_.size(), size_t(op.choice)));
             if (op.code == Code::RANK) best_.resize(std::max(best_.size(), size_t(op.window))), head = std::max(head, op.width);
+            if (!op.experts) continue;
+            widest = std::max({widest, op.width, op.experts->intermediate, op.experts->shared.intermediate});
+            if (!mixture_) mixture_ = std::make_unique<Mixture>(op.width, op.epsilon, pool);
+            mixture_->reserve(*op.experts);
         }
         weights_.resize(choice);
         for (int thread = 0; thread < pool.count(); ++thread)
@@ -155,6 +162,8 @@ private:
             case Code::CONVOLVE: return convolve(op, thread);
             case Code::RANK: return rank(op, scratch, thread);
             case Code::SAMPLE: return op.draws && op.draws->keys ? draw(op, thread) : greedy(op, thread);
+            case Code::KEEP: return keep(op, thread);
+            case Code::EXPERTS: return mixture_->run(*op.experts, from_of(op, 0), *op.rows, to_of(op, 0), scratch.arranged, thread);
         }
     }
 
@@ -192,6 +201,11 @@ private:
     void take(const Op& op, int thread) const {
         const Range rows = part(*op.rows, thread);
         for (int r = rows.first; r < rows.end; ++r) copy(op, start_of(op) + r, to_of(op, r));
+    }
+
+    void keep(const Op& op, int thread) const {
+        const Range rows = part(*op.rows, thread);
+        for (int r = rows.first; r < rows.end; ++r) std::copy_n(from_of(op, r), op.width, to_of(op, start_of(op) + r));
     }
 
     void embed(const Op& op, int thread) const {
@@ -431,6 +445,7 @@ private:
     float joint_probability_ = 1;  // of the tokens of this run
     bool ended_ = false;           // by `floor`
     std::vector<std::unique_ptr<Scratch>> scratch_;
+    std::unique_ptr<Mixture> mixture_;  // of all layers, which are equally wide
     std::vector<Candidate> candidates_;
     std::vector<Clock> earliest_;
     std::vector<float> weights_;

@@ -155,6 +155,7 @@ def config_from(
         "model_type": model_type,
         "hidden_size": hidden,
         "num_hidden_layers": settings.size("block_count") - settings.drafting_layers,
+        "num_nextn_predict_layers": settings.drafting_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": _kv_heads(settings, heads, first),
         "head_dim": head_dim,

@@ -183,9 +183,7 @@ def _located(
             if name in _FACTORS.values() or is_factor(architecture, name):
                 continue
             drafts = name.startswith(drafting)
-            role = (
-                drafting_role(architecture, name, first) if drafts else role_of(architecture, name)
-            )
+            role = drafting_role(architecture, name) if drafts else role_of(architecture, name)
             if role is None and drafts:
                 continue
             if role is None:

@@ -156,10 +156,10 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
 """llama.cpp's names within a layer -> transformers', by architecture."""
 
 _NEXTN = {
-    "nextn.eh_proj": "fc",
-    "nextn.enorm": "pre_fc_norm_embedding",
-    "nextn.hnorm": "pre_fc_norm_hidden",
-    "nextn.shared_head_norm": "norm",
+    "nextn.eh_proj": "eh_proj",
+    "nextn.enorm": "enorm",
+    "nextn.hnorm": "hnorm",
+    "nextn.shared_head_norm": "shared_head.norm",
 }
 """Of blocks that draft for the others (MTP), beside the parts of a layer. Others repeat the target's."""
 INTERLEAVED = ("llama", "mistral3", "granite", "granitehybrid", "minicpm", "smollm3")
@@ -249,18 +249,14 @@ def role_of(architecture: str, name: str) -> TensorRole | None:
     )
 
 
-def drafting_role(architecture: str, name: str, first: int) -> TensorRole | None:
-    """Return the role of a tensor of the blocks from ``first`` on, which draft; None: it is not read."""
+def drafting_role(architecture: str, name: str) -> TensorRole | None:
+    """Return the role of a tensor of the blocks that draft; None: it is not read."""
     _, number, part = name.split(".", 2)
     stem, _, kind = part.rpartition(".")
     if stem in _NEXTN and kind == "weight":
         centred = architecture in CENTRED and stem.endswith("norm")
-        return TensorRole(f"mtp.{_NEXTN[stem]}.weight", centred=centred)
-    role = role_of(architecture, name)
-    if role is None:
-        return None
-    own = role.name.removeprefix(f"model.layers.{number}.")
-    return role._replace(name=f"mtp.layers.{int(number) - first}.{own}")
+        return TensorRole(f"model.layers.{number}.{_NEXTN[stem]}.weight", centred=centred)
+    return role_of(architecture, name)
 
 
 def check_architecture(file: object, architecture: object) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -37,7 +38,7 @@ from tests.engine.local.session.test_batch import Client, run
 from tests.support.checkpoints import open_session
 from tests.support.families import write_family
 from tests.support.gguf_files import write_gguf
-from tests.support.heads import in_torch, write_mtp
+from tests.support.heads import MTP_PARTS, in_torch, mtp_prefixes, write_mtp
 from tests.support.loading import load_model
 from tests.support.lossless import COUPLED, GREEDY, Pair, answer
 from tests.support.lossless import PLAIN as PLAIN_DECODING
@@ -50,51 +51,119 @@ FIXED = Speculation(proposer="mtp", depth=5, controller=Control.FIXED)
 QUESTION = (Message("user", "Tell me a short tale about a fox."),)
 
 
+@dataclass(frozen=True)
+class Kind:
+    """A family, and how it names its layers for multi-token prediction."""
+
+    family: str
+    root: str = "mtp."
+    count: int = 1
+    architecture: str = ""
+
+
+DENSE = Kind("qwen3.5")
+KINDS = {
+    "dense": DENSE,
+    "mixture": Kind("qwen3.5-moe"),
+    "chain": Kind("glm4-moe", "model.layers.", 3),
+    "mimo": Kind("qwen2", "model.mtp_layers.", 1, "MiMoForCausalLM"),
+}
+ALL = pytest.mark.parametrize("folder", KINDS, indirect=True)
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("qwen")
-    write_family(folder, "qwen3.5", hidden_size=64, intermediate_size=96)
-    write_mtp(folder)
+def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    kind = KINDS[getattr(request, "param", "dense")]
+    folder = tmp_path_factory.mktemp("model")
+    sizes = {"head_dim": 32} if kind.root == "model.layers." else {}
+    write_family(folder, kind.family, hidden_size=64, intermediate_size=96, **sizes)
+    write_mtp(folder, root=kind.root, count=kind.count)
+    if kind.architecture:
+        set_config(folder, architectures=[kind.architecture])
     return folder
 
 
-def by_vllm(folder: Path, states: Tensor, tokens: Sequence[int], depth: int) -> list[Tensor]:
-    """The logits of each drafted token, by transformers' layer and the order of vLLM's qwen3_5_mtp.py.
+def set_config(folder: Path, **values: Any) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | values))
 
-    ``states (rows, hidden)`` are the target's, normed; row i goes with ``tokens[i + 1]``.
+
+class Published:
+    """The layers of the checkpoint in ``folder``, computed by transformers' layer of its family.
+
+    Their order is vLLM's in qwen3_5_mtp.py, glm4_moe_mtp.py and mimo_mtp.py; that of a chain DeepSeek's
+    (arXiv 2412.19437), where row i of the k-th layer is here at position i + k.
     """
-    qwen = pytest.importorskip("transformers.models.qwen3_5.modeling_qwen3_5")
-    config = qwen.Qwen3_5TextConfig.from_pretrained(folder, attn_implementation="eager")
-    tensors = load_file(folder / "model.safetensors")
-    own = {name.removeprefix("mtp."): each for name, each in tensors.items() if "mtp." in name}
-    layer = qwen.Qwen3_5DecoderLayer(config, config.layer_types.index("full_attention"))
-    prefix = "layers.0."
-    layer.load_state_dict(
-        {name.removeprefix(prefix): each for name, each in own.items() if prefix in name}
-    )
-    rotary, table = qwen.Qwen3_5TextRotaryEmbedding(config), tensors["model.embed_tokens.weight"]
 
-    def norm(x: Tensor, name: str) -> Tensor:
-        scale = (x.square().mean(-1, keepdim=True) + config.rms_norm_eps).rsqrt()
-        return x * scale * (1 + own[f"{name}.weight"])
+    def __init__(self, folder: Path, work: Path) -> None:
+        tensors, config = load_file(folder / "model.safetensors"), inspect(folder).config
+        self.root = next(
+            root for root, (fc, *_) in MTP_PARTS.items()
+            if any(name.startswith(root) and f"{fc}.weight" in name for name in tensors)
+        )  # fmt: skip
+        self.centred = "qwen3_5" in config["model_type"]
+        layers, self.layers = config["num_hidden_layers"], []
+        for index in range(config["num_nextn_predict_layers"]):
+            layer, own = mtp_prefixes(self.root, layers, index)
+            self.layers.append(self._layer(tensors, layer, own, folder, work / str(index)))
+        self.table = tensors["model.embed_tokens.weight"]
 
-    def outputs(states: Tensor, behind: Sequence[int]) -> Tensor:
-        embedded = norm(table[list(behind)], "pre_fc_norm_embedding")
-        x = torch.cat([embedded, norm(states, "pre_fc_norm_hidden")], -1) @ own["fc.weight"].T
+    def _layer(
+        self, tensors: dict[str, Tensor], layer: str, own: str, folder: Path, work: Path
+    ) -> tuple[Any, list[Tensor]]:
+        """transformers' model whose last layer this is, and the layer's own tensors."""
+        shutil.copytree(folder, work)
+        last = f"model.layers.{inspect(folder).layers - 1}."
+        mine = {
+            name: tensors[layer + name.removeprefix(last)] if name.startswith(last) else each
+            for name, each in tensors.items()
+        }
+        whole = {name: each.clone() for name, each in mine.items()}
+        save_file(whole, work / "model.safetensors", metadata={"format": "pt"})
+        if self.root == "model.mtp_layers.":
+            set_config(work, architectures=["Qwen2ForCausalLM"])
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            work, attn_implementation="eager", dtype=torch.float32
+        )
+        return model.model.eval(), [tensors[f"{own}{name}.weight"] for name in MTP_PARTS[self.root]]
+
+    def _norm(self, x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
+        scale = (x.square().mean(-1, keepdim=True) + epsilon).rsqrt()
+        return x * scale * (1 + weight if self.centred else weight)
+
+    def outputs(self, index: int, states: Tensor, behind: Sequence[int]) -> Tensor:
+        """What the layer puts out for rows of ``states`` and the tokens ``behind``."""
+        model, (fc, *weights) = self.layers[index]
+        epsilon = model.config.rms_norm_eps
+        both = [
+            self._norm(x, weight, epsilon)
+            for x, weight in zip((self.table[list(behind)], states), weights, strict=False)
+        ]
+        if self.root == "model.mtp_layers.":
+            both.reverse()
+        x = torch.cat(both, -1) @ fc.T
         rows = len(x)
         mask = torch.full((rows, rows), float("-inf")).triu(1)[None, None]
-        around = rotary(x[None], torch.arange(rows)[None])
-        hidden: Any = layer(x[None], position_embeddings=around, attention_mask=mask)
-        return norm((hidden[0] if isinstance(hidden, tuple) else hidden).view(rows, -1), "norm")
+        around = model.rotary_emb(x[None], torch.arange(rows)[None])
+        hidden = model.layers[-1](x[None], position_embeddings=around, attention_mask=mask)
+        return self._norm(hidden.view(rows, -1), weights[2], epsilon)
 
-    behind, logits = list(tokens[1:]), []
-    with torch.inference_mode():
-        for _ in range(depth):
-            state = outputs(states, behind)[-1:]
-            logits.append((state @ table.T)[0])
-            behind.append(int(logits[-1].argmax()))
-            states = torch.cat([states, state])
-    return logits
+    @torch.inference_mode()
+    def logits(self, states: Tensor, tokens: Sequence[int], depth: int) -> list[Tensor]:
+        """Those of each drafted token.
+
+        ``states (rows, hidden)`` are the target's, normed; row i goes with ``tokens[i + 1]``.
+        """
+        behind, found, made = list(tokens[1:]), list[Tensor](), states
+        for step in range(depth):
+            if 0 < step < len(self.layers):
+                states = torch.cat([torch.zeros(1, states.shape[1]), made])
+            elif step:
+                states = torch.cat([states, made[-1:]])
+            made = self.outputs(min(step, len(self.layers) - 1), states, behind)
+            found.append((made[-1:] @ self.table.T)[0])
+            behind.append(int(found[-1].argmax()))
+        return found
 
 
 @pytest.fixture(scope="module")
@@ -133,12 +202,13 @@ class Bench:
         self.target.extend(self.context.tokens[self.target.length : -1])
 
 
-def test_drafts_are_those_of_the_published_layer(folder: Path) -> None:
+@ALL
+def test_drafts_are_those_of_the_published_layers(folder: Path, tmp_path: Path) -> None:
     """Behind a prompt, and behind rounds of which a part was accepted."""
-    bench = Bench(folder).begin(TEXT)
+    bench, published = Bench(folder).begin(TEXT), Published(folder, tmp_path)
     for accepted in (0, 2, 5):
         states = bench.target.aux_hidden_states(NORMED, 0, bench.target.length)
-        expected = by_vllm(folder, states, bench.context.tokens, 5)
+        expected = published.logits(states, bench.context.tokens, 5)
         proposal = bench.draft()
         assert list(proposal.tree.tokens) == [int(each.argmax()) for each in expected]
         q = [float(torch.softmax(each, -1).max()) for each in expected]
@@ -146,7 +216,8 @@ def test_drafts_are_those_of_the_published_layer(folder: Path) -> None:
         bench.take([*proposal.tree.tokens[:accepted], 77])
 
 
-def test_a_gguf_files_layer_is_the_same(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", ["dense", "mixture", "chain"], indirect=True)
+def test_a_gguf_files_layers_are_the_same(folder: Path, tmp_path: Path) -> None:
     file = write_gguf(folder, tmp_path / "model.gguf")
     assert inspect(file).layers == inspect(folder).layers
     found, expected = Bench(file).begin(TEXT).draft(), Bench(folder).begin(TEXT).draft()
@@ -154,9 +225,16 @@ def test_a_gguf_files_layer_is_the_same(folder: Path, tmp_path: Path) -> None:
     assert found.chosen_q == pytest.approx(expected.chosen_q, rel=1e-3)
 
 
-@pytest.mark.parametrize("trimmed", [False, True], ids=["all tokens", "trimmed"])
 @pytest.mark.parametrize(
-    "sampling", [GREEDY, COUPLED[0], COUPLED[3]], ids=["greedy", "drawn", "cut"]
+    ("folder", "sampling", "trimmed"),
+    [
+        *(("dense", sampling, False) for sampling in (GREEDY, COUPLED[0], COUPLED[3])),
+        ("dense", COUPLED[0], True),
+        ("mixture", GREEDY, False),
+        ("chain", COUPLED[3], True),
+    ],
+    indirect=["folder"],
+    ids=["greedy", "drawn", "cut", "trimmed", "mixture", "chain"],
 )
 def test_the_compiled_step_drafts_what_torch_drafts(
     folder: Path, library: Any, sampling: Sampling, trimmed: bool, monkeypatch: pytest.MonkeyPatch
@@ -180,12 +258,17 @@ def test_the_compiled_step_drafts_what_torch_drafts(
     assert compiled.proposer.candidates is None or not compiled.proposer.candidates.trimmed
 
 
-@pytest.mark.parametrize("compiled", [True, False], ids=["compiled", "in torch"])
+@pytest.mark.parametrize(
+    ("folder", "compiled"),
+    [("dense", True), ("mixture", True), ("chain", True), ("mixture", False)],
+    indirect=["folder"],
+    ids=["dense", "mixture", "chain", "mixture in torch"],
+)
 def test_no_word_depends_on_it(folder: Path, compiled: bool) -> None:
     pair = Pair(folder, dtype="fp32", compiled=compiled)
     assert {"mtp", "best"} <= set(pair.proposers)
     for name in ("mtp", "best"):
-        for sampling in (GREEDY, COUPLED[0], COUPLED[7]):
+        for sampling in (GREEDY, COUPLED[0], COUPLED[7]) if compiled else (COUPLED[0],):
             for control, depth in ((Control.FIXED, 5), (Control.AUTO, 4)):
                 wanted = Speculation(proposer=name, depth=depth, controller=control)
                 pair.check(TEXT, sampling, wanted, 24)
