@@ -38,7 +38,7 @@ _HOST_AND_PORT = re.compile(r"[\w.-]+:\d{2,5}(?=[/#]|$)")
 LOADABLE = {
     "assistant": "MTP assistant", "eagle3": "EAGLE-3 head", "dflash": "DFlash head",
     "dspark": "DSpark head", "medusa": "Medusa heads", "mlp_speculator": "MLP speculator",
-    "arctic": "LSTM speculator",
+    "arctic": "LSTM speculator", "mtp": "MTP layers",
 }  # fmt: skip
 """Methods of an entry's ``drafters`` that are loaded here too, not only planned for, with names."""
 _SHOWN = 5
@@ -259,7 +259,8 @@ def _on_hub(
         ModelSpec(
             id=f"{spec.id}:{method}",
             name=f"{LOADABLE[method]} for {spec.name}",
-            repository=place,
+            repository="/".join(place.split("/")[:2]),
+            file="/".join(place.split("/")[2:]),
             method=method,
         )
         for method, place in drafters.items()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from engine.drafting.heads import kind_in
 from engine.errors import ModelError, OutOfMemory
 from engine.loading import hub
 from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
@@ -46,6 +47,7 @@ from engine.loading.planning.forecast import Forecast, estimate, forecast
 from engine.loading.progress import DownloadProgress
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
+from engine.models.checkpoints.gguf.description import is_gguf, name_of, siblings
 from engine.values.units import format_bytes
 
 __all__ = [
@@ -181,10 +183,20 @@ class Inventory:
         return ranked(judge_draft(here, spec) for spec in others if spec is not None)
 
     def own_head(self, target: ModelSpec) -> ModelSpec | None:
-        """Return the first head that the catalog has for ``target``, that is here and fits its files."""
-        for one in target.drafters:
-            folder = self.locate(one)
-            if folder is not None and self.judge_head(target, folder).reason is None:
+        """Return the first head that is here and fits, of those that the catalog has for ``target`` and
+        those beside its file."""
+        place = self.locate(target)
+        if place is None:
+            return None
+        for one in (*target.drafters, *map(_drafter, siblings(place) if is_gguf(place) else ())):
+            head = self.locate(one)
+            if head is None:
+                continue
+            if one.method == "mtp":  # it is loaded with the target, as a part of it
+                with contextlib.suppress(ModelError):
+                    if local_spec(place).mtp:
+                        return one
+            elif self.judge_head(target, head).reason is None:
                 return one
         return None
 
@@ -219,7 +231,8 @@ class Inventory:
             return request
         head = self.own_head(target)
         if target.mtp or head is not None:
-            heads = () if head is None or target.mtp else (str(self.locate(head)),)
+            inside = head is None or target.mtp or head.method == "mtp"
+            heads = () if head is None or inside else (str(self.locate(head)),)
             return replace(request, draft="", heads=heads)
         folders = (place.parent, self.models, *self.folders())
         found = scan(self.system, folders, below=int(LARGEST_SHARE * target.bytes))
@@ -260,6 +273,12 @@ class Inventory:
                 f"{names} need {format_bytes(needed)} at once, with {SHORTEST_CONTEXT} tokens of context "
                 f"each; {format_bytes(free)} are free. Choose smaller ones, or close other programs."
             )
+
+
+def _drafter(file: Path) -> ModelSpec:
+    """Return the spec of a file that lies beside a model to draft for it."""
+    method = "" if kind_in(file) else "mtp"
+    return ModelSpec(id=str(file), name=name_of(file), path=file, method=method)
 
 
 def has_room(target: ModelSpec, draft: ModelSpec, quantization: str = AUTO) -> bool:

@@ -11,10 +11,8 @@ from engine.drafting import heads, proposers
 from engine.errors import ModelError
 from engine.kernels.formats import AUTO
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.checkpoints.gguf.description import is_gguf
+from engine.models.checkpoints.gguf.description import TYPE, is_gguf
 
-_TYPE = re.compile(r"(?:^|[-._])((?:[IT]?Q\d\w*|BF16|F16|F32|(?:MX|NV)FP4\w*))$", re.IGNORECASE)
-"""The quantisation type in a GGUF file's name: model-Q4_K_M.gguf."""
 SAFETENSORS = "safetensors"
 """The format of a model in transformers' layout."""
 
@@ -73,7 +71,7 @@ class ModelSpec:
     @property
     def gguf_type(self) -> str:
         """The quantisation type of a GGUF file on the hub, by its name, or ""."""
-        found = _TYPE.search(without_part(Path(self.file).stem))
+        found = TYPE.search(without_part(Path(self.file).stem))
         return found[1].upper() if found else ""
 
     @property

@@ -189,7 +189,7 @@ class EagerOperations(EagerArithmetic):
         return _attend(query, keys[:, first:], values[:, first:], causal=False)
 
     def experts(self, spec: Experts, weights: ExpertsWeights, x: Tensor) -> Tensor:
-        return mix(self, spec, weights, x)
+        return mix(self, spec, weights, x)[0]
 
     def unroll(
         self,

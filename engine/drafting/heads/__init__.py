@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import read_config
-from engine.models.checkpoints.gguf.description import is_gguf
+from engine.models.checkpoints.gguf.description import is_gguf, siblings
 from engine.models.checkpoints.gguf.heads import architecture_in
 
 if TYPE_CHECKING:  # the names alone must not bring torch
@@ -142,15 +142,36 @@ def check(place: Path) -> str:
 
 
 def inside(target: Checkpoint) -> HeadPlan | str | None:
-    """Return the plan of the head that the target's checkpoint brings; None if it brings none.
+    """Return the plan of the head that the target's checkpoint brings, or a file beside its own; None if
+    there is none.
 
-    A sentence says why one that is there cannot draft. Raises ModelError for damaged ones.
+    A sentence says why one that is there cannot draft. Raises ModelError for a damaged checkpoint.
     """
-    if not target.has_mtp:
+    holder = target if target.has_mtp else _beside(target)
+    if holder is None:
         return None
     from engine.drafting.heads.mtp import plan_inside
 
-    return plan_inside(target)
+    try:
+        return plan_inside(target, holder)
+    except ModelError as error:
+        if holder is target:
+            raise
+        return f"{holder.path.name}, which lies beside the model, does not draft for it. {error}"
+
+
+def _beside(target: Checkpoint) -> Checkpoint | None:
+    """Return the file beside a GGUF file that holds what drafts for it (MTP), if there is one."""
+    from engine.models.checkpoints.checkpoint import inspect_drafting
+
+    for file in siblings(target.path) if target.is_gguf else ():
+        try:
+            found = inspect_drafting(file)
+        except ModelError:  # a head, or damaged
+            continue
+        if found.has_mtp and found.architecture == target.architecture:
+            return found
+    return None
 
 
 def load(plan: HeadPlan, linears: LinearFactory) -> Head:

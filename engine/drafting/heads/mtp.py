@@ -35,7 +35,7 @@ from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Architecture, Attention
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.checkpoints.tensors import GgufTensors, Tensors, open_tensors
+from engine.models.checkpoints.tensors import open_tensors
 from engine.models.families import FAMILIES, described
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.tensor_shapes import layer_shapes
@@ -81,7 +81,9 @@ _LAYOUTS = (
     ),
 )
 """Those of Qwen, of GLM, DeepSeek and GGUF files, whose layers are numbered after the model's, and of
-MiMo, whose ``fc`` takes the state before the embedding."""
+MiMo."""
+_STATE_FIRST = "input_proj.weight"
+"""The end of the name of an ``fc`` that takes the state before the embedding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,26 +145,16 @@ class MtpHead:
         assert isinstance(shape, MtpShape)
         a = shape.architecture
         decoder = load_layers(a, [_within(shape, names, linears) for names in shape.names], linears)
-        return cls(
-            shape,
-            tuple(
-                MtpLayer(
-                    *(make_norm(a, linears.vector(_vector(shape, name))) for name in names[2:4]),
-                    linears.linear(_fc(shape, names)),
-                    layer,
-                    make_norm(a, linears.vector(_vector(shape, names.norm))),
-                )
-                for names, layer in zip(shape.names, decoder, strict=True)
-            ),
-            linears.device,
-        )
+        layers = zip(shape.names, decoder, strict=True)
+        return cls(shape, tuple(_layer(shape, *each, linears) for each in layers), linears.device)
 
-    def read(self, ops: Operations, memory: MtpMemory, behind: Tokens, rows: Rows) -> Tensor:
+    def read(self, ops: Operations, memory: Memory, behind: Tokens, rows: Rows) -> Tensor:
         """Return the layers' outputs (rows, layers * hidden) where the target has read the tokens at
         ``rows``.
 
         ``behind`` are the tokens one position later. Writes what later rows need of these.
         """
+        assert isinstance(memory, MtpMemory)
         state, outputs = ops.aux_hidden_states(NORMED, rows), []
         for index in range(len(self.layers)):
             outputs.append(self._layer(ops, memory, index, behind, 0, state, rows))
@@ -175,7 +167,7 @@ class MtpHead:
     def draft(
         self,
         ops: Operations,
-        memory: MtpMemory,
+        memory: Memory,
         end: Number,
         chain: Tokens,
         state: Tensor,
@@ -208,7 +200,7 @@ class MtpHead:
     def _layer(
         self,
         ops: Operations,
-        memory: MtpMemory,
+        memory: Memory,
         index: int,
         tokens: Tokens,
         first: int,
@@ -216,14 +208,13 @@ class MtpHead:
         rows: Rows,
     ) -> Tensor:
         """Return a layer's output for ``state (rows, hidden)`` and the tokens from ``first`` on."""
+        assert isinstance(memory, MtpMemory)
         own, spec = self.layers[index], self.shape.architecture.layers[index]
         embedded = norm(ops, own.embedding_norm, ops.embed(None, tokens, first, rows))
         x = ops.linear(own.fc, ops.join(embedded, norm(ops, own.hidden_norm, state)))
         normed = norm(ops, own.layer.mixer_norm, x)
-        attended = attention(
-            ops, spec.attention, own.layer, normed, memory.keys_values, index, rows
-        )
-        x = ops.add(x, attended)
+        kept = memory.keys_values
+        x = ops.add(x, attention(ops, spec.attention, own.layer, normed, kept, index, rows))
         return norm(ops, own.norm, feed_forward(ops, spec.feed_forward, own.layer, x))
 
     def new_memory(self, ops: Operations) -> MtpMemory:
@@ -238,48 +229,47 @@ class MtpHead:
         return logits
 
 
-def plan_inside(checkpoint: Checkpoint) -> HeadPlan | str | None:
-    """Return the plan of the layers that ``checkpoint`` brings; None if it brings none.
+def plan_inside(target: Checkpoint, holder: Checkpoint) -> HeadPlan | str | None:
+    """Return the plan of the layers for ``target`` that ``holder`` brings; None if it brings none.
 
     A sentence says why those that are there do not draft. Raises ModelError for tensors that are absent
     or of other shapes.
     """
-    names = layers_in(checkpoint)
+    names = layers_in(holder, target.layers)
     if not names:
         return None
-    if checkpoint.architecture not in FAMILIES:
+    if target.architecture not in FAMILIES:
         return _not_used(
-            f"Of {checkpoint.architecture} nothing is computed here but by transformers, which has no "
-            "such layers."
+            f"{target.architecture} is computed by transformers here, which leaves these layers out."
         )
-    target = described(checkpoint)
-    a = None if target is None else _like_last(target, len(names))
+    described_target = described(target)
+    a = None if described_target is None else _like_last(described_target, len(names))
     if a is None:
         return None
     reason = SUPPORT.why_not(a, "fp32")
     if reason is not None:
         return _not_used(reason)
     expected = expected_tensors(a, names)
-    weight = _weights(checkpoint)
-    shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    weight = _weights(holder)
+    shapes = {name: info.shape for name, info in holder.tensors.items()}
     stored = Stored(
-        checkpoint.path,
-        checkpoint.text_config,
+        holder.path,
+        holder.text_config,
         shapes,
         fetch=lambda name: widen(weight(name)).float(),
     )
     stored.expect(expected)
-    shape, parameters = MtpShape(a, checkpoint.eos_ids, names, weight), count_parameters(expected)
+    shape, parameters = MtpShape(a, target.eos_ids, names, weight), count_parameters(expected)
     return HeadPlan(
         MtpHead.kind, stored, (NORMED,), parameters, shape, a.attentions, in_folder=False
     )
 
 
-def layers_in(checkpoint: Checkpoint) -> tuple[LayerNames, ...]:
-    """Return the names of the layers that ``checkpoint`` brings, in order."""
+def layers_in(checkpoint: Checkpoint, layers: int) -> tuple[LayerNames, ...]:
+    """Return the names of what ``checkpoint`` brings for a model of so many ``layers``, in order."""
 
     def numbered(layout: LayerNames, index: int) -> LayerNames:
-        numbers = {"own": index, "after": checkpoint.layers + index}
+        numbers = {"own": index, "after": layers + index}
         return LayerNames(*(name.format(**numbers) for name in layout))
 
     for layout in _LAYOUTS:
@@ -319,11 +309,14 @@ def _weights(checkpoint: Checkpoint) -> WeightSource:
     """Return the source of its tensors: matrices as stored, since they are rounded as they are loaded."""
 
     @cache
-    def opened() -> Tensors | GgufTensors:
+    def opened() -> WeightSource:
         device = torch.device("cpu")
-        return open_tensors(checkpoint, torch.float32, device, in_file_dtype=True)
+        return open_tensors(checkpoint, torch.float32, device, in_file_dtype=True).weight
 
-    return lambda name: opened().weight(name)
+    def fetch(name: str) -> Weight:
+        return opened()(name)
+
+    return fetch
 
 
 def _within(shape: MtpShape, names: LayerNames, linears: LinearFactory) -> WeightSource:
@@ -331,20 +324,23 @@ def _within(shape: MtpShape, names: LayerNames, linears: LinearFactory) -> Weigh
 
     def fetch(name: str) -> Weight:
         weight = shape.weight(names.layer + name)
-        return (
-            linears.vector(weight) if isinstance(weight, Tensor) and weight.dim() == 1 else weight
-        )
+        vector = isinstance(weight, Tensor) and weight.dim() == 1
+        return linears.vector(widen(weight)) if vector else weight
 
     return fetch
 
 
-def _vector(shape: MtpShape, name: str) -> Tensor:
-    return widen(shape.weight(name))
+def _layer(shape: MtpShape, names: LayerNames, layer: Layer, linears: LinearFactory) -> MtpLayer:
+    def read_norm(name: str) -> RmsNorm:
+        return make_norm(shape.architecture, linears.vector(widen(shape.weight(name))))
 
-
-def _fc(shape: MtpShape, names: LayerNames) -> Weight:
-    """Return the weight that takes the embedding before the state."""
-    weight = shape.weight(names.fc)
-    if not names.fc.endswith("input_proj.weight"):
-        return weight
-    return torch.cat(widen(weight).chunk(2, dim=1)[::-1], dim=1)
+    fc = shape.weight(names.fc)
+    if names.fc.endswith(_STATE_FIRST):
+        fc = torch.cat(widen(fc).chunk(2, dim=1)[::-1], dim=1)
+    return MtpLayer(
+        read_norm(names.embedding_norm),
+        read_norm(names.hidden_norm),
+        linears.linear(fc),
+        layer,
+        read_norm(names.norm),
+    )

@@ -12,7 +12,12 @@ from engine.loading.hub.paths import endpoint, folder_for
 from engine.loading.hub.query import ANSWER_S
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
-from engine.models.checkpoints.gguf.description import SUFFIX, is_later_part, parts_named
+from engine.models.checkpoints.gguf.description import (
+    DRAFTING,
+    SUFFIX,
+    is_later_part,
+    parts_named,
+)
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -102,7 +107,7 @@ def _choices(spec: ModelSpec, sizes: dict[str, int], parameters: int) -> tuple[M
         found.append(replace(spec, bytes=total, parameters=parameters))
     for name in sizes:
         file = Path(name)
-        if file.suffix != SUFFIX or is_later_part(file) or _PROJECTOR in file.name.lower():
+        if file.suffix != SUFFIX or is_later_part(file) or _is_companion(file.name.lower()):
             continue
         total = sum(sizes.get(part, 0) for part in parts_named(name))
         found.append(
@@ -111,6 +116,11 @@ def _choices(spec: ModelSpec, sizes: dict[str, int], parameters: int) -> tuple[M
             )
         )
     return tuple(sorted(found, key=lambda one: one.bytes))
+
+
+def _is_companion(name: str) -> bool:
+    """Return whether a file is a part of models beside it: it sees pictures, or drafts."""
+    return _PROJECTOR in name or name.startswith(DRAFTING)
 
 
 def _reason(name: str, files: list[str]) -> str:

@@ -17,7 +17,13 @@ from typing import Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import check_computable, read_config
-from engine.models.checkpoints.gguf.description import GgufModel, describe, is_gguf, name_of
+from engine.models.checkpoints.gguf.description import (
+    DRAFTING,
+    GgufModel,
+    describe,
+    is_gguf,
+    name_of,
+)
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tokenizers.special_tokens import special_tokens
 from engine.models.checkpoints.gguf.tokenizers.tokenizer import template_of
@@ -167,10 +173,21 @@ def inspect(path: Path) -> Checkpoint:
     """Describe the model in ``path``, a folder or a GGUF file. Raises ModelError for an unusable one."""
     path = Path(path)
     if is_gguf(path):
-        return _inspect_gguf(describe(path))
+        model = describe(path)
+        if model.only_drafts:
+            raise ModelError(
+                f"{path} holds nothing but what drafts for a model (MTP). It is loaded with that model "
+                f"if it lies beside its file and is named {DRAFTING}NAME.gguf after it: load the model."
+            )
+        return _inspect_gguf(model)
     checkpoint = _inspect_folder(path)
     _check_tokenizer(checkpoint)
     return checkpoint
+
+
+def inspect_drafting(file: Path) -> Checkpoint:
+    """Describe a GGUF file that may hold nothing but layers that draft. Raises ModelError."""
+    return _inspect_gguf(describe(file))
 
 
 def _inspect_folder(folder: Path) -> Checkpoint:

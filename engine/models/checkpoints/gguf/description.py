@@ -37,6 +37,10 @@ from engine.models.checkpoints.parts import PartEntry, split_tensors
 from engine.models.checkpoints.safetensors_header import TensorEntry, read_bytes
 
 SUFFIX = ".gguf"
+DRAFTING = "mtp-"
+"""The beginning of the names of files that draft for the model after whose file they are named."""
+TYPE = re.compile(r"(?:^|[-._])((?:[IT]?Q\d\w*|BF16|F16|F32|(?:MX|NV)FP4\w*))$", re.IGNORECASE)
+"""The quantisation type in a file's name without its suffix: model-Q4_K_M."""
 _PART = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _FACTORS = {"both": ROPE_FACTORS, "long": LONG_FACTORS, "short": SHORT_FACTORS}
 
@@ -63,6 +67,12 @@ class GgufModel:
     type: str
 
     @property
+    def only_drafts(self) -> bool:
+        """True for what llama.cpp's converter writes with ``--mtp``: no layers but those that draft."""
+        drafts = bool(self.config["num_nextn_predict_layers"])
+        return drafts and not any(name.startswith("model.layers.0.") for name in self.tensors)
+
+    @property
     def bytes(self) -> int:
         """Bytes of all tensors."""
         return sum(located.entry.nbytes for located in self.tensors.values())
@@ -71,6 +81,21 @@ class GgufModel:
 def is_gguf(path: Path) -> bool:
     """Return whether ``path`` means a GGUF file: it is a file, or has the name of one."""
     return path.is_file() or (path.suffix == SUFFIX and not path.is_dir())
+
+
+def siblings(file: Path) -> list[Path]:
+    """Return the files beside a model's that draft for it, by their names: ``mtp-NAME.gguf``."""
+    own = _without_type(name_of(file))
+
+    def matches(name: str) -> bool:
+        return bool(name) and (own.startswith(name) or name.startswith(own))
+
+    beside = sorted(file.parent.glob(f"{DRAFTING}*{SUFFIX}"))
+    return [one for one in beside if matches(_without_type(name_of(one).removeprefix(DRAFTING)))]
+
+
+def _without_type(name: str) -> str:
+    return TYPE.sub("", name).lower().removesuffix("-ud")
 
 
 def name_of(path: Path) -> str:
@@ -121,12 +146,7 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
     tensors = dict(_located(settings, parts))
     config = config_from(settings, frozenset(tensors), rope_factors(parts))
     embedding = tensors.get("model.embed_tokens.weight")
-    if embedding is None:
-        raise ModelError(
-            f"{first.file} holds no token_embd.weight, so it is no whole model. Download it again."
-        )
-    config["vocab_size"] = embedding.entry.shape[0]
-    return GgufModel(
+    model = GgufModel(
         first.file,
         parts,
         first.metadata,
@@ -134,6 +154,15 @@ def _describe(parts: tuple[GgufHeader, ...]) -> GgufModel:
         MappingProxyType(tensors),
         _type_of(first.metadata, tensors),
     )
+    if embedding is not None:
+        config["vocab_size"] = embedding.entry.shape[0]
+    elif model.only_drafts:
+        config["vocab_size"] = len(first.metadata.get("tokenizer.ggml.tokens", ()))
+    else:
+        raise ModelError(
+            f"{first.file} holds no token_embd.weight, so it is no whole model. Download it again."
+        )
+    return model
 
 
 def _parts(file: Path) -> list[Path]:

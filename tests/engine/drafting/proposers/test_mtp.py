@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -223,6 +223,40 @@ def test_a_gguf_files_layers_are_the_same(folder: Path, tmp_path: Path) -> None:
     found, expected = Bench(file).begin(TEXT).draft(), Bench(folder).begin(TEXT).draft()
     assert found.tree == expected.tree
     assert found.chosen_q == pytest.approx(expected.chosen_q, rel=1e-3)
+
+
+@pytest.mark.parametrize("whole", [True, False], ids=["with embedding", "without"])
+def test_a_file_beside_the_models_drafts_for_it(folder: Path, tmp_path: Path, whole: bool) -> None:
+    """As llama.cpp's converter writes both: the model without the layer, and the layer alone."""
+    layers = inspect(folder).layers
+    drafting = f"blk.{layers}."
+
+    def write(name: str, wanted: Callable[[str], bool], **values: Any) -> Path:
+        def edit(tensors: dict[str, Any]) -> None:
+            for each in [each for each in tensors if not wanted(each)]:
+                del tensors[each]
+
+        own = {f"qwen35.{key}": value for key, value in values.items()}
+        return write_gguf(folder, tmp_path / f"{name}.gguf", values=own, edit=edit)
+
+    model = write(
+        "Tale-9B-Q4_K_M",
+        lambda name: not name.startswith(drafting),
+        block_count=layers,
+        nextn_predict_layers=None,
+    )
+    assert not local_spec(model).mtp
+    layer = write(
+        "mtp-Tale-9B-Q8_0",
+        lambda name: name.startswith(drafting) or (whole and not name.startswith("blk.")),
+    )
+    assert local_spec(model).mtp
+    with pytest.raises(ModelError, match=r"nothing but what drafts for a model \(MTP\)"):
+        inspect(layer)
+    found, expected = Bench(model).begin(TEXT).draft(), Bench(folder).begin(TEXT).draft()
+    assert found.tree == expected.tree
+    layer.rename(tmp_path / "mtp-Other-9B-Q8_0.gguf")
+    assert heads.inside(inspect(model)) is None
 
 
 @pytest.mark.parametrize(
