@@ -197,8 +197,12 @@ def _check_tensors(checkpoint: Checkpoint, architecture: Architecture, names: Na
         )
 
 
+_TEXT_ALONE = ("gemma3n",)
+"""Model types whose text part is loaded alone, because the rest needs packages that are not installed."""
+
+
 def _load_adapter(plan: ModelPlan) -> Model:
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     from engine.backends.transformers_adapter import WINDOW, TransformersModel
 
@@ -214,8 +218,13 @@ def _load_adapter(plan: ModelPlan) -> Model:
             "through transformers, where that is not read. Use the original model in bf16."
         )
     try:
+        config: Any = None
+        if checkpoint.config.get("model_type") in _TEXT_ALONE:
+            config = AutoConfig.from_pretrained(checkpoint.path, local_files_only=True)
+            config = config.get_text_config()
         loaded: Any = AutoModelForCausalLM.from_pretrained(
             checkpoint.path,
+            config=config,
             dtype=DTYPES[plan.quantization],
             trust_remote_code=False,
             use_safetensors=True,

@@ -197,6 +197,29 @@ def test_a_model_that_transformers_cannot_compute_is_refused_by_name_as_it_is_lo
     )
 
 
+def test_of_gemma_3n_the_text_part_runs(tmp_path: Path) -> None:
+    """Its other parts need timm, which is not installed."""
+    sizes = {
+        "hidden_size_per_layer_input": 8, "intermediate_size": 48, "laurel_rank": 8,
+        "altup_num_inputs": 2, "num_kv_shared_layers": 1, "num_hidden_layers": 3,
+        "sliding_window": 24, "activation_sparsity_pattern": [0.5, 0.0, 0.0],
+        "vocab_size_per_layer_input": 320,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    }  # fmt: skip
+    write_random(tmp_path, "gemma3n_text", **sizes)
+    plain = load_model(tmp_path, quantization="fp32")
+    expected = plain.forward(tokens(30), plain.new_state(64), last=3)
+    tensors = load_file(tmp_path / "model.safetensors")
+    moved = {name.replace("model.", "model.language_model.", 1): x for name, x in tensors.items()}
+    save_file(moved, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    text = json.loads((tmp_path / "config.json").read_text())
+    whole = {"model_type": "gemma3n", "text_config": text, "vision_config": {}, "audio_config": {}}
+    whole["architectures"] = ["Gemma3nForConditionalGeneration"]
+    (tmp_path / "config.json").write_text(json.dumps(whole))
+    model = load_model(tmp_path, quantization="fp32")
+    assert torch.equal(model.forward(tokens(30), model.new_state(64), last=3), expected)
+
+
 def test_a_model_that_does_not_continue_a_text_is_refused(tmp_path: Path) -> None:
     """Transformers' ``AutoModelForCausalLM`` takes a BERT, which looks at later tokens too."""
     write_random(tmp_path)
