@@ -64,12 +64,16 @@ struct IQ4_NL {
 };
 
 struct MXFP4 {
+    static constexpr Direct DIRECT = Direct::FP4;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         nibbles(words, to, [](Unsigned codes, int) { return lookup(FP4_CODE, codes); });
-        // Half of 2^(e - 127), since the codes are twice the numbers; the smallest are subnormal.
+        to.scales[0] = scale(rest);
+    }
+    // Return half of 2^(e - 127), since the codes are twice the numbers; the smallest are subnormal.
+    static Floats scale(const uint8_t* rest) {
         const Unsigned e = std::bit_cast<Unsigned>(widen(rest));
         const Unsigned small = e < 2;
-        to.scales[0] = std::bit_cast<Floats>(Unsigned((small & Unsigned(0x00200000u << (e & 1))) | (~small & Unsigned((e - 1) << 23))));
+        return std::bit_cast<Floats>(Unsigned((small & Unsigned(0x00200000u << (e & 1))) | (~small & Unsigned((e - 1) << 23))));
     }
 };
 
@@ -191,31 +195,51 @@ struct Q3_K {
     }
 };
 
-// Unpack eight scales and eight minimums of six bits, in three words, times the two factors in the first word.
-inline void six_bits(Words words, const Target& to) {
-    const Floats scale = widen_halves(words[0] & 0xffff), minimum = -widen_halves(words[0] >> 16);
-    const Unsigned scales[] = {words[1] & 0x3f3f3f3f, (words[3] & LOW) | (words[1] >> 2 & 0x30303030)};
-    const Unsigned minimums[] = {words[2] & 0x3f3f3f3f, (words[3] >> 4 & LOW) | (words[2] >> 2 & 0x30303030)};
-    FORETOKEN_UNROLL
-    for (int g = 0; g < 8; ++g) {
-        to.scales[g] = scale * byte(scales[g / 4], g % 4);
-        to.minimums[g] = minimum * byte(minimums[g / 4], g % 4);
-    }
-}
+// Eight scales and eight minimums of six bits, in three words, times the two factors in the first word.
+struct SixBits {
+    explicit SixBits(Words words)
+        : factor(widen_halves(words[0] & 0xffff)),
+          least(-widen_halves(words[0] >> 16)),
+          scales{words[1] & 0x3f3f3f3f, (words[3] & LOW) | (words[1] >> 2 & 0x30303030)},
+          minimums{words[2] & 0x3f3f3f3f, (words[3] >> 4 & LOW) | (words[2] >> 2 & 0x30303030)} {}
+    Floats scale(int group) const { return factor * byte(scales[group / 4], group % 4); }
+    Floats minimum(int group) const { return least * byte(minimums[group / 4], group % 4); }
+
+    const Floats factor, least;
+    const Unsigned scales[2], minimums[2];
+};
+
+struct PairOfQuads {
+    Unsigned low, high;
+};
 
 // 32 words of lower four bits: the lower halves of eight words hold 32 inputs, the upper halves the next 32. Before them eight
-// words of fifth bits, if there are any: a bit for each 32 inputs.
+// words of fifth bits, if there are any: a bit for each 32 inputs. Return quad `i` of both groups of a pair.
+template <bool FIFTH>
+inline PairOfQuads pair_of_quads(Words words, int pair, int i) {
+    const Unsigned both = words[(FIFTH ? 12 : 4) + 8 * pair + i], low = both & LOW, high = both >> 4 & LOW;
+    if constexpr (!FIFTH) return {low, high};
+    const Unsigned bits = words[4 + i];
+    return {low | fifth(bits, 2 * pair), high | fifth(bits, 2 * pair + 1)};
+}
+
 template <bool FIFTH>
 struct Nibbles_K {
+    static constexpr Direct DIRECT = FIFTH ? Direct::FIFTHS_K : Direct::NIBBLES_K;
     static void unpack(Words words, const uint8_t*, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 32; ++i) {
-            const Unsigned both = words[(FIFTH ? 12 : 4) + i], bits = FIFTH ? words[4 + i % 8] : Unsigned{};
-            const int pair = i / 8, quad = pair * 16 + i % 8;
-            to.put(quad, FIFTH ? (both & LOW) | fifth(bits, 2 * pair) : both & LOW);
-            to.put(quad + 8, FIFTH ? (both >> 4 & LOW) | fifth(bits, 2 * pair + 1) : both >> 4 & LOW);
+            const auto [low, high] = pair_of_quads<FIFTH>(words, i / 8, i % 8);
+            const int quad = i / 8 * 16 + i % 8;
+            to.put(quad, low);
+            to.put(quad + 8, high);
         }
-        six_bits(words, to);
+        const SixBits factors(words);
+        FORETOKEN_UNROLL
+        for (int g = 0; g < 8; ++g) {
+            to.scales[g] = factors.scale(g);
+            to.minimums[g] = factors.minimum(g);
+        }
     }
 };
 using Q4_K = Nibbles_K<false>;
@@ -271,6 +295,7 @@ constexpr Format format(bool minimums, Codes codes, int centre) {
     }
     if constexpr (requires { Kind::fold; }) result.fold = Kind::fold;
     if constexpr (requires { Kind::GRID; }) result.grid = Kind::GRID;
+    if constexpr (requires { Kind::DIRECT; }) result.direct = Kind::DIRECT;
     return result;
 }
 

@@ -167,4 +167,12 @@ inline Floats as_floats(Dots sum) { return __builtin_convertvector(sum, Floats);
 
 #endif
 
+// The same of codes in a register.
+template <bool WIDE>
+inline Quads<WIDE> quads(Unsigned codes) {
+    alignas(64) uint8_t bytes[sizeof codes];
+    std::memcpy(bytes, &codes, sizeof codes);
+    return quads<WIDE>(bytes);
+}
+
 }  // namespace foretoken

@@ -22,6 +22,10 @@ constexpr int UNIT = 256;  // inputs that are unpacked at once
 // with the centre 128; processors that multiply signed bytes take them as signed.
 enum class Codes { UNSIGNED, CENTRED, WIDE };
 
+// Formats that are multiplied by a few rows as they are read, where enough sums stay in registers; see DirectKernel.
+enum class Direct { NO, NIBBLES_K, FIFTHS_K, FP4 };
+constexpr bool DIRECTLY = DOT_ROWS == 8;
+
 // 256 inputs of sixteen outputs: weight = scale * (code - centre) + minimum, by groups of 16 or 32 inputs.
 struct Unpacked {
     alignas(64) uint8_t codes[UNIT / QUAD][LANES * QUAD];  // of four inputs: [16][4]
@@ -43,6 +47,7 @@ struct Format {
     Unsigned (*arrange)(Unsigned word) = nullptr;                   // how
     void (*fold)(const Unsigned* quads, uint8_t* words) = nullptr;  // codes to words, for formats that weights are rounded to
     std::vector<uint32_t>* grid = nullptr;                          // see unpacking::grid
+    Direct direct = Direct::NO;
 
     // Inputs of a row that are rounded to bytes with one scale.
     constexpr int row_block() const { return inputs == UNIT ? UNIT : 32; }
