@@ -11,7 +11,7 @@ from engine.errors import ModelError
 from engine.loading.discovery.listing import Listed
 from engine.loading.specs import ModelSpec, with_sizes
 from engine.models.checkpoints.checkpoint import Checkpoint, inspect
-from engine.models.checkpoints.gguf.description import is_gguf
+from engine.models.checkpoints.gguf.description import is_gguf, siblings
 from engine.models.checkpoints.gguf.header import read_gguf_header
 
 _Stamp = tuple[tuple[str, int, int], ...]
@@ -46,7 +46,9 @@ def examine(listed: Listed, place: str) -> FoundModel:
     except OSError as error:
         reason = f"{listed.path} cannot be read: {error.strerror or error}."
         return replace(model, reason=reason)
-    return _examined(model, stamp)
+    # What drafts for it may come later.
+    beside = siblings(listed.path) if is_gguf(listed.path) else ()
+    return _examined(model, stamp, tuple(beside))
 
 
 def bytes_of(listed: Listed) -> int:
@@ -65,7 +67,7 @@ def _stamp(path: Path) -> _Stamp:
 
 
 @lru_cache(maxsize=1024)
-def _examined(model: FoundModel, stamp: _Stamp) -> FoundModel:
+def _examined(model: FoundModel, stamp: _Stamp, beside: tuple[Path, ...]) -> FoundModel:
     path = model.path
     model = replace(model, bytes=sum(size for _, size, _ in stamp))
     if kind := kind_in(path):

@@ -77,7 +77,7 @@ def test_what_people_run_is_there_at_four_bits_from_small_to_large(shipped: Cata
 
 def test_this_year_s_models_bring_their_drafters(shipped: Catalog) -> None:
     qwen, gemma = shipped.model("qwen3.5-4b"), shipped.model("gemma-4-12b")
-    assert qwen.mtp
+    assert qwen.mtp and shipped.model("qwen3.6-35b-a3b").mtp
     assert qwen.companions == ()  # they are in its file
     assert qwen.repository == "unsloth/Qwen3.5-4B-MTP-GGUF"
     (assistant,) = gemma.companions

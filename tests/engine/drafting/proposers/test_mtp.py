@@ -26,7 +26,9 @@ from engine.drafting.proposers import mtp
 from engine.drafting.resources import Resources
 from engine.errors import ModelError
 from engine.events import Budget
-from engine.loading.catalog import local_spec
+from engine.loading.catalog import Catalog, local_spec
+from engine.loading.inventory import Inventory
+from engine.loading.request import LoadRequest
 from engine.loading.specs import Pairing
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.hidden_states import NORMED
@@ -237,8 +239,10 @@ def test_a_file_beside_the_models_drafts_for_it(folder: Path, tmp_path: Path, wh
                 del tensors[each]
 
         own = {f"qwen35.{key}": value for key, value in values.items()}
-        return write_gguf(folder, tmp_path / f"{name}.gguf", values=own, edit=edit)
+        return write_gguf(folder, tmp_path / "a--tale" / f"{name}.gguf", values=own, edit=edit)
 
+    place = tmp_path / "a--tale"
+    place.mkdir()
     model = write(
         "Tale-9B-Q4_K_M",
         lambda name: not name.startswith(drafting),
@@ -255,8 +259,23 @@ def test_a_file_beside_the_models_drafts_for_it(folder: Path, tmp_path: Path, wh
         inspect(layer)
     found, expected = Bench(model).begin(TEXT).draft(), Bench(folder).begin(TEXT).draft()
     assert found.tree == expected.tree
-    layer.rename(tmp_path / "mtp-Other-9B-Q8_0.gguf")
-    assert heads.inside(inspect(model)) is None
+    of_catalog = replace(local_spec(model), path=None, repository="a/tale", mtp=False)
+    drafter = replace(of_catalog, id="tale:mtp", file=layer.name, method="mtp")
+    spec = replace(of_catalog, id="tale", file=model.name, drafters=(drafter,))
+    assert spec.companions == (drafter,)
+    inventory = Inventory(Catalog((spec,), ()), tmp_path)
+    assert inventory.own_head(spec) is drafter
+    request = inventory.with_best_draft(LoadRequest(target="tale"))
+    assert (request.draft, request.heads) == ("", ())
+    layer.rename(place / "mtp-Other-9B-Q8_0.gguf")
+    assert heads.inside(inspect(model)) is None and inventory.own_head(spec) is None
+
+
+def test_layers_of_a_model_that_only_transformers_computes_are_left_out_and_said(
+    folder: Path,
+) -> None:
+    checkpoint = replace(inspect(folder), architecture="DeepseekV3ForCausalLM")
+    assert "DeepseekV3ForCausalLM is computed by transformers" in str(heads.inside(checkpoint))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ SPLIT = {f"big/Tale-BF16-{part:05}-of-00002.gguf": bytes(700 + part) for part in
 FILES = {
     "Tale-Q4_K_M.gguf": bytes(range(256)) * 40,
     "mmproj-F16.gguf": b"reads images",
+    "mtp-Tale-Q8_0.gguf": b"drafts",
     "LICENSE": b"yours",
     "README.md": b"about",
     **SPLIT,
