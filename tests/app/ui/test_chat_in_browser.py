@@ -280,11 +280,17 @@ def test_the_panel_is_kept_and_its_values_reach_the_engine(page, app):
 
 
 def test_no_page_scrolls_sideways(page):
+    drawn = {
+        "Chat": ".composer .send",
+        "Race": ".race-form [data-act=start]:enabled",
+        "Models": "tr.model-row >> nth=0",
+        "Server": "#server-page [role=switch]",
+    }
     for width in (1280, 800):
         page.set_viewport_size({"width": width, "height": 800})
-        for name in ("Chat", "Race", "Models", "Server"):
+        for name, part in drawn.items():
             page.get_by_role("link", name=name, exact=True).click()
-            page.wait_for_timeout(200)
+            page.locator(part).wait_for()
             check_width(page, width)
 
 
@@ -331,11 +337,13 @@ def test_a_message_sent_before_the_last_chat_is_shown_is_answered(browser, app):
     page.goto(app.url)
     page.wait_for_selector("body[data-controls=ready]")
     send(page, "What is it?")
-    page.wait_for_timeout(1500)
-    assert len(held) == 1
-    held[0].continue_()
-    page.wait_for_timeout(500)  # the late answer must not wipe what is there by now
+    while not held:
+        page.wait_for_timeout(20)  # the test's own limit ends it
+    (boot,) = held
+    with page.expect_response(lambda answer: '"boot"' in (answer.request.post_data or "")):
+        boot.continue_()
     page.wait_for_selector(DONE)
+    page.wait_for_timeout(200)  # the late answer must not wipe what is there by now
     assert page.locator(".msg.user").count() == 1
     context.close()
 

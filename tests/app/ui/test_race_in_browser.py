@@ -279,8 +279,8 @@ def test_what_is_chosen_outlives_an_answer_that_comes_late(fresh_page):
     page.route("**/*", hold)
     page.reload()
     page.wait_for_selector("body[data-controls=ready]")
-    page.wait_for_timeout(1000)
-    assert held, "nothing was asked at the start"
+    while not held:
+        page.wait_for_timeout(20)  # the test's own limit ends it
     holding = False
     page.get_by_role("link", name="Race", exact=True).click()
     page.wait_for_selector(".race-form [data-act=start]:enabled")
