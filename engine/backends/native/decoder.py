@@ -11,6 +11,7 @@ import math
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,7 +23,7 @@ from engine.kernels.native import structures
 from engine.kernels.native.library import Library, Matrix
 from engine.kernels.operands import GROUP
 from engine.kernels.torch.factory import Kernels, plain_embedding
-from engine.kernels.torch.linear import Biased, Linear
+from engine.kernels.torch.linear import Biased
 from engine.models.activations import soft_cap
 from engine.models.architecture import (
     Architecture,
@@ -44,15 +45,11 @@ from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
 from engine.models.weights import (
-    AttentionWeights,
     ExpertsWeights,
-    GatedDeltaWeights,
     GatedMlpWeights,
     Layer,
-    Mamba2Weights,
     MlpWeights,
     RmsNorm,
-    ShortConvolutionWeights,
     WeightSource,
     load_layer,
     load_per_layer,
@@ -74,6 +71,13 @@ FEED_FORWARDS: Mapping[type, structures.FeedForward] = {
     Experts: structures.FeedForward.EXPERTS,
 }
 """The step's numbers of mixers and feed-forwards."""
+_FIELDS: Mapping[type, str] = {
+    Attention: "attention",
+    GatedDeltaNet: "delta",
+    Mamba2: "mamba",
+    ShortConvolution: "convolution",
+}
+"""The fields of a layer with what its mixer needs."""
 _QUERIES = ("self_attn.q_proj.weight", "self_attn.qkv_proj.weight")
 
 assert GROUP == native.LANES, "tokens are kept by whole panels"
@@ -155,7 +159,7 @@ class NativeDecoder:
         """Make the step. ``tensor`` returns vectors in float32; keys and values are stored in ``cached``.
 
         Matrices in blocks stay in blocks; others are stored in ``kind``. ``rounded``: see
-        ``native.make_matrix``; it applies to all but the embedding.
+        ``native.make_matrix``; it applies to all but the embedding. Raises MemoryError.
         """
         self.architecture, self._info, self._library = architecture, info, library
         self._cached = cached
@@ -179,49 +183,37 @@ class NativeDecoder:
             _layer(layer, spec, positions, slots[index] if index in slots else next(recurrent))
             for index, (layer, spec) in enumerate(zip(layers, architecture.layers, strict=True))
         ]
-        shape = structures.Shape(
-            embedding=embedding.pointer,
-            head=head.pointer,
-            norm=_norm(norm),
-            vocabulary=architecture.vocabulary,
-            hidden=architecture.hidden,
-            context=info.context,
-            layer_norms=architecture.layer_norms,
-            norm_bias=architecture.norm_bias,
-            parallel=architecture.parallel,
-            epsilon=architecture.epsilon,
-            residual_scale=architecture.residual_scale,
-            logit_scale=architecture.logit_scale,
-            # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
-            embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
-        )
         per_layer = load_per_layer(architecture, names, tensor, kernels)
         second = None if per_layer is None else make(tensor(names.per_layer_embedding))
-        if per_layer is not None and second is not None:
-            shape.own_width = architecture.per_layer_width or 0
-            shape.own_projection, shape.own_embedding = (
-                _matrix(per_layer.projection),
-                second.pointer,
-            )
-            shape.own_norm = per_layer.norm.weight.data_ptr()
-            shape.own_epsilon, shape.own_scale = per_layer.norm.epsilon, per_layer.scale
+        shape = structures.Shape()
+        _fill(
+            shape,
+            architecture,
+            layers=(structures.Layer * len(parts))(*parts),
+            count=len(parts),
+            embedding=embedding,
+            head=head,
+            norm=norm,
+            context=info.context,
+            # Rounded like a weight: Gemma was trained so (transformers, pull request 29402).
+            embedding_scale=float(torch.tensor(architecture.embedding_scale, dtype=cached)),
+            own_width=architecture.per_layer_width,
+            own_projection=per_layer and per_layer.projection,
+            own_embedding=second,
+            own_norm=per_layer and per_layer.norm,
+            own_epsilon=per_layer and per_layer.norm.epsilon,
+            own_scale=per_layer and per_layer.scale,
+        )
         # The structures point to these, so they live as long as the decoder.
         self._embedding, self._head = embedding, head
         self._per_layer = per_layer, second
         self._layers, self._norm, self._positions = layers, norm, positions
         self._trimmed_head: TrimmedHead | None = None
-        self._begin(shape, parts)
-
-    def _begin(self, shape: structures.Shape, parts: Sequence[structures.Layer]) -> None:
-        """Make the step of these layers. Raises MemoryError."""
-        shape.layers = (structures.Layer * len(parts))(*parts)
-        shape.count = len(parts)
-        self._shape, self._parts = shape, parts
-        pointer = self._library.new_decoder(ctypes.byref(shape), self._library.pool)
-        if not pointer:
+        self._shape = shape
+        self._pointer = library.new_decoder(ctypes.byref(shape), library.pool)
+        if not self._pointer:
             raise MemoryError("no memory for the buffers of a step")
-        self._pointer = pointer
-        weakref.finalize(self, self._library.free_decoder, pointer)
+        weakref.finalize(self, library.free_decoder, self._pointer)
 
     @property
     def info(self) -> ModelInfo:
@@ -420,168 +412,85 @@ def _with_wide_queries(tensor: WeightSource, name: str) -> Weight:
 
 def _layer(layer: Layer, spec: LayerSpec, positions: Positions, slot: int) -> structures.Layer:
     """Return ``layer`` for the step. ``slot``: the index of what its mixer keeps of a sequence."""
-    feed_forward = layer.feed_forward
+    mixer, feed_forward = spec.mixer, spec.feed_forward
+    activation = feed_forward.activation
     made = structures.Layer(
-        mixer=MIXERS[type(spec.mixer)],
-        feed_forward=FEED_FORWARDS[type(spec.feed_forward)],
-        mixer_norm=_norm(layer.mixer_norm),
-        mixer_after=_norm(layer.mixer_after),
-        mlp_norm=_norm(layer.feed_forward_norm),
-        mlp_after=_norm(layer.feed_forward_after),
+        mixer=MIXERS[type(mixer)],
+        feed_forward=FEED_FORWARDS[type(feed_forward)],
+        mixer_norm=_number(layer.mixer_norm),
+        mixer_after=_number(layer.mixer_after),
+        mlp_norm=_number(layer.feed_forward_norm),
+        mlp_after=_number(layer.feed_forward_after),
         scalar=layer.scalar,
     )
-    if isinstance(feed_forward, ExpertsWeights):
-        assert isinstance(spec.feed_forward, Experts)
-        made.experts = experts(feed_forward, spec.feed_forward)
+    others: dict[str, Any] = {"slot": slot}
+    if isinstance(mixer, Attention):
+        others["shared"] = mixer.shared_with is not None
+        others["rotation"] = positions.rotation(mixer)
+        others["temperature"] = positions.temperature(mixer)
+    _fill(getattr(made, _FIELDS[type(mixer)]), layer.mixer, mixer, **others)
+    if isinstance(layer.feed_forward, ExpertsWeights):
+        assert isinstance(feed_forward, Experts)
+        made.experts = experts(layer.feed_forward, feed_forward)
     else:
-        mlp = spec.feed_forward
-        made.mlp = _mlp(feed_forward, mlp.intermediate, mlp.activation)
+        _fill_mlp(made.mlp, layer.feed_forward, feed_forward.intermediate, activation)
     if layer.own_input is not None:
-        made.own = structures.OwnInput(
-            gate=_matrix(layer.own_input.gate),
-            output=_matrix(layer.own_input.output),
-            after=layer.own_input.after.weight.data_ptr(),
-            function=native.GATES[spec.feed_forward.activation],
-        )
-    match layer.mixer, spec.mixer:
-        case AttentionWeights(), Attention():
-            made.attention = _attention(layer.mixer, spec.mixer, positions, slot)
-        case GatedDeltaWeights(), GatedDeltaNet():
-            made.delta = _gated_delta(layer.mixer, spec.mixer, slot)
-        case Mamba2Weights(), Mamba2():
-            made.mamba = _mamba2(layer.mixer, spec.mixer, slot)
-        case ShortConvolutionWeights(), ShortConvolution():
-            made.convolution = _short_convolution(layer.mixer, spec.mixer, slot)
+        _fill(made.own, layer.own_input, function=activation)
     return made
 
 
-def _norm(norm: RmsNorm | None) -> int | None:
-    """Return the address of a norm's weight, behind which its bias lies."""
-    return None if norm is None else norm.weight.data_ptr()
-
-
-def _mlp(weights: GatedMlpWeights | MlpWeights, width: int, activation: str) -> structures.GatedMlp:
-    return structures.GatedMlp(
-        gate_up=_matrix(weights.up if isinstance(weights, MlpWeights) else weights.gate_up),
-        down=_matrix(weights.down),
-        intermediate=width,
-        gate=native.GATES[activation],
-    )
-
-
-def _address(vector: Tensor | None) -> int | None:
-    return None if vector is None else vector.data_ptr()
+def _fill_mlp(
+    made: structures.GatedMlp, weights: GatedMlpWeights | MlpWeights, width: int, activation: str
+) -> None:
+    first = weights.up if isinstance(weights, MlpWeights) else weights.gate_up
+    _fill(made, gate_up=first, down=weights.down, intermediate=width, gate=activation)
 
 
 def experts(weights: ExpertsWeights, spec: Experts) -> structures.Experts:
     """Return a mixture for the step, which points into ``weights``."""
-    assert not isinstance(weights.gate_up, tuple) and not isinstance(weights.down, tuple)
-    shared, norms = structures.GatedMlp(), weights.norms
+    made, norms = structures.Experts(), weights.norms
     if weights.shared is not None and spec.shared is not None:
-        shared = _mlp(weights.shared, spec.shared, spec.activation)
-    return structures.Experts(
-        router=_matrix(weights.router),
-        gate_up=_matrix(weights.gate_up),
-        down=_matrix(weights.down),
-        score_bias=_address(weights.score_bias),
-        score_scale=_address(weights.score_scale),
-        norm=norms and norms.experts.data_ptr(),
-        shared_norm=norms and norms.shared.data_ptr(),
-        after=norms and _norm(norms.experts_after),
-        shared_after=norms and _norm(norms.shared_after),
-        shared=shared,
-        count=spec.count,
-        chosen=spec.chosen,
-        intermediate=spec.intermediate,
-        gate=native.GATES[spec.activation],
-        sigmoid=spec.sigmoid,
-        renormalised=spec.renormalised,
-        shared_gate=spec.shared_gate,
-        scale=spec.scale,
-        clamp=spec.clamp or 0.0,
+        _fill_mlp(made.shared, weights.shared, spec.shared, spec.activation)
+    _fill(
+        made,
+        weights,
+        spec,
+        shared=made.shared,
+        gate=spec.activation,
+        norm=norms and norms.experts,
+        shared_norm=norms and norms.shared,
+        after=norms and norms.experts_after,
+        shared_after=norms and norms.shared_after,
     )
+    return made
 
 
-def _attention(
-    weights: AttentionWeights, spec: Attention, positions: Positions, slot: int
-) -> structures.Attention:
-    return structures.Attention(
-        qkv=_matrix(weights.qkv),
-        output=_matrix(weights.output),
-        qk_norm=None if weights.qk_norm is None else weights.qk_norm.data_ptr(),
-        sinks=None if weights.sinks is None else weights.sinks.data_ptr(),
-        rotation=positions.rotation(spec),
-        temperature=positions.temperature(spec),
-        heads=spec.heads,
-        kv_heads=spec.kv_heads,
-        head_dim=spec.head_dim,
-        window=spec.window or 0,
-        slot=slot,
-        output_gate=spec.output_gate,
-        shared=spec.shared_with is not None,
-        value_norm=spec.value_norm,
-        qk_norm_across_heads=spec.qk_norm_across_heads,
-        qk_norm_after_rope=spec.qk_norm_after_rope,
-        score_cap=spec.score_cap or 0.0,
-    )
+def _fill(made: ctypes.Structure, *sources: object, **others: object) -> None:
+    """Set all fields of ``made``: to ``others``, else to the attribute of the first source that has it.
+
+    None is left as it was made: a null pointer, or 0.
+    """
+    for name, *_ in made._fields_:
+        value = others.get(name)
+        if name not in others:
+            value = getattr(next(each for each in sources if hasattr(each, name)), name)
+        if value is not None:
+            setattr(made, name, _number(value))
 
 
-def _gated_delta(
-    weights: GatedDeltaWeights, spec: GatedDeltaNet, slot: int
-) -> structures.GatedDelta:
-    return structures.GatedDelta(
-        inputs=_matrix(weights.inputs),
-        output=_matrix(weights.output),
-        convolution=weights.convolution.data_ptr(),
-        decay=weights.decay.data_ptr(),
-        decay_bias=weights.decay_bias.data_ptr(),
-        norm=weights.norm.data_ptr(),
-        key_heads=spec.key_heads,
-        value_heads=spec.value_heads,
-        key_dim=spec.key_dim,
-        value_dim=spec.value_dim,
-        kernel=spec.kernel,
-        slot=slot,
-        tiled=spec.tiled,
-    )
-
-
-def _mamba2(weights: Mamba2Weights, spec: Mamba2, slot: int) -> structures.Mamba2:
-    return structures.Mamba2(
-        inputs=_matrix(weights.inputs),
-        output=_matrix(weights.output),
-        convolution=weights.convolution.data_ptr(),
-        convolution_bias=weights.convolution_bias.data_ptr(),
-        decay=weights.decay.data_ptr(),
-        step_bias=weights.step_bias.data_ptr(),
-        skip=weights.skip.data_ptr(),
-        norm=weights.norm.data_ptr(),
-        heads=spec.heads,
-        head_dim=spec.head_dim,
-        groups=spec.groups,
-        state=spec.state,
-        kernel=spec.kernel,
-        slot=slot,
-    )
-
-
-def _short_convolution(
-    weights: ShortConvolutionWeights, spec: ShortConvolution, slot: int
-) -> structures.ShortConvolution:
-    return structures.ShortConvolution(
-        inputs=_matrix(weights.inputs),
-        output=_matrix(weights.output),
-        convolution=weights.convolution.data_ptr(),
-        width=spec.width,
-        kernel=spec.kernel,
-        slot=slot,
-    )
-
-
-def _matrix(linear: Linear) -> int:
-    """Return the step's matrix of a linear layer; from now on it adds the bias."""
-    matrix = linear.linear if isinstance(linear, Biased) else linear
-    assert isinstance(matrix, Matrix)
-    if isinstance(linear, Biased):
-        matrix.set_bias(linear.bias)
-    return matrix.pointer
+def _number(value: Any) -> Any:
+    """Return what a field of a structure holds: an address or a number."""
+    match value:
+        case Tensor():
+            return value.data_ptr()
+        case RmsNorm():  # its bias lies behind
+            return value.weight.data_ptr()
+        case Biased():  # from now on its matrix adds the bias
+            assert isinstance(value.linear, Matrix)
+            value.linear.set_bias(value.bias)
+            return value.linear.pointer
+        case Matrix():
+            return value.pointer
+        case str():
+            return native.GATES[value]
+    return value
