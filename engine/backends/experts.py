@@ -7,6 +7,7 @@ experts use the own decoder's linear layers, and a row's results are added in th
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -25,11 +26,7 @@ def mix(experts: Any, hidden_states: Tensor, top_k_index: Tensor, top_k_weights:
     ``experts`` is a module of transformers' ``use_experts_implementation``, which calls this with these
     argument names; choices and their weights are (rows, choices).
     """
-
-    def run(expert: int, rows: Tensor) -> Tensor:
-        return _run(experts, expert, rows)
-
-    total = add_chosen(run, hidden_states, top_k_index, top_k_weights)
+    total = add_chosen(partial(_run, experts), hidden_states, top_k_index, top_k_weights)
     return total.to(hidden_states.dtype)
 
 

@@ -34,7 +34,7 @@ Step = TypeVar("Step")
 
 
 class LayerDecoder(ABC, Generic[State, Step]):
-    """A model whose steps compute rows of one sequence.
+    """A ``Backbone`` whose steps compute rows of one sequence.
 
     ``State`` is a sequence's state in this executor; ``Step`` holds what the layers of one step share.
     """
@@ -93,7 +93,6 @@ class LayerDecoder(ABC, Generic[State, Step]):
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        """See ``Backbone``."""
         return self.embedding(torch.tensor(tokens, dtype=torch.long, device=self.device)).float()
 
     def predict(self, hidden: Tensor) -> Tensor:

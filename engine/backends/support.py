@@ -6,7 +6,17 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from engine.kernels.formats import AS_STORED
-from engine.models.architecture import Architecture, Attention, Experts, GatedMlp, Mlp, features
+from engine.models.architecture import (
+    Architecture,
+    Attention,
+    Experts,
+    GatedDeltaNet,
+    GatedMlp,
+    Mamba2,
+    Mlp,
+    ShortConvolution,
+    features,
+)
 
 ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
@@ -17,19 +27,17 @@ ATTENTION: Mapping[type, frozenset[str]] = {
     )
 }  # fmt: skip
 """Attention, with the options that every executor computes."""
-ALL_ATTENTION: Mapping[type, frozenset[str]] = {
+ALL_MIXERS: Mapping[type, frozenset[str]] = {
     Attention: ATTENTION[Attention]
     | {
-        "output_gate",
-        "shared_with",
-        "value_norm",
-        "qk_norm_across_heads",
-        "qk_norm_after_rope",
-        "temperature",
-        "sinks",
-    }
-}
-"""Attention, with all options of a decoder's."""
+        "output_gate", "shared_with", "value_norm", "qk_norm_across_heads", "qk_norm_after_rope",
+        "temperature", "sinks",
+    },
+    GatedDeltaNet: frozenset({"tiled"}),
+    Mamba2: frozenset(),
+    ShortConvolution: frozenset(),
+}  # fmt: skip
+"""All mixers of a decoder's, with all their options."""
 GATED_MLP: Mapping[type, frozenset[str]] = {GatedMlp: frozenset({"bias", "joined"})}
 """The feed-forward of every executor, with its options."""
 MLPS: Mapping[type, frozenset[str]] = {**GATED_MLP, Mlp: frozenset({"bias"})}
@@ -47,18 +55,12 @@ HEAD_EXPERTS: Mapping[type, frozenset[str]] = {Experts: EXPERTS[Experts] - {"bia
 HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {
-            "rope",
-            "rope.magnitude",
-            "qkv_bias",
-            "output_bias",
-            "qk_norm",
-            "output_gate",
-            "causal",
+            "rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "output_gate", "causal",
             "inputs",
             "window",
         }
     )
-}
+}  # fmt: skip
 """The attention operation of heads (``Operations.attend``), with its options."""
 DECODER = frozenset({"tied", "centred_norms", "sandwich_norms", "embedding_scale", "logit_cap"})
 """Options of ``Architecture`` that every executor computes."""

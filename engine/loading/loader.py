@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from typing import Any
 
@@ -31,12 +30,7 @@ from engine.models.checkpoints.tensors import FLOATS, open_tensors
 from engine.models.families import FAMILIES
 from engine.models.four_bits import in_four_bits
 from engine.models.tensor_shapes import Names, tensor_shapes, unread_tensors
-from engine.models.weights import (
-    TensorSource,
-    WeightSource,
-)
-
-log = logging.getLogger(__name__)
+from engine.models.weight_loading import TensorSource, WeightSource
 
 IGNORED_TENSORS = (".rotary_emb.inv_freq",)
 """Early Llama checkpoints store what is computed from config.json."""

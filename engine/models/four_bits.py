@@ -9,7 +9,7 @@ from engine.kernels.formats.block_rounding import to_blocks
 from engine.kernels.formats.blocks import Weight
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.tensor_shapes import ROUTERS, Names
-from engine.models.weights import TensorSource, WeightSource
+from engine.models.weight_loading import TensorSource, WeightSource
 
 _WIDE = "q8_0"
 """For the embedding and the head: their errors affect the output most, and lookups are cheap."""

@@ -32,7 +32,7 @@ from engine.models.rotation import cosines, temperatures
 from engine.models.rounds import RoundRunner
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
-from engine.models.weights import TensorSource, read_norm
+from engine.models.weight_loading import TensorSource, read_norm
 
 WIDEST_HEAD = 256
 """The tiles of wider heads do not fit into a multiprocessor."""
@@ -62,7 +62,7 @@ def why_not(architecture: Architecture, weights: str) -> str | None:
 
 
 class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
-    """A decoder for one sequence: steps of up to 16 rows with the same bits, more in prefill.
+    """See ``RoundModel``. Steps have up to 16 rows with the same bits, more in prefill.
 
     All layers share the cache, whose length on the device is the position of a step's first row.
     """
@@ -157,7 +157,6 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         *,
         captures: bool = True,
     ) -> RoundRunner:
-        """See ``RoundModel``."""
         from engine.backends.cuda.graphs import Runner  # it needs Triton
         from engine.backends.cuda.round import DeviceRound
 
@@ -168,7 +167,6 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         return Runner(DeviceRound(self, state, draft, draft_state), captures)
 
     def final_norm(self, x: Tensor) -> Tensor:
-        """See ``LayerDecoder``."""
         return normalise(x, self.norm)
 
     def positions(self, state: DeviceState, rows: int) -> Tensor:
@@ -177,7 +175,6 @@ class CudaDecoder(LayerDecoder[DeviceState, StaticKVCache]):
         return (cache.length + torch.arange(rows, device=self.device)).clamp_max(cache.capacity)
 
     def begin(self, state: DeviceState, rows: int, *, final: bool) -> StaticKVCache:
-        """See ``LayerDecoder``."""
         return state.static
 
     def mixer(self, index: int, x: Tensor, step: StaticKVCache) -> Tensor:

@@ -44,7 +44,6 @@ class Pending:
     copied: torch.cuda.Event | None
 
     def read(self) -> RoundResult:
-        """See ``PendingRound``."""
         if self.copied is not None:
             self.copied.synchronize()
         begin, drafted, end = self.result[TIMES].view(torch.int64).tolist()
@@ -80,18 +79,15 @@ class Runner:
         tokens: Sequence[int],
         prompt_length: int,
     ) -> None:
-        """See ``RoundRunner``."""
         self._rule = _RULES[rule]
         if self._rule is Rule.GREEDY:  # no truncation removes the most likely token
             sampling = replace(sampling, top_k=0, top_p=1.0, min_p=0.0)
         self.round.begin(sampling, seed, list(tokens), prompt_length)
 
     def put(self, chain: Sequence[int], q: Tensor | None = None) -> None:
-        """See ``RoundRunner``."""
         self.round.put(chain, q)
 
     def allow(self, bits: Tensor) -> None:
-        """See ``RoundRunner``."""
         self.round.allow(bits)
 
     def mode(

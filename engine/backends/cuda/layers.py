@@ -15,7 +15,8 @@ from engine.kernels.torch.factory import Kernels, plain_embedding
 from engine.kernels.torch.linear import Biased, Linear
 from engine.models.activations import Activation, activation
 from engine.models.architecture import Architecture, LayerSpec
-from engine.models.weights import GatedMlpWeights, RmsNorm, TensorSource, load_layer
+from engine.models.weight_loading import TensorSource, load_layer
+from engine.models.weights import GatedMlpWeights, RmsNorm
 
 FUSED_GATE = "silu"
 """The gate that the kernels apply themselves; torch applies others after the product."""

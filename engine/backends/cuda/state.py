@@ -19,7 +19,6 @@ class DeviceState(SequenceState):
         self.static = static
 
     def append(self, rows: int, *, final: bool) -> None:
-        """See ``SequenceState``."""
         super().append(rows, final=final)
         self._update_device()
 

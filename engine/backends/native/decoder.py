@@ -44,17 +44,8 @@ from engine.models.rotation import cosines, temperatures
 from engine.models.sequence_state import SequenceState
 from engine.models.tensor_shapes import Names
 from engine.models.trimmed_vocabulary import TrimmedVocabulary
-from engine.models.weights import (
-    ExpertsWeights,
-    GatedMlpWeights,
-    Layer,
-    MlpWeights,
-    RmsNorm,
-    WeightSource,
-    load_layer,
-    load_per_layer,
-    read_norm,
-)
+from engine.models.weight_loading import WeightSource, load_layer, load_per_layer, read_norm
+from engine.models.weights import ExpertsWeights, GatedMlpWeights, Layer, MlpWeights, RmsNorm
 from engine.noise import Draws
 
 __all__ = ["Library", "NativeDecoder", "takes_file_dtype"]
@@ -143,7 +134,7 @@ class TrimmedHead:
 
 
 class NativeDecoder:
-    """A decoder whose steps compute rows of one sequence, or of several."""
+    """See ``HiddenStateModel``, ``GeneratingModel``, ``BatchModel`` and ``CompiledModel``."""
 
     def __init__(
         self,
@@ -225,7 +216,6 @@ class NativeDecoder:
         return float(self._library.experts_read(self._pointer) / chosen)
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> NativeState:
-        """See ``HiddenStateModel``."""
         aux = AuxHiddenStates(
             aux_layers,
             layers=len(self.architecture.layers),
@@ -244,18 +234,15 @@ class NativeDecoder:
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead:
-        """See ``Backbone``."""
         a = self.architecture
         return EmbeddingAndHead(
             self._embedding, self._head, a.logit_cap, a.logit_scale, self._positions.rotations
         )
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        """See ``Backbone``."""
         return self._embedding.rows(tokens)
 
     def logits(self, normed: Tensor) -> Tensor:
-        """See ``Backbone``."""
         return self._capped(self._head(normed * self.architecture.logit_scale))
 
     def _capped(self, logits: Tensor) -> Tensor:
@@ -264,7 +251,6 @@ class NativeDecoder:
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
-        """See ``Model.forward``."""
         assert isinstance(state, NativeState) and 0 <= last <= len(tokens)
         logits = torch.empty(last, self.architecture.vocabulary)
         ids = _ids(tokens)
@@ -281,7 +267,6 @@ class NativeDecoder:
         *,
         final: bool = True,
     ) -> Tensor:
-        """See ``GeneratingModel``."""
         assert isinstance(state, NativeState)
         head = self._trimmed_head_of(trimmed)
         ids = _ids(tokens)
@@ -293,18 +278,15 @@ class NativeDecoder:
     def forward_tree(
         self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
     ) -> Tensor:
-        """See ``TreeModel``."""
         assert len(tokens) <= native.ROWS
         (logits,) = self.forward_batch([Entry(tokens, state, parents)])
         return logits
 
     @property
     def batch_rows(self) -> int:
-        """See ``BatchModel``."""
         return native.MAX_STEP_ROWS
 
     def forward_batch(self, entries: Sequence[Entry]) -> list[Tensor]:
-        """See ``BatchModel``."""
         assert sum(len(entry.tokens) for entry in entries) <= native.MAX_STEP_ROWS
         # Rows with logits come last.
         order = sorted(range(len(entries)), key=lambda index: not entries[index].final)
@@ -346,7 +328,6 @@ class NativeDecoder:
         *,
         final: bool = True,
     ) -> tuple[list[int], list[float]]:
-        """See ``GeneratingModel``."""
         assert isinstance(state, NativeState)
         ids = _ids(tokens)
         chosen, probabilities = (ctypes.c_int64 * depth)(), (ctypes.c_float * depth)()

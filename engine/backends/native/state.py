@@ -70,7 +70,6 @@ class NativeState(SequenceState):
 
     @property
     def crops(self) -> bool:
-        """See ``SequenceState``."""
         return not self.recurrences.states
 
     def place(self, sequence: structures.Sequence, rows: int, *, final: bool) -> None:
@@ -81,17 +80,14 @@ class NativeState(SequenceState):
         self.recurrences.place(sequence, **now, final=final)
 
     def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
-        """See ``SequenceState``."""
         size, number = self._places[self._last_slots[slides]]
         return self.keys[size][number], self.values[size][number]
 
     def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
-        """See ``SequenceState``."""
         keys, values = self.kv_buffers(slides)
         return keys.transpose(2, 3).flatten(1, 2)[:, :end], values[:, :end]
 
     def append(self, rows: int, *, final: bool) -> None:
-        """See ``SequenceState``."""
         now = {"length": self.length, "pending": self.pending}
         self.recurrences.computed(rows, **now, final=final)
         super().append(rows, final=final)
@@ -103,7 +99,6 @@ class NativeState(SequenceState):
         self._tree = parents
 
     def commit(self, rows: Sequence[int]) -> None:
-        """See ``SequenceState``."""
         tree = self._tree
         if tree is None or not rows:
             self.recurrences.commit(rows, length=self.length, pending=self.pending)
@@ -130,7 +125,6 @@ class NativeState(SequenceState):
         return self._checkpoints.reachable(length)
 
     def rewind(self, length: int) -> None:
-        """See ``SequenceState``."""
         before = self.length
         super().rewind(length)
         if self.recurrences.states and length != before:
@@ -139,13 +133,11 @@ class NativeState(SequenceState):
             self._checkpoints.forget_after(length)
 
     def save_checkpoint(self) -> None:
-        """See ``SequenceState``."""
         if self.recurrences.states and self.length:
             saved = self.recurrences.save(self.length)
             self._checkpoints.save(self.length, saved, saved.bytes)
 
     def settle(self, length: int) -> None:
-        """See ``SequenceState``."""
         super().settle(length)
         self._tree = None
 

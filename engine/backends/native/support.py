@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from engine.backends.native import trial
-from engine.backends.support import ALL_ATTENTION, ALL_DECODER, EXPERTS, MLPS, Support
+from engine.backends.support import ALL_DECODER, ALL_MIXERS, EXPERTS, MLPS, Support
 from engine.kernels.formats import IN_BLOCKS, Q4
 from engine.kernels.formats.block_formats import NATIVE_FORMATS
 from engine.kernels.native import library as native
@@ -27,12 +27,7 @@ def support(library: Library | None) -> Support:
         formats = (*formats, *IN_BLOCKS)
     return Support(
         "The compiled step",
-        {
-            **ALL_ATTENTION,
-            GatedDeltaNet: frozenset({"tiled"}),
-            Mamba2: frozenset(),
-            ShortConvolution: frozenset(),
-        },
+        ALL_MIXERS,
         {**MLPS, **EXPERTS},
         native.GATES,
         formats,

@@ -33,7 +33,6 @@ class TracedOperations(ProgramTracer):
     chunk = ROWS
 
     def __init__(self, target: Backbone) -> None:
-        """See ``ProgramTracer``."""
         super().__init__()
         self._target = target
 

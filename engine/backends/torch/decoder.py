@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.backends.layer_decoder import LayerDecoder, add_own_input, add_residual, mlp, norm
-from engine.backends.support import ALL_ATTENTION, ALL_DECODER, EXPERTS, MLPS, Support
+from engine.backends.support import ALL_DECODER, ALL_MIXERS, EXPERTS, MLPS, Support
 from engine.backends.torch import experts, gated_delta, mamba2, short_convolution
 from engine.backends.torch.eager import RowArithmetic, split_qkv
 from engine.backends.torch.state import TorchState
@@ -33,6 +33,7 @@ from engine.models.hidden_states import AuxLayer
 from engine.models.rotation import rotations, temperatures
 from engine.models.sequence_state import KVCache
 from engine.models.tensor_shapes import Names
+from engine.models.weight_loading import TensorSource, load_layer, load_per_layer, read_norm
 from engine.models.weights import (
     AttentionWeights,
     ExpertsWeights,
@@ -41,20 +42,11 @@ from engine.models.weights import (
     Mamba2Weights,
     MixerWeights,
     ShortConvolutionWeights,
-    TensorSource,
-    load_layer,
-    load_per_layer,
-    read_norm,
 )
 
 SUPPORT = Support(
     "The own decoder",
-    {
-        **ALL_ATTENTION,
-        GatedDeltaNet: frozenset({"tiled"}),
-        Mamba2: frozenset(),
-        ShortConvolution: frozenset(),
-    },
+    ALL_MIXERS,
     {**MLPS, **EXPERTS},
     ACTIVATIONS,
     FORMATS,
@@ -95,7 +87,7 @@ class Step:
 
 
 class TorchDecoder(LayerDecoder[TorchState, Step]):
-    """A decoder for one sequence, up to 16 rows a step, more in prefill."""
+    """See ``HiddenStateModel``. Steps have up to 16 rows, more in prefill."""
 
     prefill_rows = 128  # enough to be limited by arithmetic, few enough for small buffers
 
@@ -142,7 +134,6 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         return load_layer(self.architecture, spec, at, kernels)
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> TorchState:
-        """See ``HiddenStateModel``."""
         aux = self.new_aux(aux_layers, context)
         return TorchState(
             self.architecture, context, self.dtype, self.device, aux, self._info.checkpoint_bytes
@@ -154,26 +145,21 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
 
     @torch.inference_mode()
     def logits(self, normed: Tensor) -> Tensor:
-        """See ``Backbone``."""
         logits = self.head(normed.to(self.dtype)).float() * self.architecture.logit_scale
         return soft_cap(logits, self.architecture.logit_cap)
 
     def final_norm(self, x: Tensor) -> Tensor:
-        """See ``LayerDecoder``."""
         return norm(self.ops, self.norm, x)
 
     def positions(self, state: TorchState, rows: int) -> Tensor:
-        """See ``LayerDecoder``."""
         return torch.arange(state.end, state.end + rows, device=self.device)
 
     def begin(self, state: TorchState, rows: int, *, final: bool) -> Step:
-        """See ``LayerDecoder``."""
         self._experts_read = 0
         inputs = {spec: self._attention_inputs(spec, state, rows) for spec in self.shared}
         return Step(state, inputs, final)
 
     def mixer(self, index: int, x: Tensor, step: Step) -> Tensor:
-        """See ``LayerDecoder``."""
         layer, spec = self.layers[index], self.architecture.layers[index].mixer
         normed = norm(self.ops, layer.mixer_norm, x)
         if isinstance(layer.mixer, AttentionWeights):
@@ -199,7 +185,6 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         raise TypeError(f"{type(spec).__name__} has weights of another mixer")
 
     def feed_forward(self, index: int, x: Tensor, mixed: Tensor) -> Tensor:
-        """See ``LayerDecoder``."""
         layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
         weights = layer.mixer_norm if self.architecture.parallel else layer.feed_forward_norm
         normed = norm(self.ops, weights, x)
@@ -213,7 +198,6 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         return add_residual(self.ops, mixed, result, layer.feed_forward_after, scale)
 
     def own_inputs(self, ids: Tensor, x: Tensor) -> Tensor | None:
-        """See ``LayerDecoder``."""
         weights = self.per_layer
         if weights is None:
             return None
@@ -222,7 +206,6 @@ class TorchDecoder(LayerDecoder[TorchState, Step]):
         return self.ops.add(norm(self.ops, weights.norm, parts), embedded, weights.scale)
 
     def finish(self, index: int, x: Tensor, own: Tensor | None) -> Tensor:
-        """See ``LayerDecoder``."""
         layer, spec = self.layers[index], self.architecture.layers[index].feed_forward
         if own is not None:
             x = add_own_input(self.ops, spec.activation, layer, x, own[:, index])

@@ -52,7 +52,6 @@ class TorchState(KVCache):
         self._checkpoints: Checkpoints[Sequence[Memory]] = Checkpoints(checkpoint_bytes)
 
     def keys_values(self, slides: bool, end: int) -> tuple[Tensor, Tensor]:
-        """See ``SequenceState``."""
         keys, values = (
             each.transpose(0, 1).flatten(1, 2)[:, :end]
             for each in self.pages(self._last_slots[slides], end)
@@ -61,24 +60,20 @@ class TorchState(KVCache):
 
     @property
     def crops(self) -> bool:
-        """See ``SequenceState``."""
         return not self.memories
 
     def commit(self, rows: Sequence[int]) -> None:
-        """See ``SequenceState``."""
         super().commit(rows)
         for memory in self.memories.values():
             memory.commit(rows)
 
     def reachable(self, length: int) -> int:
-        """See ``SequenceState``."""
         length = super().reachable(length)
         if self.crops or length == self.length:
             return length
         return self._checkpoints.reachable(length)
 
     def rewind(self, length: int) -> None:
-        """See ``SequenceState``."""
         before = self.length
         super().rewind(length)
         for number, memory in enumerate(self.memories.values()):
@@ -89,7 +84,6 @@ class TorchState(KVCache):
         self._checkpoints.forget_after(length)
 
     def save_checkpoint(self) -> None:
-        """See ``SequenceState``."""
         if not self.memories or not self.length:
             return
         saved = [each.committed for each in self.memories.values()]

@@ -44,7 +44,8 @@ from engine.models.families import described
 from engine.models.families.gemma import gemma4
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.tensor_shapes import layer_shapes
-from engine.models.weights import Layer, RmsNorm, make_norm
+from engine.models.weight_loading import make_norm
+from engine.models.weights import Layer, RmsNorm
 from engine.values import MAX_DEPTH
 
 _EMBEDDING, _NORM = "model.embed_tokens.weight", "model.norm.weight"

@@ -48,7 +48,8 @@ from engine.kernels.torch.linear import Linear
 from engine.models.architecture import Attention
 from engine.models.hidden_states import AuxLayer, distinct
 from engine.models.rotation import interleave
-from engine.models.weights import ExpertsWeights, Layer, RmsNorm, TensorSource, make_norm
+from engine.models.weight_loading import TensorSource, make_norm
+from engine.models.weights import ExpertsWeights, Layer, RmsNorm
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -41,7 +41,8 @@ from engine.errors import ModelError
 from engine.kernels.operands import Candidates, Number, Rows, Tokens
 from engine.kernels.torch.linear import Linear
 from engine.models.hidden_states import AuxLayer, distinct
-from engine.models.weights import Layer, RmsNorm, make_norm
+from engine.models.weight_loading import make_norm
+from engine.models.weights import Layer, RmsNorm
 from engine.values import MAX_DEPTH
 
 

@@ -19,7 +19,8 @@ from engine.models.activations import activation
 from engine.models.architecture import Architecture, Attention, GatedMlp, LayerSpec
 from engine.models.hidden_states import AuxLayer
 from engine.models.rope import read_rope
-from engine.models.weights import Layer, RmsNorm, TensorSource, WeightSource, load_layer
+from engine.models.weight_loading import TensorSource, WeightSource, load_layer
+from engine.models.weights import Layer, RmsNorm
 
 _EPSILON = 1e-6
 

@@ -39,7 +39,8 @@ from engine.models.checkpoints.tensors import open_tensors
 from engine.models.families import FAMILIES, described
 from engine.models.hidden_states import NORMED, AuxLayer
 from engine.models.tensor_shapes import layer_shapes
-from engine.models.weights import Layer, RmsNorm, WeightSource, make_norm
+from engine.models.weight_loading import WeightSource, make_norm
+from engine.models.weights import Layer, RmsNorm
 from engine.values import MAX_DEPTH
 
 

@@ -27,7 +27,8 @@ from engine.kernels.torch.factory import PLAIN
 from engine.models.architecture import LayerSpec, Recurrent
 from engine.models.base import Model, ModelInfo
 from engine.models.tensor_shapes import Names
-from engine.models.weights import GatedDeltaWeights, load_layer
+from engine.models.weight_loading import load_layer
+from engine.models.weights import GatedDeltaWeights
 from tests.support.random_tensors import (
     ARCHITECTURE,
     CONVOLUTION,

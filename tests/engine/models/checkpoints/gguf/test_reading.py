@@ -12,7 +12,7 @@ import torch
 
 from engine.kernels.formats.blocks import Blocks
 from engine.kernels.native.library import Library
-from engine.loading.planning.pairing import why_not
+from engine.loading.planning.pairing import compare
 from engine.models.checkpoints.checkpoint import fingerprint, inspect
 from engine.models.checkpoints.gguf.header import (
     FILE_TYPES,
@@ -192,10 +192,10 @@ def test_a_file_and_a_folder_pair_up(tmp_path: Path) -> None:
     write_pair(tmp_path / "target", tmp_path / "draft")
     file = write_gguf(tmp_path / "draft", tmp_path / "draft.gguf")
     target = inspect(tmp_path / "target")
-    assert why_not(target, inspect(file)) is None
+    assert compare(target, inspect(file)).reason is None
     big = write_gguf(tmp_path / "target", tmp_path / "target.gguf")
-    assert why_not(inspect(big), inspect(file)) is None
-    assert why_not(inspect(big), inspect(tmp_path / "draft")) is None
+    assert compare(inspect(big), inspect(file)).reason is None
+    assert compare(inspect(big), inspect(tmp_path / "draft")).reason is None
 
 
 def test_fingerprints_go_by_content(folder: Path, tmp_path: Path) -> None:
