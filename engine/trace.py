@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator
-from typing import IO, Any
+from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
+from functools import cache, partial
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
-from engine import events
 from engine.errors import InvalidRequest
 from engine.events import Event
 from engine.files import parse_json
@@ -23,61 +25,19 @@ VERSION = 4
 
 Json = dict[str, Any]
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__.lower(): kind
-    for kind in (
-        events.Queued,
-        events.Started,
-        events.Prefilled,
-        events.Emitted,
-        events.Finished,
-        events.Failed,
-    )
-}
-_FIELDS: dict[type[Any], tuple[str, ...]] = {
-    kind: tuple(field.name for field in dataclasses.fields(kind))
-    for kind in (
-        *_KINDS.values(),
-        events.TopLogprob,
-        events.Token,
-        events.Round,
-        events.Tree,
-        events.Budget,
-        events.Decision,
-        events.Timing,
-        events.Counted,
-    )
-}
+_KINDS: dict[str, Any] = {kind.__name__.lower(): kind for kind in get_args(Event)}
+_SPARSE = frozenset({"top_logprobs", "thinking", "counted", "refused", "wait_s"})
+"""Fields that are left out while they are empty."""
 
 
 def to_json(event: Event) -> Json:
     """Return a JSON-able object; its ``type`` names the event."""
-    value = {"v": VERSION, "type": type(event).__name__.lower(), **_shallow(event)}
-    if isinstance(event, events.Emitted):
-        if event.tokens is not None:
-            value["tokens"] = [_token_to_json(token) for token in event.tokens]
-        if event.round is not None:
-            value["round"] = _round_to_json(event.round)
-    if isinstance(event, events.Started) and not event.thinking:
-        del value["thinking"]
-    if isinstance(event, events.Failed):  # few say more than why
-        value = {key: field for key, field in value.items() if field not in (None, False)}
-    if isinstance(event, events.Finished):
-        counted = value.pop("counted")
-        if counted is not None:  # most engines show what there is to count
-            value["counted"] = _shallow(counted)
-    return value
+    return {"v": VERSION, "type": type(event).__name__.lower(), **_written(event)}
 
 
 def to_line(event: Event) -> str:
     """Return ``to_json`` as text without a line break."""
     return json.dumps(to_json(event), ensure_ascii=False, separators=(",", ":"))
-
-
-def write(stream: IO[str], trace: Iterable[Event]) -> None:
-    """Write one event a line."""
-    for event in trace:
-        stream.write(to_line(event) + "\n")
 
 
 def read(lines: Iterable[str]) -> Iterator[Event]:
@@ -113,99 +73,58 @@ def from_json(value: Any, place: str = "This") -> Event:
                 f"{place} was written by {age} version of Foretoken (form {version}; this one reads form "
                 f"{VERSION}). {remedy}",
             )
-        return _event(fields)
+        event: Event = _read(_KINDS[fields.pop("type")], fields)
+        return event
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise InvalidRequest("trace", f"{place} is no event of a trace: {error!r}.") from error
 
 
-def _shallow(value: Any) -> Json:
-    return {name: getattr(value, name) for name in _FIELDS[type(value)]}
+def _written(value: Any) -> Any:
+    """Return ``value`` with a mapping in place of each dataclass."""
+    if isinstance(value, tuple):
+        return tuple(map(_written, value))
+    if not dataclasses.is_dataclass(value):
+        return value
+    pairs = ((name, getattr(value, name)) for name in _fields(type(value)))
+    return {name: _written(field) for name, field in pairs if field or name not in _SPARSE}
 
 
-def _token_to_json(token: events.Token) -> Json:
-    value = _shallow(token)
-    top_logprobs = value.pop("top_logprobs")
-    if top_logprobs:  # most replies were asked for none
-        value["top_logprobs"] = [_shallow(each) for each in top_logprobs]
-    return value
+@cache
+def _fields(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(field.name for field in dataclasses.fields(kind))
 
 
-def _round_to_json(round: events.Round) -> Json:
-    budget = _shallow(round.budget)
-    if round.budget.decision is not None:
-        budget["decision"] = _shallow(round.budget.decision)
-    fields = _shallow(round)
-    del fields["top_logprobs"]  # they are the tokens'
-    return {
-        **fields,
-        "budget": budget,
-        "tree": _shallow(round.tree),
-        "timing": _shallow(round.timing),
-    }
+@cache
+def _reader(hint: Any) -> Callable[[Any], Any] | None:
+    """Return what reads a value of a type from JSON; None for one that JSON has as it is."""
+    of, parts = get_origin(hint), get_args(hint)
+    if of is UnionType:  # with None
+        read = _reader(parts[0])
+        return read and (lambda value: None if value is None else read(value))
+    if of is tuple:
+        read = _reader(parts[0]) if parts[-1] is ... else None
+        return tuple if read is None else lambda value: tuple(map(read, value))
+    if dataclasses.is_dataclass(hint):
+        return partial(_read, hint)
+    return hint if issubclass(hint, StrEnum) else None
 
 
-def _event(fields: Json) -> Event:
-    kind = _KINDS.get(str(fields.pop("type", "")))
-    if kind is None:
-        raise KeyError("type")
-    if kind is events.Emitted:
-        return _emitted(fields)
-    if kind is events.Started:
-        fields["prompt_tokens"] = _ids(fields["prompt_tokens"])
-    if kind is events.Finished:
-        fields["reason"] = events.FinishReason(fields["reason"])
-        fields["token_ids"] = _ids(fields["token_ids"])
-        fields["counted"] = _counted(fields.get("counted"))
-    event: Event = kind(**fields)
-    return event
-
-
-def _counted(fields: Json | None) -> events.Counted | None:
-    if fields is None:
-        return None
-    return events.Counted(**{**fields, "accepted_at": tuple(fields["accepted_at"])})
-
-
-def _ids(fields: Any) -> tuple[int, ...] | None:
-    return None if fields is None else tuple(fields)
-
-
-def _emitted(fields: Json) -> events.Emitted:
-    if fields["tokens"] is not None:
-        fields["tokens"] = tuple(map(_token, fields["tokens"]))
-    if fields["round"] is not None:
-        fields["round"] = _round(dict(fields["round"]))
-    for name in ("drafted", "top_texts"):
-        fields[name] = tuple(fields[name])
-    return events.Emitted(**fields)
-
-
-def _token(fields: Json) -> events.Token:
-    origin = fields["origin"]
-    top_logprobs = tuple(events.TopLogprob(**each) for each in fields.get("top_logprobs", ()))
-    return events.Token(
+def _read(kind: Any, value: Json) -> Any:
+    """Return the dataclass. Raises KeyError and TypeError for missing and unknown fields."""
+    missing = set(_fields(kind)) - _SPARSE - value.keys()
+    if missing:
+        raise KeyError(*missing)
+    readers = _readers(kind)
+    return kind(
         **{
-            **fields,
-            "origin": None if origin is None else events.Origin(origin),
-            "top_logprobs": top_logprobs,
+            name: readers[name](field) if name in readers else field
+            for name, field in value.items()
         }
     )
 
 
-def _round(fields: Json) -> events.Round:
-    tree = fields["tree"]
-    fields["tree"] = events.Tree(tuple(tree["tokens"]), tuple(tree["parents"]))
-    fields["budget"] = _budget(dict(fields["budget"]))
-    fields["timing"] = events.Timing(**fields["timing"])
-    fields["origin"] = events.Origin(fields["origin"])
-    for name in ("accepted_path", "p", "q"):
-        fields[name] = tuple(fields[name])
-    fields["top_tokens"] = tuple((token, p) for token, p in fields["top_tokens"])
-    return events.Round(**fields)
-
-
-def _budget(fields: Json) -> events.Budget:
-    if fields["decision"] is not None:
-        fields["decision"] = events.Decision(**fields["decision"])
-    fields["needed"] = tuple(fields["needed"])
-    return events.Budget(**fields)
+@cache
+def _readers(kind: Any) -> dict[str, Callable[[Any], Any]]:
+    """Return the readers of the fields that need one."""
+    readers = ((name, _reader(hint)) for name, hint in get_type_hints(kind).items())
+    return {name: read for name, read in readers if read is not None}

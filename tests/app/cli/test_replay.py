@@ -65,7 +65,7 @@ def test_words_of_a_reply_cannot_leave_their_place(foretoken: Foretoken, tmp_pat
     ]
     source, file = tmp_path / "hostile.jsonl", tmp_path / "hostile.html"
     with source.open("w", encoding="utf-8") as stream:
-        trace.write(stream, made)
+        stream.writelines(trace.to_line(event) + "\n" for event in made)
     assert foretoken("replay", source, "--html", file).status == 0
     page = file.read_text(encoding="utf-8")
     assert "<script>alert" not in page
@@ -81,7 +81,8 @@ def test_what_cannot_be_replayed_is_told(foretoken: Foretoken, tmp_path: Path) -
     assert "holds 6 replies" in result.err
     failed = tmp_path / "failed.jsonl"
     with failed.open("w", encoding="utf-8") as stream:
-        trace.write(stream, [Started("m", "draft", "greedy", (1,)), Failed("no")])
+        for event in (Started("m", "draft", "greedy", (1,)), Failed("no")):
+            stream.write(trace.to_line(event) + "\n")
     assert "no rounds to play" in foretoken("replay", failed, "--html", file).err
     failed.write_text("")
     assert "holds no reply" in foretoken("replay", failed, "--html", file).err
