@@ -22,8 +22,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, fields, replace
+from itertools import zip_longest
 
 from engine.events import Counted, Decision, Emitted, Event, Finished, Prefilled, Round, Started
+
+_SUMMED = (
+    "prompt_tokens", "reused_tokens", "completion_tokens", "untimed_tokens", "rounds", "drafted",
+    "accepted", "prefill_s", "decode_s", "draft_s", "verify_s",
+)  # fmt: skip
+"""Figures that add up over several replies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,36 +93,17 @@ class Statistics:
 
     def __add__(self, other: Statistics) -> Statistics:
         """Combine several replies: counts and times add up, rates follow from them."""
-        longest = max(len(self.accepted_at), len(other.accepted_at))
-        pad = (0,) * longest
-        first = (self.time_to_first_token_s, other.time_to_first_token_s)
-        known = [value for value in first if value is not None]
+        counts = zip_longest(self.accepted_at, other.accepted_at, fillvalue=0)
+        first = self.time_to_first_token_s
+        mean = other.reported_acceptance_length or self.reported_acceptance_length
         return Statistics(
-            prompt_tokens=self.prompt_tokens + other.prompt_tokens,
-            reused_tokens=self.reused_tokens + other.reused_tokens,
-            completion_tokens=self.completion_tokens + other.completion_tokens,
-            rounds=self.rounds + other.rounds,
-            drafted=self.drafted + other.drafted,
-            accepted=self.accepted + other.accepted,
-            prefill_s=self.prefill_s + other.prefill_s,
-            decode_s=self.decode_s + other.decode_s,
-            draft_s=self.draft_s + other.draft_s,
-            verify_s=self.verify_s + other.verify_s,
-            time_to_first_token_s=known[0] if known else None,
+            **{name: getattr(self, name) + getattr(other, name) for name in _SUMMED},
+            time_to_first_token_s=other.time_to_first_token_s if first is None else first,
+            accepted_at=tuple(map(sum, counts)),
             decision=other.decision or self.decision,
-            untimed_tokens=self.untimed_tokens + other.untimed_tokens,
             plain_s=other.plain_s or self.plain_s,
-            reported_acceptance_length=other.reported_acceptance_length
-            or self.reported_acceptance_length,
+            reported_acceptance_length=mean,
             shared=self.shared or other.shared,
-            accepted_at=tuple(
-                a + b
-                for a, b in zip(
-                    (self.accepted_at + pad)[:longest],
-                    (other.accepted_at + pad)[:longest],
-                    strict=True,
-                )
-            ),
         )
 
 
