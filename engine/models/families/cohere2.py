@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
-    attention,
+    attending,
+    biases,
     gated_mlp,
     sliding_layers,
     window_of,
@@ -21,24 +22,12 @@ def cohere2(checkpoint: Checkpoint, context: int) -> Architecture:
     config = checkpoint.text_config
     rope = replace(read_rope(checkpoint, context), interleaved=True)
     every = int(config.get("sliding_window_pattern") or 4)
-    bias, window = bool(config.get("attention_bias")), window_of(checkpoint)
-    mlp = gated_mlp(checkpoint)
-    layers = [
-        LayerSpec(
-            attention(
-                checkpoint,
-                rope if slides and window is not None else None,
-                window=window if slides else None,
-                qkv_bias=bias,
-                output_bias=bias,
-            ),
-            mlp,
-        )
-        for slides in sliding_layers(checkpoint, lambda index: (index + 1) % every != 0)
-    ]
+    local = None if window_of(checkpoint) is None else rope, window_of(checkpoint)
+    sliding = sliding_layers(checkpoint, lambda index: (index + 1) % every != 0)
+    places = [local if slides else (None, None) for slides in sliding]
     return architecture(
         checkpoint,
-        layers,
+        attending(checkpoint, places, gated_mlp(checkpoint), **biases(checkpoint)),
         epsilon=float(config.get("layer_norm_eps", 1e-5)),
         layer_norms=True,
         parallel=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.errors import ModelError
@@ -40,6 +40,25 @@ def attention(checkpoint: Checkpoint, rope: Rope | None, **differences: Any) -> 
         "query_scale": checkpoint.head_dim**-0.5,
     }
     return Attention(rope=rope, **(fields | differences))
+
+
+def biases(checkpoint: Checkpoint, *, otherwise: bool = False) -> dict[str, bool]:
+    """Return the biases of attention: ``attention_bias`` gives all of its layers one."""
+    bias = bool(checkpoint.text_config.get("attention_bias", otherwise))
+    return {"qkv_bias": bias, "output_bias": bias}
+
+
+def attending(
+    checkpoint: Checkpoint,
+    places: Iterable[tuple[Rope | None, int | None]],
+    feed_forward: Experts | GatedMlp,
+    **differences: Any,
+) -> list[LayerSpec]:
+    """Return a layer with attention for each rope and window of ``places``."""
+    return [
+        LayerSpec(attention(checkpoint, rope, window=window, **differences), feed_forward)
+        for rope, window in places
+    ]
 
 
 def gated_mlp(checkpoint: Checkpoint, **differences: Any) -> GatedMlp:

@@ -12,6 +12,7 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
     attention,
+    biases,
     experts,
     gated_mlp,
     ropes,
@@ -142,21 +143,11 @@ def _gemma4_heads(checkpoint: Checkpoint, index: int, slides: bool) -> tuple[int
 
 def _layer(checkpoint: Checkpoint, rope: Rope, **differences: Any) -> LayerSpec:
     config = checkpoint.text_config
-    bias = bool(config.get("attention_bias"))
+    scale = {"query_scale": float(config.get("query_pre_attn_scalar", 256)) ** -0.5}
+    activation = str(config.get("hidden_activation") or "gelu_pytorch_tanh")
     return LayerSpec(
-        attention(
-            checkpoint,
-            rope,
-            **{
-                "query_scale": float(config.get("query_pre_attn_scalar", 256)) ** -0.5,
-                "qkv_bias": bias,
-                "output_bias": bias,
-            }
-            | differences,
-        ),
-        gated_mlp(
-            checkpoint, activation=str(config.get("hidden_activation") or "gelu_pytorch_tanh")
-        ),
+        attention(checkpoint, rope, **scale | biases(checkpoint) | differences),
+        gated_mlp(checkpoint, activation=activation),
     )
 
 
@@ -168,11 +159,8 @@ def _gemma(
     They are centred, unless ``differences`` say otherwise.
     """
     config = checkpoint.text_config
-    if config.get("use_bidirectional_attention") not in (
-        None,
-        False,
-        "vision",
-    ):  # text sees the past
+    looks_ahead = config.get("use_bidirectional_attention")
+    if looks_ahead not in (None, False, "vision"):  # with "vision" text sees the past
         raise ModelError(
             f"{checkpoint.path} looks at the tokens that follow too (its setting "
             "use_bidirectional_attention): it is made for embeddings and cannot write. "

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
-    attention,
+    attending,
+    biases,
     experts,
     sliding_layers,
     window_of,
@@ -26,7 +27,6 @@ def gpt_oss(checkpoint: Checkpoint, context: int) -> Architecture:
             f"{checkpoint.path} has the gate x * sigmoid({config['swiglu_alpha']} * x) (its setting "
             f"swiglu_alpha); computed here is {_ALPHA}, as the published ones have. Use one of these."
         )
-    bias = bool(config.get("attention_bias", True))
     rope = read_rope(checkpoint, context, theta=150_000.0)
     window = window_of(checkpoint)
     mixture = experts(
@@ -36,18 +36,7 @@ def gpt_oss(checkpoint: Checkpoint, context: int) -> Architecture:
         bias=True,
         clamp=float(config.get("swiglu_limit", 7.0)),
     )
-    layers = [
-        LayerSpec(
-            attention(
-                checkpoint,
-                rope,
-                window=window if slides else None,
-                sinks=True,
-                qkv_bias=bias,
-                output_bias=bias,
-            ),
-            mixture,
-        )
-        for slides in sliding_layers(checkpoint, lambda index: index % 2 == 0)
-    ]
-    return architecture(checkpoint, layers)
+    sliding = sliding_layers(checkpoint, lambda index: index % 2 == 0)
+    places = [(rope, window if slides else None) for slides in sliding]
+    own = biases(checkpoint, otherwise=True)
+    return architecture(checkpoint, attending(checkpoint, places, mixture, sinks=True, **own))

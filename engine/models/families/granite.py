@@ -19,7 +19,14 @@ from engine.models.architecture import (
     Rope,
 )
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, attention, experts, gated_mlp, layer_types
+from engine.models.families.common import (
+    architecture,
+    attention,
+    biases,
+    experts,
+    gated_mlp,
+    layer_types,
+)
 from engine.models.families.llama import llama
 from engine.models.rope import read_rope
 
@@ -55,10 +62,8 @@ def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
 
 
 def _attention(checkpoint: Checkpoint, rope: Rope | None) -> Attention:
-    config = checkpoint.text_config
-    bias = bool(config.get("attention_bias"))
-    scale = float(config.get("attention_multiplier", 1))
-    return attention(checkpoint, rope, query_scale=scale, qkv_bias=bias, output_bias=bias)
+    scale = float(checkpoint.text_config.get("attention_multiplier", 1))
+    return attention(checkpoint, rope, query_scale=scale, **biases(checkpoint))
 
 
 def _mamba2(checkpoint: Checkpoint) -> Mamba2:

@@ -10,15 +10,13 @@ from typing import Any
 
 from engine.models.architecture import Architecture, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
-from engine.models.families.common import architecture, attention, gated_mlp
+from engine.models.families.common import architecture, attention, biases, gated_mlp
 from engine.models.rope import read_rope
 
 
 def llama(checkpoint: Checkpoint, context: int) -> Architecture:
     """Return a decoder whose layers are all alike, with global attention and one rope."""
-    bias = bool(checkpoint.text_config.get("attention_bias"))
-    rope = read_rope(checkpoint, context)
-    return _llama(checkpoint, rope, qkv_bias=bias, output_bias=bias)
+    return _llama(checkpoint, read_rope(checkpoint, context), **biases(checkpoint))
 
 
 def seed_oss(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -40,15 +38,13 @@ def ernie4_5(checkpoint: Checkpoint, context: int) -> Architecture:
 
 def hunyuan(checkpoint: Checkpoint, context: int) -> Architecture:
     """Return Hunyuan without experts: queries and keys are normed after the rope."""
-    bias = bool(checkpoint.text_config.get("attention_bias"))
     return _llama(
         checkpoint,
         read_rope(checkpoint, context),
         mlp_bias=False,
         qk_norm=True,
         qk_norm_after_rope=True,
-        qkv_bias=bias,
-        output_bias=bias,
+        **biases(checkpoint),
     )
 
 

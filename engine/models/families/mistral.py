@@ -11,6 +11,7 @@ from engine.models.architecture import Architecture, Experts, GatedMlp, LayerSpe
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
+    attending,
     attention,
     experts,
     gated_mlp,
@@ -52,12 +53,9 @@ def _sliding(
 
 def ministral(checkpoint: Checkpoint, context: int) -> Architecture:
     rope, window = read_rope(checkpoint, context), window_of(checkpoint)
-    mlp = gated_mlp(checkpoint)
-    layers = [
-        LayerSpec(attention(checkpoint, rope, window=window if slides else None), mlp)
-        for slides in sliding_layers(checkpoint, lambda index: window is not None)
-    ]
-    return architecture(checkpoint, layers)
+    sliding = sliding_layers(checkpoint, lambda index: window is not None)
+    places = [(rope, window if slides else None) for slides in sliding]
+    return architecture(checkpoint, attending(checkpoint, places, gated_mlp(checkpoint)))
 
 
 def ministral3(checkpoint: Checkpoint, context: int) -> Architecture:

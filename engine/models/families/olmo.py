@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from engine.errors import ModelError
-from engine.models.architecture import Architecture, LayerSpec, Rope
+from engine.models.architecture import Architecture, Experts, GatedMlp, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
-    attention,
+    attending,
+    biases,
     experts,
     gated_mlp,
     ropes,
@@ -25,25 +28,15 @@ def olmoe(checkpoint: Checkpoint, context: int) -> Architecture:
             f"{checkpoint.path} clips queries, keys and values (its setting clip_qkv), which is not "
             "computed here. Use an OLMoE without it, as the published ones are."
         )
-    bias = bool(config.get("attention_bias"))
-    layer = LayerSpec(
-        attention(
-            checkpoint,
-            read_rope(checkpoint, context),
-            qk_norm=True,
-            qk_norm_across_heads=True,
-            qkv_bias=bias,
-            output_bias=bias,
-        ),
-        experts(checkpoint),
-    )
-    return architecture(checkpoint, [layer] * checkpoint.layers)
+    places = [(read_rope(checkpoint, context), None)] * checkpoint.layers
+    return architecture(checkpoint, _normed(checkpoint, places, experts(checkpoint)))
 
 
 def olmo2(checkpoint: Checkpoint, context: int) -> Architecture:
     """Return OLMo 2: queries and keys are normed over all heads together."""
-    rope = read_rope(checkpoint, context, theta=500_000.0)
-    return _olmo(checkpoint, [rope] * checkpoint.layers, [None] * checkpoint.layers)
+    places = [(read_rope(checkpoint, context, theta=500_000.0), None)] * checkpoint.layers
+    layers = _normed(checkpoint, places, gated_mlp(checkpoint))
+    return architecture(checkpoint, layers, post_norms=True)
 
 
 def olmo3(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -52,32 +45,18 @@ def olmo3(checkpoint: Checkpoint, context: int) -> Architecture:
     far, near = ropes(checkpoint, context, theta, theta)
     window = window_of(checkpoint)
     sliding = sliding_layers(checkpoint, lambda index: (index + 1) % 4 != 0)
-    return _olmo(
-        checkpoint,
-        [near if slides else far for slides in sliding],
-        [window if slides else None for slides in sliding],
-    )
-
-
-def _olmo(checkpoint: Checkpoint, rope: list[Rope], windows: list[int | None]) -> Architecture:
-    bias = bool(checkpoint.text_config.get("attention_bias"))
-    mlp = gated_mlp(checkpoint)
-    layers = [
-        LayerSpec(
-            attention(
-                checkpoint,
-                each,
-                window=window,
-                qk_norm=True,
-                qk_norm_across_heads=True,
-                qkv_bias=bias,
-                output_bias=bias,
-            ),
-            mlp,
-        )
-        for each, window in zip(rope, windows, strict=True)
-    ]
+    places = [(near, window) if slides else (far, None) for slides in sliding]
+    layers = _normed(checkpoint, places, gated_mlp(checkpoint))
     return architecture(checkpoint, layers, post_norms=True)
+
+
+def _normed(
+    checkpoint: Checkpoint,
+    places: Iterable[tuple[Rope, int | None]],
+    feed_forward: Experts | GatedMlp,
+) -> list[LayerSpec]:
+    norms = {"qk_norm": True, "qk_norm_across_heads": True}
+    return attending(checkpoint, places, feed_forward, **norms, **biases(checkpoint))
 
 
 def exaone4(checkpoint: Checkpoint, context: int) -> Architecture:
@@ -87,17 +66,7 @@ def exaone4(checkpoint: Checkpoint, context: int) -> Architecture:
     pattern = checkpoint.text_config.get("sliding_window_pattern") or 4
     every = len(pattern) if isinstance(pattern, str) else int(pattern)  # "LLLG" or 4
     sliding = sliding_layers(checkpoint, lambda index: bool(window) and (index + 1) % every != 0)
-    mlp = gated_mlp(checkpoint)
-    layers = [
-        LayerSpec(
-            attention(
-                checkpoint,
-                rope if slides or window is None else None,
-                window=window if slides else None,
-                qk_norm=True,
-            ),
-            mlp,
-        )
-        for slides in sliding
-    ]
+    far = rope if window is None else None, None
+    places = [(rope, window) if slides else far for slides in sliding]
+    layers = attending(checkpoint, places, gated_mlp(checkpoint), qk_norm=True)
     return architecture(checkpoint, layers, post_norms=True)

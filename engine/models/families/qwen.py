@@ -20,6 +20,7 @@ from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
     attention,
+    biases,
     experts,
     gated_mlp,
     layer_types,
@@ -46,11 +47,10 @@ def qwen3_moe(checkpoint: Checkpoint, context: int) -> Architecture:
 def _qwen3(
     checkpoint: Checkpoint, context: int, feed_forwards: Sequence[Experts | GatedMlp]
 ) -> Architecture:
-    bias = bool(checkpoint.text_config.get("attention_bias"))
-    layers = _layers(
-        checkpoint, context, feed_forwards, qk_norm=True, qkv_bias=bias, output_bias=bias
+    own = biases(checkpoint)
+    return architecture(
+        checkpoint, _layers(checkpoint, context, feed_forwards, qk_norm=True, **own)
     )
-    return architecture(checkpoint, layers)
 
 
 def _layers(
@@ -98,15 +98,8 @@ def _hybrid(
     """Every fourth layer attends, unless ``layer_types`` says otherwise. All norms multiply by 1 + w
     but those inside the delta nets. Positions of text are the same in the three parts of its rope."""
     config = checkpoint.text_config
-    bias = bool(config.get("attention_bias"))
-    attends = attention(
-        checkpoint,
-        read_rope(checkpoint, context, part=0.25),
-        qk_norm=True,
-        qkv_bias=bias,
-        output_bias=bias,
-        output_gate=True,
-    )
+    rope = read_rope(checkpoint, context, part=0.25)
+    attends = attention(checkpoint, rope, qk_norm=True, output_gate=True, **biases(checkpoint))
     recurs = GatedDeltaNet(
         key_heads=int(config["linear_num_key_heads"]),
         value_heads=int(config["linear_num_value_heads"]),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from engine.models.architecture import Architecture, LayerSpec
+from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.families.common import (
     architecture,
-    attention,
+    attending,
+    biases,
     gated_mlp,
     sliding_layers,
     window_of,
@@ -24,19 +25,9 @@ def smollm3(checkpoint: Checkpoint, context: int) -> Architecture:
     rope = read_rope(checkpoint, context, theta=config.get("rope_theta", 2_000_000.0))
     window = window_of(checkpoint) if config.get("use_sliding_window") else None
     sliding = sliding_layers(checkpoint, lambda index: not with_rope[index])
-    bias = bool(config.get("attention_bias"))
     mlp = gated_mlp(checkpoint, bias=bool(config.get("mlp_bias")))
-    layers = [
-        LayerSpec(
-            attention(
-                checkpoint,
-                rope if rotates else None,
-                window=window if slides else None,
-                qkv_bias=bias,
-                output_bias=bias,
-            ),
-            mlp,
-        )
+    places = [
+        (rope if rotates else None, window if slides else None)
         for rotates, slides in zip(with_rope, sliding, strict=False)
     ]
-    return architecture(checkpoint, layers)
+    return architecture(checkpoint, attending(checkpoint, places, mlp, **biases(checkpoint)))
