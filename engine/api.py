@@ -24,32 +24,11 @@ from engine.tool_calls.styles import CallStyle
 from engine.values.sampling import AcceptanceRule, Sampling
 
 __all__ = [
-    "AS_STORED",
-    "AUTO",
-    "FP8",
-    "NO_TEMPLATE",
-    "QUANTIZATIONS",
-    "SEPARATOR",
-    "CacheListener",
-    "Capabilities",
-    "DownloadProgress",
-    "Engine",
-    "Generation",
-    "Listener",
-    "LoadProgress",
-    "LoadRequest",
-    "Loaded",
-    "OptionInfo",
-    "ProposerInfo",
-    "Stage",
-    "TopToken",
-    "Unavailable",
-    "Watcher",
-    "check_drafting",
-    "check_supported",
-    "keeps_words",
-    "slug",
-]
+    "AS_STORED", "AUTO", "FP8", "NO_TEMPLATE", "QUANTIZATIONS", "SEPARATOR", "CacheListener",
+    "Capabilities", "DownloadProgress", "Engine", "Generation", "Listener", "LoadProgress",
+    "LoadRequest", "Loaded", "OptionInfo", "ProposerInfo", "Stage", "TopToken", "Unavailable", "Watcher",
+    "check_drafting", "check_supported", "keeps_words", "slug",
+]  # fmt: skip
 
 log = logging.getLogger(__name__)
 
@@ -141,8 +120,7 @@ class Capabilities:
 
 
 def check_supported(request: Request, capabilities: Capabilities) -> None:
-    """Raise InvalidRequest for a sampling field or an acceptance rule that the engine does not
-    support.
+    """Raise InvalidRequest for a sampling field or an acceptance rule that the engine does not support.
 
     A field at its neutral default asks for nothing; nor does the rule ``auto``.
     """
@@ -212,8 +190,7 @@ def check_drafting(speculation: Speculation, capabilities: Capabilities) -> None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The models in memory, here or on a server. ``notes`` are sentences for people about limits of this
-    pair.
+    """The models in memory, here or on a server. ``notes``: sentences for people on limits of this pair.
 
     ``request`` is what was asked for; ``target_id`` and ``draft_id`` name the models as pickers do: by
     their id in the catalog, or by folder. ``quantization`` and ``kv_cache_dtype`` are what they resolved

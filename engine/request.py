@@ -40,15 +40,7 @@ MAX_TEMPLATE_VALUES, LONGEST_TEMPLATE_VALUE = 32, 8192
 """Most values that a request gives its chat template, and most characters of one."""
 
 TEMPLATE_NAMES = frozenset(
-    {
-        "messages",
-        "tools",
-        "documents",
-        "add_generation_prompt",
-        "template",
-        "bos_token",
-        "eos_token",
-    }
+    "messages tools documents add_generation_prompt template bos_token eos_token".split()
 )
 """Variables of a chat template that a request does not set."""
 

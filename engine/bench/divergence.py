@@ -42,12 +42,6 @@ class Divergence:
     candidates: tuple[TopToken, ...]
     cause: Cause
 
-    @property
-    def gap(self) -> float:
-        """Return by how much the better candidate's score exceeds the other's."""
-        first, second = self.candidates
-        return first.score - second.score
-
     def __str__(self) -> str:
         """Describe the divergence in sentences."""
         (first, second), texts = self.candidates, [_shown(self.base), _shown(self.rival)]
@@ -84,8 +78,7 @@ def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:
 
 
 def of_race(engine: Engine, race: Race) -> Divergence | None:
-    """Return the divergence of the first pair whose words differ and must not. Raises as
-    ``find``."""
+    """Return the divergence of the first pair whose words differ and must not. Raises as ``find``."""
     if not race.contest.promises_words:
         return None
     differing = next((pair for pair in race.pairs if not pair.same_words), None)
@@ -105,8 +98,7 @@ def first_difference(
 
 
 def _cause(ids: Sequence[int | None], candidates: Sequence[TopToken]) -> Cause:
-    """Return the cause. It is a tie only if each reply has one of the two top tokens; an end
-    has no id here."""
+    """Return the cause: a tie only if each reply has one of the two top tokens; an end has no id here."""
     first, second = candidates
     close = first.score - second.score <= TIE
     token_ids = {one for one in ids if one is not None}
@@ -118,8 +110,7 @@ def _token(tokens: Sequence[int], position: int) -> int | None:
 
 
 def _text(answer: Answer, turn: int, position: int, candidates: Sequence[TopToken]) -> str | None:
-    """Return a token as views show it: a reply's own pieces are empty inside a character and at
-    its end."""
+    """Return a token as views show it: a reply's own pieces are empty inside a character."""
     token = _token(answer.tokens[turn], position)
     text = next((one.text for one in candidates if one.id == token), None)
     if token is None or text is not None:

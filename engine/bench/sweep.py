@@ -24,7 +24,6 @@ from engine.stats import Statistics
 from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling, resolve_rule
 
-DEPTHS = (1, 2, 3, 4, 8)
 _BETWEEN = 2
 """Settings between two plain replies."""
 TIE = 0.03
@@ -68,8 +67,7 @@ class Plan:
         return Configuration(setting.speculation(self.acceptance), sampling, self.max_tokens)
 
     def replies(self, prompts: int) -> int:
-        """Return the number of replies for that many prompts, after the one that checks that a
-        prompt fits."""
+        """Return the replies for that many prompts, after the one that checks that a prompt fits."""
         plain = 1 + ceil(len(self.settings) / _BETWEEN)
         each = self.repeats * (len(self.settings) + plain)
         return len(self.settings) + prompts * len(self.temperatures) * each
@@ -166,8 +164,7 @@ def run(
     on_result: Callable[[Result], None] = lambda result: None,
     stop: Stop | None = None,
 ) -> Result:
-    """Sweep; return a row for each temperature, kind and setting. ``memory``: bytes a method
-    needs.
+    """Sweep; return a row for each temperature, kind and setting. ``memory``: bytes a method needs.
 
     ``on_progress`` hears of every answer, ``on_result`` what is known after another prompt. Prompts that
     are too long for the model are counted and left out. ``stop`` ends it: what was measured by then is
@@ -295,8 +292,7 @@ def comparison_as_json(rows: Sequence[Row], verify_cost: dict[int, float]) -> di
 
 
 def _groups(settings: Sequence[Setting], turn: int) -> Iterator[Sequence[Setting]]:
-    """Split the settings into groups; the first one rotates each time, and every other time the
-    order is reversed."""
+    """Split the settings into groups. The first rotates; every other time the order is reversed."""
     at = turn // 2 % max(len(settings), 1)
     order = [*settings[at:], *settings[:at]][:: -1 if turn % 2 else 1]
     for start in range(0, len(order), _BETWEEN):

@@ -80,14 +80,8 @@ def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:
     return Compatibility(shared=shared)
 
 
-def why_not(target: Checkpoint, draft: Checkpoint) -> str | None:
-    """Return why ``draft`` cannot draft for ``target``, or None."""
-    return compare(target, draft).reason
-
-
 def vocabularies(target: Checkpoint, draft: Checkpoint) -> VocabularyMap | None:
-    """Return the map between the vocabularies of a fitting draft and its target; None if they are the
-    same.
+    """Return the map between the vocabularies of a fitting draft and its target; None if they are one.
 
     Raises ModelError if a tokenizer cannot be used after all.
     """

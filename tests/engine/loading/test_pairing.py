@@ -12,7 +12,7 @@ from engine.errors import ModelError
 from engine.loading import drafts
 from engine.loading.catalog import local_spec
 from engine.loading.drafts import best_draft, judge_draft
-from engine.loading.planning.pairing import caution, compare, vocabularies, why_not
+from engine.loading.planning.pairing import caution, compare, vocabularies
 from engine.loading.specs import ModelSpec
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
@@ -48,7 +48,7 @@ def test_older_tokenizer_files_are_compared_as_a_whole(tmp_path: Path) -> None:
 
 
 def pair_verdict(target: Path, draft: Path) -> str | None:
-    return why_not(inspect(target), inspect(draft))
+    return compare(inspect(target), inspect(draft)).reason
 
 
 def test_a_smaller_model_with_the_same_tokenizer_fits(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_a_draft_with_hardly_any_context_is_refused(tmp_path: Path) -> None:
 def test_a_shorter_context_is_a_caution_only(tmp_path: Path) -> None:
     target = inspect(write_model(tmp_path / "target", hidden=16, context=4096))
     draft = inspect(write_model(tmp_path / "draft", hidden=8, context=1024))
-    assert why_not(target, draft) is None
+    assert compare(target, draft).reason is None
     assert "nothing is drafted beyond 1,024" in str(caution(target, draft))
     assert caution(draft, draft) is None
 
