@@ -33,8 +33,7 @@ class TooMany(ValueError):
 
 
 def bounded(path: Path, most: int = LARGEST) -> bytes:
-    """Return what a regular file holds. Raises OSError, also for anything else and for more than ``most``
-    bytes.
+    """Return what a regular file holds. Raises OSError, also for others and for more than ``most`` bytes.
 
     Devices and pipes have no end, or wait for somebody; and a file may say that it is shorter than it is.
     """

@@ -47,8 +47,7 @@ def uniform(seed: int, stream: Stream, position: int) -> float:
 
 
 def exponential(seed: int, stream: Stream, positions: Sequence[int], vocabulary: int) -> Tensor:
-    """Return exponential noise for every token at every position: float64 (positions,
-    vocabulary)."""
+    """Return exponential noise for every token at every position: float64 (positions, vocabulary)."""
     bits = random_bits(seed, stream, positions, vocabulary)
     return bits.double().add_(0.5).mul_(2.0**-52).log_().neg_()
 
@@ -64,8 +63,7 @@ def random_bits(seed: int, stream: Stream, positions: Sequence[int], vocabulary:
 
 
 def sample(weights: Tensor, seed: int, stream: Stream, positions: Sequence[int]) -> Tensor:
-    """Draw a token for each row of ``weights (rows, vocabulary)``, proportionally: int64
-    (rows,).
+    """Draw a token for each row of ``weights (rows, vocabulary)``, proportionally: int64 (rows,).
 
     A race of exponential clocks: argmin(E / w). It is the Gumbel-max trick, argmax(log w + g) with
     g = -log E, without its two further logarithms. Weights need not sum to one; a zero never wins

@@ -50,8 +50,7 @@ class ReplyState:
 
     @classmethod
     def of(cls, events: Iterable[Event]) -> ReplyState:
-        """Return the whole reply. Raises ForetokenError, with the engine's message, if it
-        failed."""
+        """Return the whole reply. Raises ForetokenError, with the engine's message, if it failed."""
         state = cls()
         for event in events:
             state.add(event)

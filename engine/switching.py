@@ -45,8 +45,7 @@ class SwitchingEngine:
         return self.local.busy or (self._remote is not None and self._remote.busy)
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """Load as ``Engine.load`` does. The other engine's model is freed once this one is
-        loaded."""
+        """Load as ``Engine.load`` does. The other engine's model is freed once this one is loaded."""
         elsewhere = bool(self._catalog().named(request).target.address)
         wanted: Engine = self._elsewhere() if elsewhere else self.local
         loaded = wanted.load(request, watcher)
@@ -56,8 +55,7 @@ class SwitchingEngine:
         return loaded
 
     def unload(self) -> None:
-        """Free the models' memory, or disconnect from the server, once all queued requests have
-        ended."""
+        """Free the models' memory, or disconnect from the server, once all queued requests have ended."""
         self._active.unload()
 
     def generate(self, request: Request) -> Generation:
@@ -67,7 +65,6 @@ class SwitchingEngine:
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
-        """See ``Engine.top_tokens``."""
         return self._active.top_tokens(request, reply, count)
 
     def close(self) -> None:

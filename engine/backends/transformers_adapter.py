@@ -45,7 +45,7 @@ class AdapterState(SequenceState):
 
 
 class TransformersModel:
-    """A model of transformers whose cache keeps all positions and can be cropped."""
+    """See ``HiddenStateModel``. The model's cache keeps all positions and can be cropped."""
 
     def __init__(self, model: PreTrainedModel, info: ModelInfo) -> None:
         self.model: Any = model.eval()
@@ -58,7 +58,6 @@ class TransformersModel:
         return self._info
 
     def new_state(self, context: int, aux_layers: Sequence[AuxLayer] = ()) -> AdapterState:
-        """See ``HiddenStateModel``."""
         if not aux_layers:
             return AdapterState(context)
         aux = AuxHiddenStates(
@@ -73,7 +72,6 @@ class TransformersModel:
 
     @torch.inference_mode()
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        """See ``Backbone``."""
         rows: Tensor = self.model.get_input_embeddings().weight[list(tokens)]
         return rows.float()
 
@@ -87,7 +85,6 @@ class TransformersModel:
     def forward(
         self, tokens: Sequence[int], state: SequenceState, *, last: int, final: bool = True
     ) -> Tensor:
-        """See ``Model.forward``."""
         assert isinstance(state, AdapterState)
         first = state.end
         state.tokens[first:] = tokens

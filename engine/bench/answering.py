@@ -50,8 +50,7 @@ class Configuration:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one prompt: token ids of every turn, and the statistics of all turns as
-    one.
+    """The answer to one prompt: token ids of every turn, and the statistics of all turns as one.
 
     ``replies`` are the replies to ``requests``. An engine that tells no tokens leaves each turn's ids
     empty.
@@ -63,8 +62,7 @@ class Answer:
     requests: tuple[Request, ...] = ()
 
     def says_the_same_as(self, other: Answer) -> bool:
-        """Return True if both have the same tokens; the texts are compared if tokens are not
-        known."""
+        """Return True if both have the same tokens; the texts are compared if tokens are not known."""
         texts, others = ([reply.text for reply in each.replies] for each in (self, other))
         has_tokens = all(reply.token_ids is not None for reply in (*self.replies, *other.replies))
         return texts == others and (not has_tokens or self.tokens == other.tokens)
@@ -111,8 +109,7 @@ def answer(
 
 
 def isolated_options(engine: Engine, proposer: str) -> dict[str, OptionValue]:
-    """Return ``ProposerInfo.isolated_options``; none for a proposer that the engine does not
-    have."""
+    """Return ``ProposerInfo.isolated_options``; none for a proposer that the engine does not have."""
     info = engine.loaded.capabilities.proposer(proposer) if engine.loaded else None
     return dict(info.isolated_options) if info else {}
 

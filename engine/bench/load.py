@@ -172,8 +172,7 @@ def needed(plan: Plan) -> int:
 
 
 def numbered(prompts: Sequence[Prompt], count: int) -> list[str]:
-    """Return that many questions, no two of which begin alike, so that no cached prefix is
-    reused."""
+    """Return that many questions, no two of which begin alike, so that no cached prefix is reused."""
     return [
         f"({number}) {prompts[number % len(prompts)].turns[0]}" for number in range(1, count + 1)
     ]

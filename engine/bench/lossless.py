@@ -115,8 +115,7 @@ def run(
     max_tokens: int = 24,
     on_progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[list[Row], list[Divergence]]:
-    """Compare on the loaded pair with ``count`` of ``prompts``; return a row for each proposer
-    and rule.
+    """Compare on the loaded pair with ``count`` of ``prompts``; return a row for each proposer and rule.
 
     ``engine`` is this machine's own: where words differ, its model is asked for both logits. Raises
     ForetokenError.
@@ -221,8 +220,7 @@ def _divergence(
     text = (*plain.prompt, *plain.tokens[:position])
 
     def logits_of(model: Model) -> list[float]:
-        """Return the logits after ``text`` with its last token alone in the pass, as in plain
-        decoding."""
+        """Return the logits after ``text``, its last token alone in the pass, as in plain decoding."""
         cache = model.new_state(model.info.context)
         model.forward(text[:-1], cache, last=0)
         result: list[float] = model.forward(text[-1:], cache, last=1)[0].tolist()

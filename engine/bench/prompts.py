@@ -59,8 +59,7 @@ def read(file: Path = SHIPPED) -> list[Prompt]:
 
 
 def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
-    """Return ``pip`` (the shipped set), ``random``, ``spec_bench`` (stored in ``folder``), or a
-    file's set.
+    """Return ``pip`` (the shipped set), ``random``, ``spec_bench`` (in ``folder``), or a file's set.
 
     Raises InvalidRequest; for Spec-Bench, which is not shipped, it says where to get it.
     """
@@ -82,8 +81,7 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
 
 
 def noise(vocabulary: int, count: int = 4, seed: int = 1) -> list[Prompt]:
-    """Return prompts of tokens drawn uniformly from the whole vocabulary: nothing in them is
-    predictable."""
+    """Return prompts of tokens drawn uniformly from the vocabulary: nothing in them is predictable."""
     chance = random.Random(seed)
     return [
         Prompt(RANDOM, (), tuple(chance.randrange(vocabulary) for _ in range(RANDOM_LENGTH)))

@@ -57,8 +57,7 @@ class Contest:
 
     @property
     def promises_words(self) -> bool:
-        """True if both sides must give the same words: same sampling, and rules that keep the
-        words."""
+        """True if both sides must give the same words: same sampling, and rules that keep the words."""
         base, rival = self.base, self.rival
         same = base.sampling == rival.sampling and base.rule == rival.rule
         one = self.keeps_words and self.target_names is None
@@ -210,8 +209,7 @@ class Race:
         )
 
     def _spread(self, side: Side) -> float:
-        """Return how much the side's speed changed. Plain decoding is as fast on one prompt as
-        on another."""
+        """Return how much the side's speed changed. Plain decoding is as fast on any prompt."""
         plain = self.contest.of(side).speculation.proposer == PLAIN
         same: dict[int, list[float]] = defaultdict(list)
         for pair in self._pairs:

@@ -56,7 +56,6 @@ class Target:
 
     @property
     def length(self) -> int:
-        """See ``Backbone``."""
         return len(self.keys)
 
     def aux_hidden_states(self, aux_layer: AuxLayer, start: int, end: int) -> Tensor:
@@ -72,25 +71,20 @@ class Target:
         return self.state.aux.at(aux_layer)
 
     def keys_values(self, slides: bool) -> tuple[Tensor, Tensor]:
-        """See ``Backbone``."""
         keys, values = self.state.keys_values(slides, self.length)
         return keys.float(), values.float()
 
     def kv_buffers(self, slides: bool) -> tuple[Tensor, Tensor]:
-        """See ``Backbone``."""
         return self.state.kv_buffers(slides)
 
     @property
     def embedding_and_head(self) -> EmbeddingAndHead | None:
-        """See ``Backbone``."""
         return self._embedding_and_head
 
     def embed(self, tokens: Sequence[int]) -> Tensor:
-        """See ``Backbone``."""
         return _with_hidden_states(self.model).embed(tokens)
 
     def logits(self, normed: Tensor) -> Tensor:
-        """See ``Backbone``."""
         return _with_hidden_states(self.model).logits(normed)
 
     def reuse(self, keys: list[int]) -> int:
@@ -105,7 +99,6 @@ class Target:
 
     @property
     def tree_nodes(self) -> int:
-        """See ``Backbone``."""
         room = self.context - self.length - 1
         return min(MAX_DEPTH, room) if self._trees is not None else 0
 

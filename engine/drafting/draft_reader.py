@@ -109,7 +109,7 @@ class _Draft:
 
 
 class SameVocabulary(_Draft):
-    """The draft's tokens are the target's."""
+    """See ``RoundDraft``. The draft's tokens are the target's."""
 
     def begin(self, context: Context) -> None:
         """Start another text; keep the state's common prefix with it."""
@@ -160,7 +160,6 @@ class SameVocabulary(_Draft):
         return self.feed([token], final=False)
 
     def set_tokens(self, keys: Sequence[int]) -> None:
-        """See ``RoundDraft``."""
         self.tokens = list(keys)
         self.state.settle(len(keys))
 

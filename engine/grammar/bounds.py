@@ -166,8 +166,7 @@ def _pattern_exceeds(pattern: str) -> str | None:
 
 
 def _counts_open_names(part: dict[str, Any]) -> bool:
-    """Return True if a count of names relies on names that may come twice: all but the required
-    ones."""
+    """Return True if a count of names relies on names that may come twice: all but the required ones."""
     least, required = part.get("minProperties"), part.get("required")
     fixed = len(required) if isinstance(required, list) else 0
     is_open = part.get("additionalProperties") is not False or "patternProperties" in part

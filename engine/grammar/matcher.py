@@ -95,8 +95,7 @@ class Matcher:
         return self._forced[path]
 
     def count_fitting(self, tokens: Sequence[int]) -> int:
-        """Return how many of ``tokens``, from the first on, the grammar allows, up to one that
-        ends the text."""
+        """Return how many of ``tokens``, from the first, the grammar allows, up to the text's end."""
         if self.ended or not tokens:
             return 0
         if self._parser.is_stopped():  # it counts no end then

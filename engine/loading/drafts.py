@@ -1,5 +1,4 @@
-"""Whether one model can draft for another, by their files or the catalog, and which one is the
-default."""
+"""Whether one model can draft for another, by files or the catalog, and which is the default."""
 
 from __future__ import annotations
 
@@ -107,8 +106,7 @@ def ranked(choices: Iterable[DraftChoice]) -> tuple[DraftChoice, ...]:
 
 
 def judge_head(target: ModelSpec, folder: Path, locate: Locate = folder_of) -> HeadChoice:
-    """Return whether the head in ``folder`` was trained for ``target``, by the files of both, or why
-    not."""
+    """Return whether the head in ``folder`` was trained for ``target``, by both's files, or why not."""
     kind, place = heads.kind_in(folder) or "", locate(target)
     if place is None:
         return HeadChoice(

@@ -99,8 +99,7 @@ class LoadRequest:
         )
 
     def alike(self, pair: str) -> LoadRequest:
-        """Return a request for another pair or server with the other settings of this one. Raises as
-        ``parse``."""
+        """Return a request for another pair or server with this one's settings. Raises as ``parse``."""
         other = LoadRequest.parse(pair)
         return replace(self, target=other.target, draft=other.draft, heads=other.heads)
 

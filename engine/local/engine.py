@@ -86,7 +86,6 @@ class LocalEngine:
         return self._need_pair().plan.footprint
 
     def load(self, request: LoadRequest, watcher: Watcher | None = None) -> Loaded:
-        """See ``Engine.load``."""
         source = request, self._catalog(), self._models
         if watcher is None:
             files, watch = fetch_pair(*source), LoadWatch()
@@ -101,11 +100,9 @@ class LocalEngine:
         return loaded
 
     def unload(self) -> None:
-        """See ``Engine.unload``."""
         self._scheduler.call(self._unload)
 
     def generate(self, request: Request) -> Generation:
-        """See ``Engine.generate``."""
         pair = self._pair
         if pair is None:
             self._scheduler.check_open()
@@ -119,7 +116,6 @@ class LocalEngine:
     def top_tokens(
         self, request: Request, reply: Sequence[int], count: int
     ) -> tuple[TopToken, ...]:
-        """See ``Engine.top_tokens``."""
 
         def work() -> tuple[TopToken, ...]:
             return self._need_pair().session.top_tokens(request, reply, count)
@@ -141,7 +137,6 @@ class LocalEngine:
         self._scheduler.call(lambda: self._follow_caches(listener))
 
     def close(self) -> None:
-        """See ``Engine.close``."""
         self._scheduler.close(self._unload)
 
     def _need_pair(self) -> LoadedPair:

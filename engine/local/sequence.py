@@ -39,8 +39,7 @@ Steps = Generator[WorkItem | None, None, None]
 
 @dataclass(frozen=True, slots=True)
 class SessionResources:
-    """State that all sequences of a session share. ``native``: whether the compiled library
-    samples."""
+    """State that all sequences of a session share. ``native``: whether the compiled library samples."""
 
     codec: TextCodec
     controllers: ControllerFactory

@@ -29,8 +29,7 @@ def cpu_share(root: Path = ROOT) -> float | None:
 
 
 def memory_left(root: Path = ROOT) -> int | None:
-    """Return the bytes still available, reclaimable file caches included; None if no limit is
-    set."""
+    """Return the bytes still available, reclaimable file caches included; None if no limit is set."""
     left = []
     for group, new in _groups("memory", root):
         names = ("memory.max", "memory.current", "inactive_file")
@@ -43,8 +42,7 @@ def memory_left(root: Path = ROOT) -> int | None:
 
 
 def _groups(controller: str, root: Path) -> Iterator[tuple[Path, bool]]:
-    """Yield the folders from the process's own group up to the root's; True for cgroups version
-    2."""
+    """Yield the folders from the process's own group up to the root's; True for cgroups version 2."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
         if controllers and controller not in controllers.split(","):

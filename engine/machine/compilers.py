@@ -75,8 +75,7 @@ class Compiler:
         return _version(self.command[:1] if self.is_zig else self.command, self.is_zig)
 
     def environment(self, scratch: Path) -> dict[str, str]:
-        """Return the environment variables to run it with. zig caches the C++ library in
-        ``folder``."""
+        """Return the environment variables to run it with. zig caches the C++ library in ``folder``."""
         if not self.is_zig:
             return dict(os.environ)
         caches = {
@@ -160,8 +159,7 @@ def _install(target: Path) -> None:
 
 
 def _command(text: str) -> tuple[str, ...]:
-    """Return the command that $CXX names, perhaps with arguments; empty if there is no such
-    program."""
+    """Return the command that $CXX names, perhaps with arguments; empty if there is none."""
     whole = shutil.which(text)
     if whole:
         return (whole,)

@@ -60,8 +60,7 @@ def _give_back() -> None:
 
 
 def within_memory(work: Callable[[], T], describe: Callable[[], str]) -> T:
-    """Return the result of ``work``. Raises OutOfMemory with ``describe()`` if it runs out of
-    memory.
+    """Return the result of ``work``. Raises OutOfMemory with ``describe()`` if it runs out of memory.
 
     An OutOfMemory of ``work``'s own, which knows less, gives way to it. By then all that ``work`` alone
     held has been released, so ``describe`` finds what is free without it.
@@ -98,8 +97,7 @@ def zeros(shape: Sequence[int], dtype: torch.dtype, device: torch.device | None 
 
 @contextlib.contextmanager
 def uncollected_imports() -> Iterator[None]:
-    """Pause garbage collection while torch and its dependencies are imported, then freeze their
-    objects.
+    """Pause garbage collection while torch and its dependencies are imported, then freeze their objects.
 
     All of it stays, so looking through it finds nothing: it was a fifth of importing torch, and later a
     part of every full collection. Does nothing once torch is there: by then, others' objects are too.

@@ -82,8 +82,7 @@ def choose(
     cuda_graphs: bool = True,
     threads: int | None = None,
 ) -> Device:
-    """Return the device for ``wanted``: auto, cpu or cuda. The other parameters are as in
-    ``Device``.
+    """Return the device for ``wanted``: auto, cpu or cuda. The other parameters are as in ``Device``.
 
     Raises InvalidRequest for an unknown one, and for cuda where there is none, with the reason.
     """
@@ -178,8 +177,7 @@ def look() -> Facts:
 
 
 def why_no_gpu() -> str | None:
-    """Return why no GPU can be used here, with the remedy; None if one can. Queries torch, as
-    ``look``."""
+    """Return why no GPU can be used here, with the remedy; None if one can. Asks torch, as ``look``."""
     return _why_no_gpu(look())
 
 

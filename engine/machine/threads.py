@@ -53,8 +53,7 @@ def default() -> int:
 
 
 def physical_cores(root: Path = cgroups.ROOT) -> int:
-    """Return how many cores this process may use, within its container's share. Hyperthreads
-    count once."""
+    """Return the cores this process may use, within its container's share. Hyperthreads count once."""
     allowed = _allowed()
     if sys.platform.startswith("linux"):
         cores = _linux_cores(cpuinfo(root), allowed)
@@ -71,8 +70,7 @@ def _allowed() -> Collection[int]:
 
 
 def _linux_cores(told: str, allowed: Collection[int]) -> int:
-    """Return how many distinct cores ``allowed`` has; a processor that names no core (ARM)
-    counts as one."""
+    """Return how many cores ``allowed`` has; a processor that names no core (ARM) counts as one."""
     cores: set[tuple[str | None, str]] = set()
     for block in told.split("\n\n"):
         values = {

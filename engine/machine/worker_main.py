@@ -75,8 +75,7 @@ def _send(sink: IO[bytes], message: bytes) -> None:
 
 
 def _yield_processor() -> None:
-    """Lower the priority, so that replies get the processor first: input can be made slow to
-    check."""
+    """Lower the priority, so that replies get the processor first: input can be made slow to check."""
     if sys.platform != "win32":  # there the process is started so
         os.nice(_NICE)
 

@@ -91,8 +91,7 @@ class WorkerPool:
         size: int = 2,
         first: Callable[[], Any] | None = None,
     ) -> None:
-        """Start nothing yet. ``function`` is named "module:name"; it takes and returns a JSON
-        value.
+        """Start nothing yet. ``function`` is named "module:name"; it takes and returns a JSON value.
 
         ``first`` returns what each worker gets before it is ready, without limits, if there is anything.
         """

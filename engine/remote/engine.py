@@ -166,8 +166,7 @@ class RemoteEngine:
     def _ask(
         self, address: Address, key: str | None, watcher: Watcher | None
     ) -> tuple[Client, Server, ServedModel]:
-        """Return a connected client. Raise ServerError, ModelError for an unknown model, or
-        LoadCancelled."""
+        """Return a client. Raise ServerError, ModelError for an unknown model, or LoadCancelled."""
         asking = self._loop.start(_connect(address, key))
         while True:
             try:

@@ -31,8 +31,7 @@ _UNREADABLE = (AttributeError, TypeError, KeyError, ValueError, RecursionError)
 
 
 class ServerError(ForetokenError):
-    """A server could not be reached, refused, or broke off. ``refused`` and ``wait_s`` as in
-    ``Failed``."""
+    """A server was not reached, refused, or broke off. ``refused``, ``wait_s``: see ``Failed``."""
 
     def __init__(self, message: str, *, refused: bool = False, wait_s: float | None = None) -> None:
         super().__init__(message)

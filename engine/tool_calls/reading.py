@@ -92,8 +92,7 @@ class CallReader:
             yield from parts
 
     def end(self) -> Iterator[Part]:
-        """Yield the pending text at the end of the reply, unless it is the beginning of a
-        truncated call."""
+        """Yield the pending text at the reply's end, unless it is the beginning of a truncated call."""
         rest, self._text = self._text, ""
         if rest and not self._begun and not self._opens(rest):
             yield Content(rest)

@@ -41,8 +41,7 @@ def parts_of(schema: Any, everywhere: bool = False) -> Iterator[dict[str, Any]]:
 
 
 def leaves_names_open(schema: Any) -> bool:
-    """Return True if an object of ``schema`` allows names that it does not list: these may come
-    twice."""
+    """Return True if an object of ``schema`` allows names that it does not list: these may come twice."""
     return any(_is_open(part) for part in parts_of(schema, everywhere=True))
 
 

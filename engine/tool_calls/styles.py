@@ -195,8 +195,7 @@ _BY_MARK: tuple[tuple[str, CallStyle], ...] = (
 
 
 def style_of(template: str | None) -> tuple[CallStyle, bool]:
-    """Return the call style of models with this chat template, and whether the template renders
-    tools.
+    """Return the call style of models with this chat template, and whether the template renders tools.
 
     One that does so in a style that is not known here is taken for one that does not: it is told of
     Hermes' style in a message.

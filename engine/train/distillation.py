@@ -85,8 +85,7 @@ def measure(
     prompts: Sequence[Prompt],
     place: Device | None = None,
 ) -> dict[str, object]:
-    """Return the acceptance at ``depth`` of greedy replies to ``prompts``: mean length and rate per
-    position.
+    """Return the acceptance at ``depth`` of greedy replies: mean length and rate per position.
 
     ``place`` as of ``Session``.
     """

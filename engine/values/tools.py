@@ -41,8 +41,7 @@ class Tool:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The schema restricted to objects, as a call's arguments are. Raises InvalidRequest if it allows
-        none."""
+        """The schema, of objects alone, as arguments are. Raises InvalidRequest if it allows none."""
         schema = self.schema
         kind = schema.get("type", "object")
         if "object" not in (kind if isinstance(kind, list) else [kind]):

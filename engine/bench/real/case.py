@@ -26,8 +26,7 @@ _PIECE = 1 << 24
 def make(
     load: LoadRequest, prompts: Sequence[Prompt], limit: int
 ) -> tuple[Case, list[EncodedPrompt]]:
-    """Return the case, with the first turn of every prompt rendered by the target's chat
-    template.
+    """Return the case, with the first turn of every prompt rendered by the target's chat template.
 
     ``load`` names the pair by where it lies. All of it is read once: then it is in the page cache, for
     whoever starts first too. Raises ModelError for what cannot be read, InvalidRequest where the
@@ -58,8 +57,7 @@ def encode(codec: TextCodec, text: str) -> tuple[int, ...]:
 
 
 def context(checkpoint: Checkpoint, prompts: Sequence[Sequence[int]], limit: int, room: int) -> int:
-    """Return the tokens of the longest prompt, of a reply and of ``room``. Raises
-    InvalidRequest."""
+    """Return the tokens of the longest prompt, of a reply and of ``room``. Raises InvalidRequest."""
     longest = max(map(len, prompts))
     if longest + limit + room > checkpoint.context:
         raise InvalidRequest(

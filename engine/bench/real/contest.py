@@ -96,15 +96,13 @@ class Running(Protocol):
     def settings(self) -> Sequence[Setting]: ...
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
-        """Continue ``prompt`` greedily from an empty cache, without statistics of earlier
-        replies.
+        """Continue ``prompt`` greedily from an empty cache, without statistics of earlier replies.
 
         Raises PeerFailed.
         """
 
     def step_times(self) -> Mapping[int, float]:
-        """Return the seconds of the target's step by rows; empty if the engine does not report
-        them."""
+        """Return the seconds of the target's step by rows; empty if the engine does not report them."""
 
     def peak_bytes(self) -> int | None:
         """Return the peak memory so far, mapped files included; None if it is not known."""
@@ -301,8 +299,7 @@ def _started(program: Program, case: Case, logs: Path) -> _Started:
 def _worth_repeating(
     programs: Sequence[Program], records: Mapping[str, Sequence[Record]]
 ) -> list[Program]:
-    """Return the programs with a setting that is among the best of its engine, weights and
-    method."""
+    """Return the programs with a setting that is among the best of its engine, weights and method."""
     speeds: dict[tuple[str, str, Method], dict[str, float]] = {}
     for program in programs:
         for setting in dict.fromkeys(record.setting for record in records[program.name]):

@@ -109,8 +109,7 @@ def settings(flags: str, draft: Path | None) -> Iterator[tuple[Setting, tuple[st
 
 
 def drafting(flags: str, draft: Path, depth: int | None) -> tuple[str, ...]:
-    """Return the arguments for a draft model with that many tokens a round; None: llama.cpp's
-    default."""
+    """Return the arguments for a draft model with that many tokens a round; None: llama.cpp's default."""
     words: tuple[str, ...] = ("--model-draft", str(draft))
     if SPEC_TYPE in flags:
         words += (SPEC_TYPE, "draft-simple")

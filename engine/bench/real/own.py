@@ -35,14 +35,12 @@ _STEPS = 9
 
 
 class Own:
-    """This engine: plain decoding, and every proposer of the pair at several depths; always
-    available."""
+    """This engine: plain decoding, and every proposer of the pair at several depths; always available."""
 
     engine = name = NAME
 
     def __init__(self, load: LoadRequest, depths: Sequence[int]) -> None:
-        """``load`` names the pair by its files. ``depths``: those of the draft model, beside
-        auto."""
+        """``load`` names the pair by its files. ``depths``: those of the draft model, beside auto."""
         self.load, self.depths = load, depths
 
     def start(self, case: Case, log: Path) -> Running:
@@ -55,8 +53,7 @@ class Own:
 def settings(
     capabilities: Capabilities, depths: Sequence[int]
 ) -> dict[Setting, tuple[str, int | None]]:
-    """Return proposer and depth of every setting, plain decoding first; without a depth it is
-    ``auto``."""
+    """Return proposer and depth of every setting, plain decoding first; no depth is ``auto``."""
     made: dict[Setting, tuple[str, int | None]] = {Setting("plain", Method.PLAIN): (PLAIN, None)}
     for name in capabilities.names:
         method = _METHODS.get(name, Method.SEVERAL)

@@ -68,8 +68,7 @@ def why_not_loaded(path: Path) -> str | None:
 
 
 def load(path: Path, dtype: torch.dtype) -> Any:
-    """Load a folder, or a GGUF file, which transformers dequantizes to ``dtype``. Raises
-    PeerFailed."""
+    """Load a folder, or a GGUF file, which transformers dequantizes to ``dtype``. Raises PeerFailed."""
     import transformers
 
     if (lacking := why_not_loaded(path)) is not None:
@@ -179,8 +178,7 @@ class Pair:
         }
 
     def _configure(self, draft: Any, setting: str) -> None:
-        """Configure anew for every reply: values that transformers adapts would carry over to
-        the next."""
+        """Configure anew for every reply: what transformers adapts would carry over to the next."""
         from transformers import GenerationConfig
 
         draft.generation_config = GenerationConfig(**self._own.to_diff_dict())
@@ -189,8 +187,7 @@ class Pair:
 
 
 def _fast_dtype() -> torch.dtype:
-    """Return bf16 if the processor multiplies it; elsewhere it is emulated, at half of the
-    bytes."""
+    """Return bf16 if the processor multiplies it; elsewhere it is emulated, at half of the bytes."""
     has = getattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
     return torch.bfloat16 if has() else torch.float32
 

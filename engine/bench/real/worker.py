@@ -22,7 +22,7 @@ _PATIENCE_S = 900.0
 
 
 class Worker:
-    """Started and ready once it is made. Its first line says ``weights`` and ``settings``."""
+    """See ``Running``. It is ready once it is made. Its first line says ``weights`` and ``settings``."""
 
     def __init__(
         self, name: str, command: Sequence[str], log: Path, checkout: Path | None = None
@@ -45,16 +45,13 @@ class Worker:
             raise
 
     def answer(self, setting: Setting, prompt: Sequence[int], limit: int) -> Reply:
-        """See ``Running``."""
         reply = self._ask({"setting": setting.name, "prompt": list(prompt), "limit": limit})
         return Reply(**{**reply, "tokens": tuple(reply["tokens"])})
 
     def step_times(self) -> Mapping[int, float]:
-        """See ``Running``."""
         return {int(rows): float(seconds) for rows, seconds in self._ask({"steps": True}).items()}
 
     def peak_bytes(self) -> int | None:
-        """See ``Running``."""
         return process.peak_bytes(self.process)
 
     def close(self) -> None:

@@ -67,8 +67,7 @@ class Estimate:
 
     @property
     def agreeing(self) -> int:
-        """Return how many pairs agree with the verdict; without one, how many ratios are above
-        1."""
+        """Return how many pairs agree with the verdict; without one, how many ratios are above 1."""
         return sum(ratio < 1 if self.favours < 0 else ratio > 1 for ratio in self.ratios)
 
 
@@ -98,14 +97,12 @@ def spread(repeats: Iterable[Sequence[float]]) -> float:
 
 
 def missing(count: int, k: int) -> float:
-    """Return the probability that the ``k``-th of ``count`` from below and from above miss the
-    median."""
+    """Return the probability that the ``k``-th of ``count`` from below and from above miss the median."""
     ways = sum(comb(count, below) for below in range(k))
     return min(1.0, 2 * ways / float(2**count))
 
 
 def allowed_error(count: int) -> float:
-    """Return the allowed error of the range of ``count`` pairs, which halves at every further
-    look."""
+    """Return the allowed error of the range of ``count`` pairs, which halves at every further look."""
     look = max(ceil(count / PAIRS), 1)
     return float(FIRST_ERROR * 0.5 ** (look - 1))

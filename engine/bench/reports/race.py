@@ -98,8 +98,7 @@ def _range(estimate: Estimate) -> str:
 
 
 def certainty(estimate: Estimate, noise: Noise = QUIET) -> str:
-    """Describe the disturbance, the median, and the range with its confidence if there are
-    enough runs."""
+    """Describe the disturbance, the median, and of enough runs the range with its confidence."""
     if noise.too_much:
         return f"{_disturbance(noise)} {certainty(estimate)}"
     if len(estimate.ratios) == 1:
@@ -110,8 +109,7 @@ def certainty(estimate: Estimate, noise: Noise = QUIET) -> str:
 
 
 def words(contest: Contest, different: int, divergence: Divergence | None) -> str:
-    """Say in a sentence whether both wrote the same words; ``different``: the number of pairs
-    that differ."""
+    """Say in a sentence whether both wrote the same words; ``different``: pairs that differ."""
     if not contest.compares_words:
         return _WORDS_BY_TIMES
     if not different:

@@ -102,7 +102,6 @@ class Library(LinearLibrary):
     """All functions: for matrices, decoders and programs."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """See ``LinearLibrary``."""
         super().__init__(path, threads)
         functions = c.CDLL(str(path))
         brief = c.PyDLL(str(path))  # keeps the GIL: releasing it takes longer than these functions

@@ -43,8 +43,7 @@ def is_pseudo(real: str) -> bool:
 
 
 def models_under(folder: Path) -> Iterator[Listed]:
-    """Yield GGUF files (the first part of split ones) and folders in transformers' layout,
-    recursively."""
+    """Yield GGUF files (first parts of split ones) and folders in transformers' layout, recursively."""
     seen: set[str] = set()
     for here, folders, files in os.walk(folder, followlinks=True):
         current = Path(here)

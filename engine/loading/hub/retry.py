@@ -53,8 +53,7 @@ class Retry:
         return request()
 
     def wait(self, attempt: int, error: Exception | None) -> None:
-        """Wait after attempt number ``attempt``. Raises DownloadError if the hub asks for too long a
-        wait."""
+        """Wait after the ``attempt``-th try. Raises DownloadError if the hub asks for too long a wait."""
         asked = None if error is None else wanted_wait(error)
         if asked is not None and asked > LONGEST_WAIT_S:
             raise DownloadError(

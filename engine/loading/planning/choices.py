@@ -50,8 +50,7 @@ class Backend(StrEnum):
 
 
 def choose_quantization(checkpoint: Checkpoint, quantization: str, device: Device) -> str:
-    """Return ``quantization``, with ``auto`` resolved: stored if the files are quantised, else
-    unquantised.
+    """Return ``quantization``, ``auto`` resolved: stored if the files are quantised, else unquantised.
 
     Raises InvalidRequest for one that is unknown, or that this model or machine does not have.
     """
@@ -245,8 +244,7 @@ def _why_no_blocks(checkpoint: Checkpoint, quantization: str, device: Device) ->
 
 
 def check_kv_cache(checkpoint: Checkpoint, quantization: str, wanted: str, device: Device) -> str:
-    """Return ``wanted`` if the model in ``quantization`` can have such a KV cache. Raises
-    InvalidRequest."""
+    """Return ``wanted`` if the model can have such a KV cache. Raises InvalidRequest."""
     if wanted not in KV_CACHE_DTYPES:
         raise InvalidRequest(
             "kv_cache_dtype",

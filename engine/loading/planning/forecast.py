@@ -1,5 +1,4 @@
-"""Forecast the memory of a pair, part by part: by its files as a load plans it, else by the catalog's
-sizes.
+"""Forecast a pair's memory part by part: by its files as a load plans it, else by the catalog's sizes.
 
 All arithmetic is in fit.py.
 """
@@ -125,8 +124,7 @@ def _size_in(spec: ModelSpec, kind: str) -> ModelSize:
 
 
 def _bytes_in_four_bits(spec: ModelSpec) -> int:
-    """Return what ``four_bits.bytes_in_four_bits`` counts by tensors: embedding and head in eight
-    bits."""
+    """Return what ``bytes_in_four_bits`` counts by tensors: embedding and head in eight bits."""
     tables = spec.vocabulary * spec.hidden * (1 if spec.tied else 2)
     narrow = LAYOUTS["q4_1" if spec.hidden % LAYOUTS["q4_k"].inputs else "q4_k"]
     wide = LAYOUTS["q8_0"]

@@ -299,8 +299,7 @@ def _plan_draft(
 def _plan_target(
     target: Checkpoint, device: Device, preferred: ModelSpec, request: LoadRequest
 ) -> ModelPlan:
-    """Return the target's plan as requested, else as the catalog prefers; its fp8 cache only if
-    possible."""
+    """Return the target's plan as requested, else as the catalog prefers, with fp8 if possible."""
     quantization = request.quantization if request.quantization != AUTO else preferred.quantization
     plan = plan_model(target, device, quantization, kv_cache_dtype=request.kv_cache_dtype)
     narrower = request.kv_cache_dtype == AUTO and preferred.kv_cache_dtype == FP8

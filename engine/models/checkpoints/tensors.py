@@ -30,7 +30,6 @@ class Tensors(TensorReader):
     """Fetches tensors from all safetensors files of a folder; call it with a name."""
 
     def open(self, checkpoint: Checkpoint) -> None:
-        """See ``TensorReader``."""
         files = sorted({info.file for info in checkpoint.tensors.values()})
         self._entries: dict[str, tuple[Path, TensorEntry]] = {
             name: (file, entry)

@@ -37,8 +37,7 @@ class JsonArguments:
 
 
 def json_options(strict: bool) -> dict[str, Any]:
-    """Return llguidance's options for a JSON schema; the schema's own "x-guidance" takes
-    precedence.
+    """Return llguidance's options for a JSON schema; the schema's own "x-guidance" takes precedence.
 
     JSON in one line as ``json.dumps`` writes it: what models were trained to write in calls, what leaves
     most to be forced, and what no model can fill up with spaces without end.

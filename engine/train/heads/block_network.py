@@ -99,7 +99,6 @@ class NormedAttention(Attention):
         self.q_norm, self.k_norm = (nn.RMSNorm(head_dim, epsilon) for _ in "qk")
 
     def project(self, name: str, x: Tensor) -> Tensor:
-        """See ``Attention``."""
         projected = super().project(name, x)
         return projected if name == "v" else self.get_submodule(f"{name}_norm")(projected)
 

@@ -47,8 +47,7 @@ def chart(value: Mapping[str, Any], title: str, ours: str) -> str:
 
 
 def _groups(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[Mapping[str, Any]]]]:
-    """Return for each method the fastest setting of every engine and kind of weights, fastest
-    first."""
+    """Return for each method the fastest setting of every engine and kind of weights, fastest first."""
     groups: dict[str, dict[tuple[str, str], Mapping[str, Any]]] = {}
     for row in rows:
         group = groups.setdefault(row["setting"]["method"], {})

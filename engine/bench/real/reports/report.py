@@ -49,8 +49,7 @@ class Report:
         return self.result.absent
 
     def headlines(self) -> list[str]:
-        """Say who leads by how much, each engine at its fastest over all prompts, and whose
-        words changed."""
+        """Say who leads by how much, each engine at its fastest, and whose words changed."""
         sentences = [
             f"{lead.ours.engine} ({lead.ours.setting.name}, {lead.ours.weights}) reaches "
             f"{_range(lead.ratio, 2)} times the speed of {lead.theirs.engine} "
@@ -69,8 +68,7 @@ class Report:
         return sentences
 
     def lines(self) -> Table:
-        """Return a line for every setting: tokens/s over all prompts and by kind, median (range
-        of the repeats)."""
+        """Return a line for every setting: tokens/s of all prompts and by kind, median (range)."""
         kinds = tuple(dict.fromkeys(self.result.kinds))
         of_kinds = HEAD.index(ALL) + 1
         return (*HEAD[:of_kinds], *kinds, *HEAD[of_kinds:]), [
@@ -154,8 +152,7 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the stable keys that scripts rely on; ``records`` are all replies, for other
-        figures."""
+        """Return the stable keys that scripts rely on; ``records`` are all replies, for other figures."""
         return {
             "results": [asdict(row) for row in self.rows],
             "leads": [

@@ -97,15 +97,13 @@ def rows(result: Result, eos: Collection[int] = ()) -> list[Row]:
 
 
 def best(of: Iterable[Row], engine: str, method: Method | None = None) -> Row | None:
-    """Return the row that is fastest over all prompts, of an engine, or of its settings of one
-    method."""
+    """Return the row that is fastest over all prompts, of an engine, or of its settings of one method."""
     mine = [row for row in of if row.engine == engine and method in (None, row.setting.method)]
     return max(mine, key=lambda row: row.speed, default=None)
 
 
 def leads(result: Result, of: Sequence[Row], ours: str) -> list[Lead]:
-    """Compare our fastest with every other engine's fastest, for each kind of weights that it
-    ran."""
+    """Compare our fastest with every other engine's fastest, for each kind of weights that it ran."""
     mine = best(of, ours)
     leads_by_weights = []
     for engine, weights in dict.fromkeys((row.engine, row.weights) for row in of):
@@ -161,8 +159,7 @@ def relative_costs(result: Result, ours: str) -> RelativeCosts | None:
 
 
 def words(tokens: tuple[int, ...], eos: Collection[int]) -> tuple[int, ...]:
-    """Return the tokens before the end of the reply: engines differ in whether they return the
-    last one."""
+    """Return the tokens before the reply's end: engines differ in whether they return the last one."""
     return tokens[: next((i for i, token in enumerate(tokens) if token in eos), len(tokens))]
 
 
@@ -234,8 +231,7 @@ def _differing(records: Sequence[Record], plain: Sequence[Record], eos: Collecti
 
 
 def _loaded(start: Start) -> str:
-    """Name what a program loaded; lookup methods load what plain decoding does, and are not
-    listed."""
+    """Name what a program loaded; lookup methods load what plain decoding does, and are not listed."""
     methods = {setting.method for setting in start.settings}
     if Method.DRAFT in methods:
         return "with the draft"
@@ -243,8 +239,7 @@ def _loaded(start: Start) -> str:
 
 
 def _prompt_speeds(result: Result, starts: Sequence[Start]) -> list[float]:
-    """Return the prompt tokens per second of all prompts as one, by repeat, for what ``starts``
-    ran."""
+    """Return the prompt tokens per second of all prompts as one, by repeat, for what ``starts`` ran."""
     ran = {(start.repeat, start.engine, start.weights, setting)
            for start in starts for setting in start.settings}  # fmt: skip
     mine = (r for r in result.records if (r.repeat, r.engine, r.weights, r.setting) in ran)

@@ -35,7 +35,6 @@ class BulkLinear:
         self.streamed, self.weight, self.fusion = streamed, weight, fusion
 
     def __call__(self, x: Tensor, residual: Tensor | None = None) -> Tensor:
-        """See ``FusedLinear``."""
         if len(x) <= STREAMED_ROWS:
             return self.streamed(x, residual)
         if isinstance(self.weight, Int8Weight):
