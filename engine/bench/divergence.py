@@ -14,6 +14,7 @@ from enum import StrEnum
 from engine.api import Engine, TopToken
 from engine.bench.answering import Answer
 from engine.bench.race import Race
+from engine.decoding.context import common_prefix
 
 TIE = 16 * 2.0**-8
 """Scores closer than this may change places by rounding: it is the rounding of a logit of 16 in bfloat16,
@@ -66,7 +67,7 @@ def find(engine: Engine, base: Answer, rival: Answer) -> Divergence | None:
         return None
     turn, position = place
     candidates = engine.top_tokens(base.requests[turn], base.tokens[turn][:position], 2)
-    ids = [_token(answer.tokens[turn], position) for answer in (base, rival)]
+    ids = [token_at(answer.tokens[turn], position) for answer in (base, rival)]
     return Divergence(
         turn=turn,
         position=position,
@@ -91,9 +92,7 @@ def first_difference(
     """Turn and position, from 0, of the first token that is not the same in both."""
     for turn, (mine, yours) in enumerate(zip(ours, theirs, strict=True)):
         if mine != yours:
-            shared = min(len(mine), len(yours))
-            same = (at for at in range(shared) if mine[at] != yours[at])
-            return turn, next(same, shared)
+            return turn, common_prefix(mine, yours)
     return None
 
 
@@ -105,13 +104,14 @@ def _cause(ids: Sequence[int | None], candidates: Sequence[TopToken]) -> Cause:
     return Cause.TIE if close and token_ids <= {first.id, second.id} else Cause.BUG
 
 
-def _token(tokens: Sequence[int], position: int) -> int | None:
+def token_at(tokens: Sequence[int], position: int) -> int | None:
+    """Return the token at ``position``; None behind the end."""
     return tokens[position] if position < len(tokens) else None
 
 
 def _text(answer: Answer, turn: int, position: int, candidates: Sequence[TopToken]) -> str | None:
     """Return a token as views show it: a reply's own pieces are empty inside a character."""
-    token = _token(answer.tokens[turn], position)
+    token = token_at(answer.tokens[turn], position)
     text = next((one.text for one in candidates if one.id == token), None)
     if token is None or text is not None:
         return text

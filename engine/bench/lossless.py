@@ -13,6 +13,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from engine.api import Engine
+from engine.bench.divergence import token_at
+from engine.decoding.context import common_prefix
 from engine.errors import InvalidRequest
 from engine.local.engine import LocalEngine
 from engine.models.base import Model
@@ -79,14 +81,6 @@ class Divergence:
     found_logit: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    prompt: tuple[int, ...]
-    tokens: tuple[int, ...]
-    drafted: int
-    accepted: int
-
-
 def cases(
     prompts: Sequence[Messages], count: int, seed: int, longest: int = LONGEST_PROMPT
 ) -> list[Case]:
@@ -134,7 +128,7 @@ def run(
                 reply = _ask(engine, case, name, rule, sampling, max_tokens)
                 plain = plain or reply
                 rows[name, rule] = _counted(rows[name, rule], reply, plain)
-                if reply.tokens != plain.tokens:
+                if reply.token_ids != plain.token_ids:
                     row = rows[name, rule]
                     divergences.append(_divergence(engine, case, row, sampling, plain, reply))
         on_progress(index + 1, count)
@@ -181,7 +175,7 @@ def _ask(
     rule: AcceptanceRule,
     sampling: Sampling,
     max_tokens: int,
-) -> _Answer:
+) -> ReplyState:
     depth = None if proposer == PLAIN else case.depth
     request = Request(
         messages=case.messages,
@@ -190,19 +184,18 @@ def _ask(
         max_tokens=max_tokens,
         ignore_eos=True,
     )
-    reply = ReplyState.of(engine.generate(request))
+    return ReplyState.of(engine.generate(request))
+
+
+def _counted(row: Row, reply: ReplyState, plain: ReplyState) -> Row:
     total = reply.statistics
-    return _Answer(reply.prompt, reply.token_ids or (), total.drafted, total.accepted)
-
-
-def _counted(row: Row, reply: _Answer, plain: _Answer) -> Row:
     return replace(
         row,
         prompts=row.prompts + 1,
-        tokens=row.tokens + len(reply.tokens),
-        drafted=row.drafted + reply.drafted,
-        accepted=row.accepted + reply.accepted,
-        divergences=row.divergences + (reply.tokens != plain.tokens),
+        tokens=row.tokens + len(reply.token_ids or ()),
+        drafted=row.drafted + total.drafted,
+        accepted=row.accepted + total.accepted,
+        divergences=row.divergences + (reply.token_ids != plain.token_ids),
     )
 
 
@@ -211,13 +204,12 @@ def _divergence(
     case: Case,
     row: Row,
     sampling: Sampling,
-    plain: _Answer,
-    reply: _Answer,
+    plain: ReplyState,
+    reply: ReplyState,
 ) -> Divergence:
-    pairs = zip(plain.tokens, reply.tokens, strict=False)
-    shorter = min(len(plain.tokens), len(reply.tokens))
-    position = next((at for at, (one, other) in enumerate(pairs) if one != other), shorter)
-    text = (*plain.prompt, *plain.tokens[:position])
+    replies = plain.token_ids or (), reply.token_ids or ()
+    position = common_prefix(*replies)
+    text = (*plain.prompt, *replies[0][:position])
 
     def logits_of(model: Model) -> list[float]:
         """Return the logits after ``text``, its last token alone in the pass, as in plain decoding."""
@@ -227,7 +219,7 @@ def _divergence(
         return result
 
     logits = engine.measure(logits_of)
-    expected, found = (_at(one.tokens, position) for one in (plain, reply))
+    expected, found = (token_at(tokens, position) for tokens in replies)
     return Divergence(
         quantization=row.quantization,
         proposer=row.proposer,
@@ -242,7 +234,3 @@ def _divergence(
         expected_logit=None if expected is None else logits[expected],
         found_logit=None if found is None else logits[found],
     )
-
-
-def _at(tokens: Sequence[int], position: int) -> int | None:
-    return tokens[position] if position < len(tokens) else None
