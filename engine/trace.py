@@ -83,9 +83,10 @@ def _written(value: Any) -> Any:
     """Return ``value`` with a mapping in place of each dataclass."""
     if isinstance(value, tuple):
         return tuple(map(_written, value))
-    if not dataclasses.is_dataclass(value):
+    kind = type(value)
+    if not dataclasses.is_dataclass(kind):
         return value
-    pairs = ((name, getattr(value, name)) for name in _fields(type(value)))
+    pairs = ((name, getattr(value, name)) for name in _fields(kind))
     return {name: _written(field) for name, field in pairs if field or name not in _SPARSE}
 
 
@@ -98,6 +99,7 @@ def _fields(kind: type[Any]) -> tuple[str, ...]:
 def _reader(hint: Any) -> Callable[[Any], Any] | None:
     """Return what reads a value of a type from JSON; None for one that JSON has as it is."""
     of, parts = get_origin(hint), get_args(hint)
+    read: Any
     if of is UnionType:  # with None
         read = _reader(parts[0])
         return read and (lambda value: None if value is None else read(value))
