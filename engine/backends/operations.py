@@ -183,12 +183,7 @@ class Operations(Arithmetic, Protocol):
         """
 
     def attend(
-        self,
-        qkv: Tensor,
-        memory: Memory,
-        layer: int,
-        norms: Tensor | None,
-        rows: Rows,
+        self, qkv: Tensor, memory: Memory, layer: int, norms: Tensor | None, rows: Rows
     ) -> Tensor:
         """Return attention (rows, heads * head_dim) of scaled queries to the stored rows and to these.
 

@@ -52,10 +52,7 @@ class Ours:
 
     def tokens(self, prompt: Sequence[int], limit: int) -> Iterator[tuple[float, int]]:
         request = Request(
-            token_ids=tuple(prompt),
-            max_tokens=limit,
-            ignore_eos=True,
-            speculation=self.speculation,
+            token_ids=tuple(prompt), max_tokens=limit, ignore_eos=True, speculation=self.speculation
         )
         for event in self.engine.generate(request):
             if isinstance(event, Failed):

@@ -69,10 +69,7 @@ class PrefillWork(WorkItem):
     """Prefill all of ``context`` but the pending token, some of it in each pass."""
 
     def __init__(
-        self,
-        target: Target,
-        context: Context,
-        copy_into: Callable[[list[int]], None] | None = None,
+        self, target: Target, context: Context, copy_into: Callable[[list[int]], None] | None = None
     ) -> None:
         """``copy_into`` copies the prefix of a text with these keys from another slot."""
         super().__init__()

@@ -18,13 +18,7 @@ from engine.drafting.heads import kind_in
 from engine.errors import CatalogError, IncompatiblePair, InvalidRequest, ModelError
 from engine.kernels.formats import AUTO, KV_CACHE_DTYPES, QUANTIZATIONS
 from engine.loading.catalog_file import PLAN_KEYS, Entry, read_catalog_file
-from engine.loading.drafts import (
-    DraftChoice,
-    judge_draft,
-    ranked,
-    why_not,
-    why_not_by_catalog,
-)
+from engine.loading.drafts import DraftChoice, judge_draft, ranked, why_not, why_not_by_catalog
 from engine.loading.planning.gguf_size import BF16_WIDTH, gguf_bytes
 from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
@@ -115,12 +109,7 @@ class Catalog:
         kinds = {check_head(folder) for folder in heads}
         others = [folder for folder in (base.heads if base else ()) if kind_in(folder) not in kinds]
         names = [target.name, *([draft.name] if draft else ()), *(each.name for each in heads)]
-        return Pairing(
-            name=" + ".join(names),
-            target=target,
-            draft=draft,
-            heads=(*others, *heads),
-        )
+        return Pairing(name=" + ".join(names), target=target, draft=draft, heads=(*others, *heads))
 
     def resolve(self, request: LoadRequest, locate: Locate = folder_of) -> Pairing:
         """Return what ``request`` names, if its draft fits as far as is known before a download.
@@ -218,10 +207,7 @@ def _server(entry: Entry) -> ModelSpec:
     if "model" in values:
         address = replace(address, model=values["model"])
     return ModelSpec(
-        id=values["id"],
-        name=values["name"],
-        address=address.text,
-        note=values.get("note", ""),
+        id=values["id"], name=values["name"], address=address.text, note=values.get("note", "")
     )
 
 

@@ -115,11 +115,7 @@ def _notes(plan: LoadPlan, codec: TextCodec, draft: Model | None) -> Iterator[st
 
 
 def _describe(
-    plan: LoadPlan,
-    request: LoadRequest,
-    codec: TextCodec,
-    session: Session,
-    resources: Resources,
+    plan: LoadPlan, request: LoadRequest, codec: TextCodec, session: Session, resources: Resources
 ) -> Loaded:
     pairing, info, draft = plan.files.pairing, session.target.model.info, resources.draft
     return Loaded(

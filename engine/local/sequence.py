@@ -136,11 +136,7 @@ class Sequence:
                     _prepare_chunk(preparing, member)
 
     def _launcher(
-        self,
-        context: Context,
-        proposer: Proposer,
-        sampler: Sampler,
-        constraint: Constraint | None,
+        self, context: Context, proposer: Proposer, sampler: Sampler, constraint: Constraint | None
     ) -> Launcher:
         """Return the launcher of the rounds.
 

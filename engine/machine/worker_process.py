@@ -85,11 +85,7 @@ class WorkerPool:
     """
 
     def __init__(
-        self,
-        function: str,
-        limits: Limits,
-        size: int = 2,
-        first: Callable[[], Any] | None = None,
+        self, function: str, limits: Limits, size: int = 2, first: Callable[[], Any] | None = None
     ) -> None:
         """Start nothing yet. ``function`` is named "module:name"; it takes and returns a JSON value.
 

@@ -67,10 +67,7 @@ class Traits:
 TRAITS: Mapping[Kind, Traits] = {
     # vLLM 0.32: entrypoints/openai/chat_completion/protocol.py, completion/protocol.py.
     Kind.VLLM: Traits(
-        sampling=_ALL,
-        grammars=frozenset(GrammarKind),
-        token_ids=True,
-        ignore_eos=True,
+        sampling=_ALL, grammars=frozenset(GrammarKind), token_ids=True, ignore_eos=True
     ),
     # SGLang 0.5.16: srt/entrypoints/openai/protocol.py.
     Kind.SGLANG: Traits(sampling=_ALL, token_ids=True, ignore_eos=True),

@@ -100,10 +100,7 @@ def _among_text(
 
 
 def _in_channels(
-    offered: Sequence[Tool],
-    choice: ToolChoice,
-    lark: Callable[[str], str],
-    content: Grammar | None,
+    offered: Sequence[Tool], choice: ToolChoice, lark: Callable[[str], str], content: Grammar | None
 ) -> tuple[str, list[str]]:
     """Return the first rule of a reply in harmony's channels, and the rules that it needs.
 

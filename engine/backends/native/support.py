@@ -37,10 +37,7 @@ def support(library: Library | None) -> Support:
 
 
 def why_not(
-    architecture: Architecture,
-    weights: str,
-    library: Library | None,
-    blocks: Collection[str] = (),
+    architecture: Architecture, weights: str, library: Library | None, blocks: Collection[str] = ()
 ) -> str | None:
     """Return why the compiled step cannot run the model, as a sentence for users; None if it can.
 

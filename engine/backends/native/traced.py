@@ -82,12 +82,7 @@ class TracedOperations(ProgramTracer):
             )
 
     def attend(
-        self,
-        qkv: Tensor,
-        memory: operations.Memory,
-        layer: int,
-        norms: Tensor | None,
-        rows: Rows,
+        self, qkv: Tensor, memory: operations.Memory, layer: int, norms: Tensor | None, rows: Rows
     ) -> Tensor:
         assert isinstance(memory, TracedMemory)
         a = memory.attentions[layer]

@@ -45,12 +45,7 @@ from engine.models.weights import (
 )
 
 SUPPORT = Support(
-    "The own decoder",
-    ALL_MIXERS,
-    {**MLPS, **EXPERTS},
-    ACTIVATIONS,
-    FORMATS,
-    ALL_DECODER,
+    "The own decoder", ALL_MIXERS, {**MLPS, **EXPERTS}, ACTIVATIONS, FORMATS, ALL_DECODER
 )
 """Sizes are not limited."""
 

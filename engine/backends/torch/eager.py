@@ -156,12 +156,7 @@ class EagerOperations(EagerArithmetic):
         memory.values[:, :, start:end] = values.permute(1, 2, 0, 3)
 
     def attend(
-        self,
-        qkv: Tensor,
-        memory: operations.Memory,
-        layer: int,
-        norms: Tensor | None,
-        rows: Rows,
+        self, qkv: Tensor, memory: operations.Memory, layer: int, norms: Tensor | None, rows: Rows
     ) -> Tensor:
         assert isinstance(memory, EagerMemory)
         start = rows.start.value + rows.offset

@@ -148,12 +148,7 @@ class _Serving(ServedEngine):
 
 
 def command(
-    server: Path,
-    target: Path,
-    context: int,
-    threads: int,
-    words: Sequence[str],
-    parallel: int = 1,
+    server: Path, target: Path, context: int, threads: int, words: Sequence[str], parallel: int = 1
 ) -> list[str]:
     """Return the command of a server for ``parallel`` requests, which share ``context`` tokens;
     ``words`` are the arguments of its setting."""

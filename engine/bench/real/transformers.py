@@ -98,11 +98,7 @@ def draft_constantly(draft: Any, count: int) -> None:
 
 
 def generate(
-    model: Any,
-    prompt: Sequence[int],
-    limit: int,
-    eos: Collection[int],
-    drafting: Mapping[str, Any],
+    model: Any, prompt: Sequence[int], limit: int, eos: Collection[int], drafting: Mapping[str, Any]
 ) -> Generated:
     """Continue ``prompt`` greedily. Without ``eos`` generate ``limit`` tokens."""
     from transformers import GenerationConfig

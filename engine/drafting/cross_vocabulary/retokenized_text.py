@@ -11,11 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from engine.drafting.cross_vocabulary.token_table import (
-    LeadingSpace,
-    TokenTable,
-    split_unfinished,
-)
+from engine.drafting.cross_vocabulary.token_table import LeadingSpace, TokenTable, split_unfinished
 from engine.drafting.cross_vocabulary.vocabulary_map import VocabularyMap
 
 _SHORTEST, _LONGEST = 48, 256

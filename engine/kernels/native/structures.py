@@ -150,11 +150,7 @@ class LayerCache(c.Structure):
 
 
 class Draws(c.Structure):
-    _fields_ = [
-        ("keys", c.c_void_p),
-        *_fields(c.c_float, "sharpness floor"),
-        ("count", c.c_int32),
-    ]
+    _fields_ = [("keys", c.c_void_p), *_fields(c.c_float, "sharpness floor"), ("count", c.c_int32)]
 
 
 class Op(c.Structure):

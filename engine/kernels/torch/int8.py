@@ -17,12 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.kernels.formats.int8 import (
-    ACTIVATION_LEVELS,
-    WEIGHT_LEVELS,
-    Int8Weight,
-    quantise_rows,
-)
+from engine.kernels.formats.int8 import ACTIVATION_LEVELS, WEIGHT_LEVELS, Int8Weight, quantise_rows
 from engine.kernels.torch.linear import Linear
 from engine.values import MAX_ROWS
 

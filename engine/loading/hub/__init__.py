@@ -20,13 +20,7 @@ from engine.loading.hub.disk import (
     partial_folder,
 )
 from engine.loading.hub.fetch import download
-from engine.loading.hub.paths import (
-    MODELS_VARIABLE,
-    folder_for,
-    hub_page,
-    locate,
-    models_folder,
-)
+from engine.loading.hub.paths import MODELS_VARIABLE, folder_for, hub_page, locate, models_folder
 from engine.loading.hub.query import Hit, search
 from engine.loading.hub.repository import Repository, look_up, names_repository
 

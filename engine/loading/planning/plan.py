@@ -178,9 +178,7 @@ def read_facts(files: PairFiles, request: LoadRequest) -> PairFacts:
 
 
 def plan_loading(
-    files: PairFiles,
-    request: LoadRequest,
-    earlier: LoadPlan | None = None,
+    files: PairFiles, request: LoadRequest, earlier: LoadPlan | None = None
 ) -> LoadPlan:
     """Return the plan for a pair. Reads headers and tokenizers; allocates nothing large.
 

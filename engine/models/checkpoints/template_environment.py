@@ -107,9 +107,5 @@ def _to_json(
 ) -> str:
     """Replace Jinja's own filter, which escapes for HTML."""
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )

@@ -68,8 +68,7 @@ class Tensors(TensorReader):
             )
         start, size = scales.start + entry.expert * rows * blocks, rows * blocks
         exponents = _part(
-            file,
-            replace(entry, dtype="U8", start=start, stored=(rows, blocks), stored_bytes=size),
+            file, replace(entry, dtype="U8", start=start, stored=(rows, blocks), stored_bytes=size)
         )
         return mxfp4.to_blocks(codes, exponents)
 

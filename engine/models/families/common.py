@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.architecture import (
-    Architecture,
-    Attention,
-    Experts,
-    GatedMlp,
-    LayerSpec,
-    Rope,
-)
+from engine.models.architecture import Architecture, Attention, Experts, GatedMlp, LayerSpec, Rope
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.rope import read_rope, rope_settings
 

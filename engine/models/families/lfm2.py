@@ -50,10 +50,7 @@ def _convolving(
         qk_norm=True,
     )
     convolves = ShortConvolution(checkpoint.hidden, int(config.get("conv_L_cache", 3)))
-    mixers: dict[str, Attention | ShortConvolution] = {
-        "conv": convolves,
-        "full_attention": attends,
-    }
+    mixers: dict[str, Attention | ShortConvolution] = {"conv": convolves, "full_attention": attends}
     attending = config.get("full_attn_idxs")
     if attending is None:
         attending = range(checkpoint.layers)

@@ -104,11 +104,7 @@ class TaggedReader:
 
 
 def rules(
-    tags: Tags,
-    name: str,
-    schema: Mapping[str, Any],
-    quoted: Callable[[str], str],
-    strict: bool,
+    tags: Tags, name: str, schema: Mapping[str, Any], quoted: Callable[[str], str], strict: bool
 ) -> list[str]:
     """Return the rules of the parameters, in the order of the schema; see ``rules_of``."""
     behind = quoted(tags.behind)

@@ -118,10 +118,7 @@ class BlockTrainer:
 
     def _config(self) -> Mapping[str, Any]:
         shape = self._shape
-        own = {
-            "target_layer_ids": list(shape.target_layer_ids),
-            "mask_token_id": self._mask,
-        }
+        own = {"target_layer_ids": list(shape.target_layer_ids), "mask_token_id": self._mask}
         config = {
             "model_type": "qwen3",
             "attention_bias": False,

@@ -116,12 +116,7 @@ class BlockLayer(nn.Module):
         self.mlp = FeedForward(hidden, shape.intermediate_size)
 
     def forward(
-        self,
-        state: Tensor,
-        rotary: Rotary,
-        text: Tensor,
-        text_rotary: Rotary,
-        hidden: Tensor,
+        self, state: Tensor, rotary: Rotary, text: Tensor, text_rotary: Rotary, hidden: Tensor
     ) -> Tensor:
         """Return the layer's output for ``state`` (rows, anchors, block, width).
 

@@ -104,11 +104,7 @@ class Layer(nn.Module):
 
 
 def attend(
-    query: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    own: Sequence[tuple[Tensor, Tensor]],
-    mask: Tensor,
+    query: Tensor, keys: Tensor, values: Tensor, own: Sequence[tuple[Tensor, Tensor]], mask: Tensor
 ) -> Tensor:
     """Attend from each query to step 0's rows in its past, and to its own later steps.
 
