@@ -112,48 +112,19 @@ def attend(
     scaled = cache.key_scales is not None
     out = torch.empty(rows, heads * head_dim, dtype=query.dtype, device=query.device)
     kernels.attend_splits[(-(-rows * group // tiling.rows), kv_heads, splits)](
-        query,
-        cache.keys,
-        cache.values,
+        query, cache.keys, cache.values,
         cache.key_scales if scaled else length,  # any pointer: it is not read
         cache.value_scales if scaled else length,
-        length,
-        workspace.acc,
-        workspace.m_i,
-        workspace.l_i,
-        rows,
-        capacity,
-        splits,
-        HEADS=heads,
-        GROUP=group,
-        WIDTH=head_dim,
-        PADDED=padded,
-        ROWS=tiling.rows,
-        POSITIONS=tiling.positions,
-        SPLIT=tiling.split,
-        WINDOW=window or 0,
-        CAP=cap or 0.0,
-        SCALED=scaled,
-        num_warps=tiling.warps,
-        num_stages=tiling.stages,
-        enable_fp_fusion=False,
-    )
+        length, workspace.acc, workspace.m_i, workspace.l_i, rows, capacity, splits,
+        HEADS=heads, GROUP=group, WIDTH=head_dim, PADDED=padded, ROWS=tiling.rows,
+        POSITIONS=tiling.positions, SPLIT=tiling.split, WINDOW=window or 0, CAP=cap or 0.0,
+        SCALED=scaled, num_warps=tiling.warps, num_stages=tiling.stages, enable_fp_fusion=False,
+    )  # fmt: skip
     kernels.combine_splits[(rows, heads)](
-        workspace.acc,
-        workspace.m_i,
-        workspace.l_i,
-        length,
-        out,
-        splits,
-        HEADS=heads,
-        WIDTH=head_dim,
-        PADDED=padded,
-        SPLIT=tiling.split,
-        CHUNK=tiling.chunk,
-        WINDOW=window or 0,
-        num_warps=4,
-        enable_fp_fusion=False,
-    )
+        workspace.acc, workspace.m_i, workspace.l_i, length, out, splits,
+        HEADS=heads, WIDTH=head_dim, PADDED=padded, SPLIT=tiling.split, CHUNK=tiling.chunk,
+        WINDOW=window or 0, num_warps=4, enable_fp_fusion=False,
+    )  # fmt: skip
     return out
 
 

@@ -41,23 +41,11 @@ def rope_and_store(
         qkv,
         length if norm is None else norm,  # any pointer: it is not read
         length if rotation is None else rotation,
-        length,
-        query,
-        cache.keys,
-        cache.values,
+        length, query, cache.keys, cache.values,
         cache.key_scales if scaled else length,
         cache.value_scales if scaled else length,
-        capacity,
-        epsilon,
-        scale,
-        HEADS=heads,
-        KV_HEADS=kv_heads,
-        WIDTH=head_dim,
-        PAIRS=1 << (head_dim // 2 - 1).bit_length(),
-        NORMED=norm is not None,
-        ROTATED=rotation is not None,
-        SCALED=scaled,
-        num_warps=1,
-        enable_fp_fusion=False,
-    )
+        capacity, epsilon, scale, HEADS=heads, KV_HEADS=kv_heads, WIDTH=head_dim,
+        PAIRS=1 << (head_dim // 2 - 1).bit_length(), NORMED=norm is not None,
+        ROTATED=rotation is not None, SCALED=scaled, num_warps=1, enable_fp_fusion=False,
+    )  # fmt: skip
     return query
