@@ -140,15 +140,10 @@ GLM45 = CallStyle(
     tail="</tool_call>",
     trigger="<tool_call>",
     control=(
-        "<tool_call>",
-        "</tool_call>",
-        "<arg_key>",
-        "</arg_key>",
-        "<arg_value>",
-        "</arg_value>",
+        "<tool_call>", "</tool_call>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>",
     ),
     form=ARG_KEYS,
-)
+)  # fmt: skip
 GLM47 = replace(GLM45, name="glm47", middle="", between="", form=TIGHT_ARG_KEYS)
 GEMMA4 = CallStyle(
     "gemma4",

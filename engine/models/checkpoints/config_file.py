@@ -41,16 +41,10 @@ _ROTATES_HEAD_DIM = ("deepseek_v2", "deepseek_v3")
 """Model types whose latent attention has ``head_dim`` rotated numbers; transformers computes it."""
 HYBRIDS = frozenset(
     {
-        "qwen3_5",
-        "qwen3_5_text",
-        "qwen3_5_moe",
-        "qwen3_5_moe_text",
-        "qwen3_next",
-        "lfm2",
-        "lfm2_moe",
+        "qwen3_5", "qwen3_5_text", "qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next", "lfm2", "lfm2_moe",
         "granitemoehybrid",
     }
-)
+)  # fmt: skip
 """Model types with such layers that a family describes (models/families)."""
 
 

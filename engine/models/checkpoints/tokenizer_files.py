@@ -21,13 +21,8 @@ from engine.models.checkpoints.tokenizer import read_tokenizer, version_of
 from engine.models.checkpoints.tokenizer_folder import FILE
 
 _OLDER_FILES = (
-    "tokenizer.model",
-    "vocab.json",
-    "merges.txt",
-    "vocab.txt",
-    "spiece.model",
-    "tekken.json",
-)
+    "tokenizer.model", "vocab.json", "merges.txt", "vocab.txt", "spiece.model", "tekken.json",
+)  # fmt: skip
 _ORDINARY = (TokenType.NORMAL, TokenType.BYTE)
 _ADDED = (TokenType.UNKNOWN, TokenType.CONTROL, TokenType.USER_DEFINED)
 _TOKENIZER_KEYS = tuple(

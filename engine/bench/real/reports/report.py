@@ -16,17 +16,8 @@ from engine.machine import processor
 from engine.stats import times
 from engine.values.units import format_bytes
 
-HEAD = (
-    "engine",
-    "weights",
-    "setting",
-    ALL,
-    "to its plain",
-    "accepted",
-    "length",
-    "words",
-    "repeats",
-)
+HEAD = ("engine", "weights", "setting", ALL, "to its plain", "accepted", "length", "words",
+        "repeats")  # fmt: skip
 """Columns of ``lines``; the kinds of prompts come after ``ALL``."""
 
 Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
@@ -104,14 +95,8 @@ class Report:
 
     def loading(self) -> Table:
         """Start, memory and prompts."""
-        return (
-            "engine",
-            "weights",
-            "loaded",
-            "first token, s",
-            "peak memory",
-            "prompt tokens/s",
-        ), [
+        head = "engine", "weights", "loaded", "first token, s", "peak memory", "prompt tokens/s"
+        return head, [
             (
                 cost.engine,
                 cost.weights,
