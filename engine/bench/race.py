@@ -140,9 +140,8 @@ class Race:
         """Return the noise of the pairs so far."""
         if not self._pairs:
             return Noise()
-        same = [
-            side for side in Side if self.contest.of(side).repeats_words
-        ]  # else work differs too
+        # Where words differ, work differs too.
+        same = [side for side in Side if self.contest.of(side).repeats_words]
         return Noise(max(map(self._spread, same), default=1.0), fmean(self._taken or [0]))
 
     def run(

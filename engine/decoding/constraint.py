@@ -160,9 +160,8 @@ class ConstrainedProposer(Proposer):
 
     def __init__(self, inner: Proposer, constraint: Constraint) -> None:
         self.inner, self.constraint = inner, constraint
-        self._kept: tuple[
-            int, ...
-        ] = ()  # the inner proposer's nodes that are left; forced ones follow
+        # The inner proposer's nodes that are left; forced ones follow.
+        self._kept: tuple[int, ...] = ()
         self._tokens: tuple[int, ...] = ()
 
     def begin(self, context: Context, sampler: Sampler) -> None:

@@ -165,9 +165,8 @@ class _DeviceDraft(_NoDraft):
     def __init__(self, runner: RoundRunner, draft: RoundDraft, context: Context) -> None:
         super().__init__(runner)
         self.draft, self.context = draft, context
-        self.known = len(
-            draft.tokens
-        )  # tokens of the text in its state, as far as rounds were read
+        # Tokens of the text in its state, as far as rounds were read.
+        self.known = len(draft.tokens)
         # A round feeds it the last two tokens; after rounds without a draft it may lack more.
         self.is_behind = self.known < len(context.tokens) - 2
 

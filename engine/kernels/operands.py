@@ -81,9 +81,8 @@ class Candidates:
         self.ids = np.arange(vocabulary, dtype=np.int64)
         self._runs = np.zeros((groups // 2 + 1, 2), dtype=np.int32)
         layout = [("runs", np.uintp), *((name, np.int32) for name in ("count", "panels", "tokens"))]
-        self._panels = np.zeros(
-            1, dtype=np.dtype(layout, align=True)
-        )  # as TrimmedPanels in structures.h
+        # As TrimmedPanels in structures.h.
+        self._panels = np.zeros(1, dtype=np.dtype(layout, align=True))
         self._panels["runs"] = self._runs.ctypes.data
         self.address = self._panels.ctypes.data
 

@@ -268,9 +268,7 @@ class _Worker:
         with contextlib.suppress(OSError, ValueError), pipe:
             while len(head := pipe.read(LENGTH.size)) == LENGTH.size:
                 (size,) = LENGTH.unpack(head)
-                if (
-                    size > self._limits.answer + 1024
-                ):  # the worker keeps to it, unless it was taken over
+                if size > self._limits.answer + 1024:  # only a worker that was taken over
                     break
                 self._answers.put(pipe.read(size))
         self._answers.put(None)

@@ -105,9 +105,8 @@ class Copy:
         self._away = False
         self._left = 0  # place in the source where it departed
         self._began = 0  # where the edit begins in the text
-        self._returns: dict[
-            int, int
-        ] = {}  # place in the source: latest tokens that match before it
+        # By places in the source: how many of the latest tokens match before it.
+        self._returns: dict[int, int] = {}
 
     def expect(self, tokens: int) -> None:
         """Expect a copy from the beginning of the source, with the trust of ``tokens`` copied tokens."""

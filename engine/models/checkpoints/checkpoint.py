@@ -284,9 +284,8 @@ def fingerprint(path: Path) -> str:
 
 def _is_tied(config: Mapping[str, Any]) -> bool:
     key, text = "tie_word_embeddings", _text_part(config)
-    return bool(
-        text.get("tie_embedding", text.get(key, config.get(key, False)))
-    )  # LFM2's name of it
+    # The first is LFM2's name of it.
+    return bool(text.get("tie_embedding", text.get(key, config.get(key, False))))
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -79,9 +79,8 @@ def split_tensors(
             else:
                 yield name, entry
         elif shared is not None and len(entry.shape) == 2:
-            mlp = (
-                "shared_expert." if config.get("num_local_experts") else ""
-            )  # else it is the only MLP
+            # Without experts it is the only MLP.
+            mlp = "shared_expert." if config.get("num_local_experts") else ""
             yield from _of_shared(f"{shared[1]}{mlp}", shared[2], entry)
         elif delta is not None and len(entry.shape) == 2:
             yield from _of_key_heads(delta, entry, config)

@@ -88,9 +88,8 @@ def batches(
     while True:
         order = list(learned)
         rng.shuffle(order)
-        order.sort(
-            key=lambda reply: min(reply.length, longest) // 32
-        )  # stable: mixed within a length
+        # Stable: mixed within a length.
+        order.sort(key=lambda reply: min(reply.length, longest) // 32)
         groups = list(_groups(order, longest, size))
         rng.shuffle(groups)
         for group in groups:
