@@ -95,13 +95,11 @@ def markdown(result: Result, title: str, facts: Mapping[str, str]) -> str:
             rows = [r for r in result.rows if (r.temperature, r.prompt_kind) == (temperature, kind)]
             parts.append(f"### {kind}, {rows[0].prompts} prompts")
             parts.append(_grid(HEAD, [cells(row) for row in rows]))
-    best = [(kind, r.proposer, depth_of(r), times(r.speedup)) for kind, r in _best(result)]
+    best = [
+        (kind, r.proposer, depth_of(r), times(r.speedup)) for kind, r in winners(result).items()
+    ]
     parts += ["## Fastest", _grid(("prompts", "method", "depth", "speed-up"), best)]
     return "\n\n".join(parts) + "\n"
-
-
-def _best(result: Result) -> list[tuple[str, Row]]:
-    return list(winners(result).items())
 
 
 def _grid(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
