@@ -48,8 +48,7 @@ def read(lines: Iterable[str]) -> Iterator[Event]:
                 value = parse_json(line)
             except ValueError as error:
                 raise InvalidRequest(
-                    "trace",
-                    f"line {number} of the trace is no JSON: {error}. It may be cut off.",
+                    "trace", f"line {number} of the trace is no JSON: {error}. It may be cut off."
                 ) from error
             yield from_json(value, f"Line {number} of the trace")
 

@@ -220,10 +220,7 @@ def _seeing(stored: Stored, layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...
         key = "swa_window_size" if config.get("swa_window_size") is not None else "sliding_window"
         window = stored.size(key)
     return tuple(
-        replace(
-            spec,
-            mixer=replace(spec.attention, window=window if slides else None, causal=back),
-        )
+        replace(spec, mixer=replace(spec.attention, window=window if slides else None, causal=back))
         for spec, slides, back in zip(layers, sliding, sees_back, strict=True)
     )
 

@@ -168,9 +168,7 @@ def _check_aux_layers(stored: Stored, read: Sequence[AuxLayer], target: TargetSh
     if not all(isinstance(layer, int) and 0 <= layer <= target.layers for layer in layers):
         inputs, ours = ", ".join(map(str, layers)), target.path.name
         raise other_target(
-            stored,
-            target,
-            f"reads what enters layers {inputs}, {ours} has {target.layers} layers",
+            stored, target, f"reads what enters layers {inputs}, {ours} has {target.layers} layers"
         )
 
 

@@ -186,13 +186,7 @@ class MtpHead:
                 rows = Rows(one, end, step - 1)
                 outputs = {
                     index: self._layer(
-                        ops,
-                        memory,
-                        index,
-                        chain,
-                        step,
-                        outputs[max(index - 1, min(outputs))],
-                        rows,
+                        ops, memory, index, chain, step, outputs[max(index - 1, min(outputs))], rows
                     )
                     for index in range(min(step, last), last + 1)
                 }
@@ -254,10 +248,7 @@ def plan_inside(target: Checkpoint, holder: Checkpoint) -> HeadPlan | str | None
     weight = _weights(holder)
     shapes = {name: info.shape for name, info in holder.tensors.items()}
     stored = Stored(
-        holder.path,
-        holder.text_config,
-        shapes,
-        fetch=lambda name: widen(weight(name)).float(),
+        holder.path, holder.text_config, shapes, fetch=lambda name: widen(weight(name)).float()
     )
     stored.expect(expected)
     shape, parameters = MtpShape(a, target.eos_ids, names, weight), count_parameters(expected)

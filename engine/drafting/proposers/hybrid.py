@@ -39,9 +39,7 @@ class HybridProposer:
     class Options(SuffixProposer.Options):
         # ``neural`` is called later: the registry is incomplete while this module is imported.
         neural: str = option(
-            "draft",
-            "what drafts where the text does not repeat itself",
-            choices=proposers.neural,
+            "draft", "what drafts where the text does not repeat itself", choices=proposers.neural
         )
         neural_depth: int = option(
             FIXED_DEPTH,

@@ -45,9 +45,8 @@ class NgramProposer(BaseProposer):
 
     def __init__(self, options: Options, resources: Resources) -> None:
         self.sizes = range(options.prompt_lookup_max, options.prompt_lookup_min - 1, -1)
-        self._latest: dict[
-            tuple[int, ...], int
-        ] = {}  # n-gram: position after its latest occurrence
+        # By n-grams: the position after their latest occurrence.
+        self._latest: dict[tuple[int, ...], int] = {}
         self._indexed = 0
         folder = resources.remembered
         # An automaton counts a match together with the token after it.

@@ -12,12 +12,7 @@ from engine.loading.hub.paths import endpoint, folder_for
 from engine.loading.hub.query import ANSWER_S
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
-from engine.models.checkpoints.gguf.description import (
-    DRAFTING,
-    SUFFIX,
-    is_later_part,
-    parts_named,
-)
+from engine.models.checkpoints.gguf.description import DRAFTING, SUFFIX, is_later_part, parts_named
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")

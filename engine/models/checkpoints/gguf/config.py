@@ -326,9 +326,8 @@ def _gemma4(
 
 
 def _granite(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
-    turns = (
-        settings.optional("rope.scaling.finetuned") is not False
-    )  # llama.cpp's switch of the rope
+    # llama.cpp's switch of the rope.
+    turns = settings.optional("rope.scaling.finetuned") is not False
     return {
         "attention_multiplier": settings.number("attention.scale", config["head_dim"] ** -0.5),
         "embedding_multiplier": settings.number("embedding_scale", 1.0),

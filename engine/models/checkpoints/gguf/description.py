@@ -18,12 +18,7 @@ import numpy as np
 
 from engine.errors import ModelError
 from engine.models.checkpoints.gguf.config import Settings, config_from, gated_delta
-from engine.models.checkpoints.gguf.header import (
-    FILE_TYPES,
-    GgufHeader,
-    Metadata,
-    read_gguf_header,
-)
+from engine.models.checkpoints.gguf.header import FILE_TYPES, GgufHeader, Metadata, read_gguf_header
 from engine.models.checkpoints.gguf.names import (
     LONG_FACTORS,
     ROPE_FACTORS,

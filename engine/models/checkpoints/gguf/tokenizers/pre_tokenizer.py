@@ -144,9 +144,7 @@ PRE_TOKENIZERS = (
         steps=(_THREE_DIGITS, "[一-龥\u3040-ゟ゠-ヿ]+", _DEEPSEEK3),
     ),
     PreTokenizer(
-        names=("minicpm5",),
-        steps=(_THREE_DIGITS, LLAMA3.replace("{1,3}", "+")),
-        whole_words=True,
+        names=("minicpm5",), steps=(_THREE_DIGITS, LLAMA3.replace("{1,3}", "+")), whole_words=True
     ),
     PreTokenizer(
         names=("seed-coder",),
@@ -162,8 +160,7 @@ PRE_TOKENIZERS = (
         names=("poro-chat", "bloom", "gpt3-finnish"), steps=(" ?[^(\\s|.,!?…。，、।۔،)]+",)
     ),
     PreTokenizer(
-        names=("default",),
-        steps=(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]"),
+        names=("default",), steps=(r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", "[0-9][0-9][0-9]")
     ),
 )
 """All that a family here may need; other names of llama.cpp belong to models that no family runs."""
@@ -228,9 +225,8 @@ def _steps(part: Mapping[str, Any]) -> Iterator[str]:
             for one in inner:
                 yield from _steps(one)
         case {"type": "Split", "pattern": {"Regex": str(pattern)}, "behavior": "Isolated"}:
-            yield pattern.replace("\r", r"\r").replace(
-                "\n", r"\n"
-            )  # some files have the characters
+            # Some files have the characters.
+            yield pattern.replace("\r", r"\r").replace("\n", r"\n")
         case {"type": "Digits", "individual_digits": True}:
             yield _DIGIT
         case {"type": "ByteLevel", "add_prefix_space": False}:

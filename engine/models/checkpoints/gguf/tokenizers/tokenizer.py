@@ -81,10 +81,7 @@ def _byte_level(
 
 
 def _add(
-    tokenizer: Tokenizer,
-    tokens: ListedTokens,
-    special: SpecialTokens,
-    metadata: Mapping[str, Any],
+    tokenizer: Tokenizer, tokens: ListedTokens, special: SpecialTokens, metadata: Mapping[str, Any]
 ) -> None:
     """Add special and user-defined tokens, which are cut out of a text before all else.
 
