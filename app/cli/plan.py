@@ -51,7 +51,7 @@ def plan(
         str, typer.Option(help=f"What computes for dynamo, of {', '.join(BACKENDS)}.")
     ] = BACKENDS[0],
     loads: Annotated[
-        bool, typer.Option("--loads", help="Simulate 1 to 1,000 users at once, plain and drafted.")
+        bool, typer.Option("--loads", help="Show 1 to 1,000 users at once, plain and drafted.")
     ] = False,
     out: Annotated[
         Path | None, typer.Option(help="A folder to write the scripts and files into.")

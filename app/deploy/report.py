@@ -7,7 +7,7 @@ from typing import Any
 
 from app.deploy import support
 from app.deploy.estimate import assumptions
-from app.deploy.estimate.simulation import LOADS
+from app.deploy.estimate.load import LOADS
 from app.deploy.plan import Plan
 from app.deploy.render import Rendered
 

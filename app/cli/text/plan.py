@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.text.output import table
-from app.deploy.estimate.simulation import LOADS, Row
-from app.deploy.estimate.simulation import table as simulated
+from app.deploy.estimate.load import LOADS, Row
+from app.deploy.estimate.load import table as loaded
 from app.deploy.methods import NAMES
 from app.deploy.plan import Plan
 from app.deploy.render import Rendered
 
 REPLY_SHARE = 4
-"""The simulation's replies are this fraction of a context; the rest is prompt."""
+"""Replies under load are this fraction of a context; the rest is prompt."""
 
 
 def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
@@ -25,17 +25,17 @@ def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
 
 
 def loads_text(plan: Plan, loads: tuple[int, ...] = LOADS) -> str:
-    """Return the table of the simulation."""
+    """Return the table of expected speeds under load."""
     reply = max(1, plan.request.context // REPLY_SHARE)
     prompt = plan.request.context - reply
-    rows, slots = simulated(plan, prompt, reply, loads)
+    rows, slots = loaded(plan, prompt, reply, loads)
     head = ["users", "plain, all", "plain, one", "wait s"]
     if plan.drafts:
         head += ["drafted, all", "drafted, one", "wait s", "gain"]
     body = [_line(row, plan.drafts) for row in rows]
     copies = plan.layout.replicas
     return (
-        f"Simulated, tokens/s by this plan's estimates: every user sends {prompt:,} tokens, gets "
+        f"Under load, in tokens/s by this plan's estimates: every user sends {prompt:,} tokens, gets "
         f"{reply:,}, asks again. {copies} cop{'y' if copies == 1 else 'ies'}, with room for {slots:,} "
         f"users in each; acceptance {plan.setup.acceptance:.2f}.\n\n"
         + table(head, body, frozenset(range(len(head))))

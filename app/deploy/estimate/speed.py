@@ -38,7 +38,7 @@ class Setup:
             hops + self._draft_seconds(batch, depth) if depth else hops
         )
 
-    def prompt_seconds(self, tokens: int) -> float:
+    def prompt_seconds(self, tokens: float) -> float:
         """Return the seconds that prompt tokens add to a step: FLOP only, as weights are read anyway."""
         gpu = self.place.gpu
         speed = flops(gpu, self.network.weights) * assumptions.COMPUTE_SHARE * self.place.tensor

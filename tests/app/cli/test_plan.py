@@ -45,7 +45,7 @@ def test_another_plan_replaces_the_first_but_not_what_people_wrote(
         assert (config.read_text() if config.exists() else None) == own
 
 
-def test_loads_are_simulated(foretoken: Foretoken) -> None:
+def test_speeds_under_load_are_shown(foretoken: Foretoken) -> None:
     result = foretoken(
         "plan", "qwen3-0.6b", "--method", "ngram", "--gpus", "H100", "--context", 64, "--loads"
     )

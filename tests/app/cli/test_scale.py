@@ -18,7 +18,7 @@ SHOWN = re.findall(
 
 
 @pytest.mark.parametrize(("command", "table"), SHOWN, ids=["8 B", "70 B", "671 B"])
-def test_a_simulated_load_is_the_one_that_is_shown(
+def test_speeds_under_load_are_those_that_are_shown(
     command: str, table: str, foretoken: Foretoken
 ) -> None:
     result = foretoken(*shlex.split(command))

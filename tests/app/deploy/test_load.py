@@ -1,4 +1,4 @@
-"""A load through the formulas, step by step."""
+"""Expected speeds under load."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from app.deploy.estimate.simulation import Load, simulate, table
+from app.deploy.estimate.load import Load, outcome, table
 from app.deploy.gpus import parse_gpus
 from app.deploy.known import known_models
 from app.deploy.plan import Plan
@@ -24,27 +24,18 @@ def plan() -> Plan:
 
 
 def test_one_user_gets_what_the_formula_says(plan: Plan) -> None:
-    load = Load(1, 16, 4000)
-    plain = simulate(plan.setup, load, 8, 0)
-    assert plain.user == pytest.approx(plan.setup.tokens_a_second(1, 0), rel=0.01)
-    drafted = simulate(plan.setup, load, 8, plan.depth)
-    assert drafted.user == pytest.approx(plan.setup.tokens_a_second(1, plan.depth), rel=0.03)
-
-
-def test_a_run_is_the_same_twice_and_another_seed_is_another_run(plan: Plan) -> None:
-    load = Load(4, 64, 64)
-    first = simulate(plan.setup, load, 4, plan.depth)
-    assert simulate(plan.setup, load, 4, plan.depth) == first
-    assert simulate(plan.setup, load, 4, plan.depth, seed=1) != first
+    for depth in (0, plan.depth):
+        alone = outcome(plan.setup, Load(1, 16, 4000), 8, depth)
+        assert alone.user == pytest.approx(plan.setup.tokens_a_second(1, depth), rel=0.01)
 
 
 def test_who_finds_no_room_waits(plan: Plan) -> None:
     """Five users in two places: the others' replies are waited for."""
-    alone = simulate(plan.setup, Load(2, 32, 64), 2, 0)
-    crowded = simulate(plan.setup, Load(5, 32, 64), 2, 0)
-    assert crowded.running <= 2
-    assert crowded.wait > 5 * alone.wait
-    assert crowded.total == pytest.approx(alone.total, rel=0.1)
+    alone = outcome(plan.setup, Load(2, 32, 64), 2, 0)
+    crowded = outcome(plan.setup, Load(5, 32, 64), 2, 0)
+    assert crowded.total == alone.total
+    seconds = 64 / alone.user
+    assert crowded.wait - alone.wait == pytest.approx(1.5 * seconds, rel=0.05)
 
 
 def test_speculation_fades_as_users_become_more(plan: Plan) -> None:
@@ -55,3 +46,11 @@ def test_speculation_fades_as_users_become_more(plan: Plan) -> None:
     assert gains[0] > 1.5
     assert all(one.plain.total < two.plain.total for one, two in itertools.pairwise(rows))
     assert rows[0].drafted.total < expected_tokens(1.0, plan.depth) * rows[0].plain.total
+
+
+def test_a_round_takes_no_more_rows_than_a_batch_has(plan: Plan) -> None:
+    """Long prompts hold up the replies of many users, who wait."""
+    few = outcome(plan.setup, Load(20, 8000, 16), 100_000, 0)
+    many = outcome(plan.setup, Load(2000, 8000, 16), 100_000, 0)
+    assert many.user == pytest.approx(few.user, rel=0.2)
+    assert many.wait > 50 * few.wait
