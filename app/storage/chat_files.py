@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, Literal
+from dataclasses import asdict, replace
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from app.storage.history import TextFile
-from app.storage.rows import Chat, Status, StoredMessage, SystemPrompt
+from app.storage.rows import Chat, StoredMessage, SystemPrompt
 from app.storage.store import Store
 from engine.errors import InvalidRequest
 from engine.files import parse_json
@@ -18,6 +17,8 @@ FORMAT = "foretoken-chat"
 VERSION = 2
 _SHOWN_ERRORS = 5
 """Errors of a file in one message, at most."""
+_OF_STORE = ("chat", "siblings")
+"""Fields of a message that stand in no file."""
 _SPEAKERS = {"user": "You", "assistant": "Model"}
 
 
@@ -38,8 +39,7 @@ def read(store: Store, text: str) -> int:
     Raises InvalidRequest, which names the field, for anything else; then no chat is created.
     """
     file = _parsed(text)
-    system = None if file.system is None else SystemPrompt(file.system.name, file.system.text)
-    return store.take_chat(file.title, file.stored(), system)
+    return store.take_chat(file.title, file.stored(), file.system)
 
 
 def _markdown(title: str, messages: tuple[StoredMessage, ...]) -> str:
@@ -58,95 +58,33 @@ def _body(message: StoredMessage) -> str:
 
 def _json(chat: Chat, messages: tuple[StoredMessage, ...]) -> str:
     numbers = {each.id: number for number, each in enumerate(messages, 1)}
-    values = [
-        {
-            "id": numbers[each.id],
-            "parent": numbers.get(each.parent or 0),
-            "shown": each.shown,
-            "role": each.role,
-            "text": each.text,
-            "files": [{"name": file.name, "text": file.text} for file in each.files],
-            "model": each.model,
-            "method": each.method,
-            "left_out": each.left_out,
-            "marks": each.marks,
-            "status": each.status,
-            "error": each.error,
-            "statistics": each.statistics,
-        }
-        for each in messages
-    ]
-    system = chat.system and {"name": chat.system.name, "text": chat.system.text}
     value = {
         "format": FORMAT,
         "version": VERSION,
         "title": chat.title,
-        "system": system,
-        "messages": values,
+        "system": chat.system and asdict(chat.system),
+        "messages": [
+            {
+                **{name: field for name, field in asdict(each).items() if name not in _OF_STORE},
+                "id": numbers[each.id],
+                "parent": numbers.get(each.parent or 0),
+            }
+            for each in messages
+        ],
     }
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-class _Part(BaseModel):
+class _ChatFile(BaseModel):
     model_config = ConfigDict(strict=True)
 
-
-class _Text(_Part):
-    """A message of a file, or a system prompt."""
-
-    name: str
-    text: str
-
-
-class _Message(_Part):
-    id: int
-    parent: int | None
-    shown: bool
-    left_out: bool
-    role: Literal["user", "assistant"]
-    text: str
-    files: list[_Text]
-    model: str | None
-    method: str | None
-    marks: str | None = None
-    status: Status | None = None
-    error: str | None = None
-    statistics: dict[str, int | float | bool | list[Any] | dict[str, Any] | None] | None = None
-
-    def stored(self) -> StoredMessage:
-        """Return the message for the store; a running reply becomes an interrupted one.
-
-        The pair in the statistics is left out: a button of the page loads it, and a file from elsewhere
-        must not choose that.
-        """
-        status, statistics = self.status or "done", self.statistics
-        if statistics is not None:
-            statistics = {name: value for name, value in statistics.items() if name != "pair"}
-        return StoredMessage(
-            id=self.id,
-            chat=0,
-            role=self.role,
-            text=self.text,
-            marks=self.marks or "",
-            status="interrupted" if status == "running" else status,
-            error=self.error,
-            statistics=statistics,
-            parent=self.parent,
-            shown=self.shown,
-            left_out=self.left_out,
-            files=tuple(TextFile(file.name, file.text) for file in self.files),
-            model=self.model,
-            method=self.method,
-        )
-
-
-class _ChatFile(_Part):
     title: str
-    system: _Text | None = None
-    messages: list[_Message]
+    system: SystemPrompt | None = None
+    messages: list[StoredMessage]
 
     def stored(self) -> list[StoredMessage]:
-        """Return the messages. Raises InvalidRequest unless each stands after its parent."""
+        """Return the messages for the store. Raises InvalidRequest unless each stands after its
+        parent."""
         seen: set[int | None] = {None}
         for number, each in enumerate(self.messages):
             if each.id in seen or each.parent not in seen:
@@ -154,7 +92,19 @@ class _ChatFile(_Part):
                     f"messages[{number}] has no id of its own, or follows none before it"
                 )
             seen.add(each.id)
-        return [each.stored() for each in self.messages]
+        return list(map(_from_elsewhere, self.messages))
+
+
+def _from_elsewhere(message: StoredMessage) -> StoredMessage:
+    """Return the message without its pair, and a running reply as an interrupted one.
+
+    A button of the page loads the pair of the statistics, and a file must not choose that.
+    """
+    statistics = message.statistics
+    if statistics is not None:
+        statistics = {name: value for name, value in statistics.items() if name != "pair"}
+    status = "interrupted" if message.status == "running" else message.status
+    return replace(message, status=status, statistics=statistics)
 
 
 def _parsed(text: str) -> _ChatFile:
@@ -175,7 +125,7 @@ def _parsed(text: str) -> _ChatFile:
     if version != VERSION:
         raise _no_chat("its version is none that can be read")
     try:
-        return _ChatFile.model_validate(value)
+        return _ChatFile.model_validate_json(text)
     except ValidationError as error:
         errors = error.errors(include_url=False, include_input=False)
         shown = [f"{_path(each['loc'])}: {each['msg'].lower()}" for each in errors[:_SHOWN_ERRORS]]

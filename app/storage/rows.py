@@ -44,6 +44,9 @@ class Folder:
 Status = Literal["running", "done", "length", "cancelled", "failed", "interrupted"]
 STATUSES: tuple[str, ...] = get_args(Status)
 
+Figures = dict[str, int | float | bool | list[Any] | dict[str, Any] | None]
+"""What is stored of a reply's statistics."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
@@ -53,13 +56,13 @@ class StoredMessage:
     ``left_out``: it is shown but not given to a model. ``model`` and ``method``: what wrote a reply."""
 
     id: int
-    chat: int
-    role: str
+    role: Literal["user", "assistant"]
     text: str
+    chat: int = 0
     marks: str = ""
-    status: str = "done"
+    status: Status = "done"
     error: str | None = None
-    statistics: dict[str, Any] | None = None
+    statistics: Figures | None = None
     parent: int | None = None
     siblings: tuple[int, ...] = ()
     shown: bool = True

@@ -7,7 +7,7 @@ import json
 import re
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Literal
 
 from app.storage import tree as store_tree
 from app.storage.file import FILE, StoreFile
@@ -321,10 +321,10 @@ class Store(StoreFile):
         return tuple(line for row in rows for line in row["lines"].split("\n"))
 
 
-def _answer(role: str, text: str, statistics: str | None) -> str:
+def _answer(role: Literal["user", "assistant"], text: str, statistics: str | None) -> str:
     """Return a message without its thought; a function for SQL."""
     parsed = parse_json(statistics) if statistics else None
-    return StoredMessage(0, 0, role, text, statistics=parsed).parts.answer
+    return StoredMessage(0, role, text, statistics=parsed).parts.answer
 
 
 def shorten(title: str) -> str:

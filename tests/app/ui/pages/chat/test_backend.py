@@ -358,7 +358,7 @@ def file_of(message: dict[str, Any]) -> str:
         ({"parent": 1}, "messages[0]"),
         (
             {"shown": 2, "text": 3},
-            "; messages[0].text: input should be a valid string",
+            "; messages[0].shown: input should be a valid boolean",
         ),
         (dict.fromkeys(WHOLE, ()), "and 7 more"),
     ],
