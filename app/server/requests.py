@@ -160,15 +160,6 @@ def _speculation(body: GenerationBody, pair: Drafting, predicts: bool) -> Specul
 
 def _speculation_fields(body: GenerationBody) -> dict[str, Any]:
     nested = body.speculation or SpeculationBody()
-    if body.speculative is not None:
-        if body.speculation is not None:
-            raise InvalidRequest(
-                "speculative", "speculation and speculative say the same; leave one out."
-            )
-        other = body.speculative
-        nested = SpeculationBody(
-            proposer=other.method, depth=other.depth, acceptance=other.acceptance
-        )
     values = {name: value for name, value in nested.model_dump().items() if value is not None}
     for name in ("proposer", "depth", "controller", "acceptance"):
         flat = getattr(body, name)

@@ -83,14 +83,6 @@ class SpeculationBody(ClosedBody):
     options: dict[str, Any] | None = None
 
 
-class SpeculativeBody(ClosedBody):
-    """The same field with the names of most papers: ``method`` is the proposer."""
-
-    method: str | None = None
-    depth: int | None = None
-    acceptance: str | None = None
-
-
 class StreamOptions(Body):
     include_usage: bool | None = None
 
@@ -137,7 +129,6 @@ class GenerationBody(_SamplingBody, Body):  # type: ignore[misc, valid-type]  # 
     logit_bias: Annotated[dict[str, float], Field(max_length=MAX_BIASES)] | None = None
     structured_outputs: StructuredOutputsBody | None = None
     speculation: SpeculationBody | None = None
-    speculative: SpeculativeBody | None = None
     spec_decode_metrics: Literal["summary", "detailed"] | None = None
     proposer: str | None = None
     depth: int | None = None
@@ -159,9 +150,6 @@ class GenerationBody(_SamplingBody, Body):  # type: ignore[misc, valid-type]  # 
         names = {"options": "speculation.options", "predicted": "prediction"}
         if self.speculation is not None:
             names |= {name: f"speculation.{name}" for name in self.speculation.model_fields_set}
-        elif self.speculative is not None:
-            for name in self.speculative.model_fields_set:
-                names["proposer" if name == "method" else name] = f"speculative.{name}"
         structure = field_of(self.reply_format, self.structured_outputs)
         return names if structure is None else names | {"grammar": structure}
 

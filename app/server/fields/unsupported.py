@@ -43,6 +43,7 @@ REFUSED: Refused = {
     "echo": ("repeating the prompt in the reply", is_nothing),
     "suffix": ("text behind the completion", is_nothing),
     "chat_template": (_TEMPLATE, is_nothing),
+    "speculative": ("drafting in this field; speculation takes it", is_nothing),
     "best_of": ("choosing the best of several replies", lambda value: value in (None, 1)),
 }
 """Refused by all APIs."""

@@ -6,7 +6,7 @@ import pytest
 from openai import BadRequestError, OpenAI
 
 from app.settings.defaults import Defaults, Winner
-from engine.events import Emitted, Started
+from engine.events import Emitted
 from engine.request import Request, Speculation
 from engine.stats import Tally
 from engine.values.messages import Message
@@ -118,18 +118,6 @@ def test_a_prediction_is_drafted_from_and_counted(server, client: OpenAI) -> Non
             extra_body={"proposer": "none"},
         )
     assert caught.value.param == "prediction"
-
-
-def test_speculation_may_be_said_in_the_words_of_papers(server, client: OpenAI) -> None:
-    ask = {"model": server.model, "messages": ASK, "max_tokens": 8}
-    given = {"speculative": {"method": "ngram", "depth": 2, "acceptance": "greedy"}}
-    client.chat.completions.create(**ask, extra_body=given)
-    (trace,) = server.recorder.traces
-    started = next(event for event in trace if isinstance(event, Started))
-    assert (started.proposer, started.acceptance) == ("ngram", "greedy")
-    with pytest.raises(BadRequestError) as caught:
-        client.chat.completions.create(**ask, extra_body={"speculative": {"depth": 99}})
-    assert caught.value.param == "speculative.depth"
 
 
 def test_the_controller_and_its_reasons_are_told(server, client: OpenAI) -> None:

@@ -32,7 +32,7 @@ def test_what_is_read_can_be_asked_for_by_its_head(server, http: httpx.Client) -
     ("path", "fields"),
     [
         ("/v1/chat/completions", {"messages", "top_logprobs", "logit_bias", "prediction", "top_k"}),
-        ("/v1/completions", {"prompt", "logprobs", "speculation", "speculative"}),
+        ("/v1/completions", {"prompt", "logprobs", "speculation"}),
         ("/v1/responses", {"input", "instructions", "previous_response_id"}),
         ("/api/chat", {"messages", "options"}),
     ],
