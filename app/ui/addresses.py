@@ -6,9 +6,10 @@ import json
 import re
 from collections.abc import Mapping
 
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.ui.words import Words
+from app.web.page_policy import rewriting
 
 PAGES: Mapping[str, str] = {
     "chat": Words.CHAT,
@@ -69,29 +70,5 @@ class Addresses:
             await self._app(scope, receive, send)
             return
         root = {**scope, "path": "/", "raw_path": b"/"}
-        await self._app(root, receive, _Rooted(send))
-
-
-class _Rooted:
-    """Send a document with ``_ROOT`` in it."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._start: Message | None = None
-        self._body = bytearray()
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self._start = message
-            return
-        if message["type"] != "http.response.body" or self._start is None:
-            await self._send(message)
-            return
-        self._body += message.get("body", b"")
-        if message.get("more_body"):
-            return
-        body = bytes(self._body).replace(_BASE, _ROOT, 1)
-        length = (b"content-length", str(len(body)).encode())
-        headers = [each for each in self._start["headers"] if each[0].lower() != length[0]]
-        await self._send({**self._start, "headers": [*headers, length]})
-        await self._send({**message, "body": body})
+        rooted = rewriting(send, lambda _: True, lambda page, _: page.replace(_BASE, _ROOT, 1))
+        await self._app(root, receive, rooted)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -60,27 +60,41 @@ def opens_page(scope: Scope) -> bool:
 
 
 def with_nonce(send: Send, hashes: Sequence[str]) -> Send:
-    """Wrap ``send`` so that a page without a policy of its own is collected and sent with a nonce; other
-    answers pass unchanged. ``hashes``: of scripts that are inserted later."""
+    """Wrap ``send`` so that a page without a policy of its own is sent with a nonce. ``hashes``: of
+    scripts that are inserted later."""
+
+    def marked(page: bytes, headers: MutableHeaders) -> bytes:
+        nonce = secrets.token_urlsafe(16)
+        headers[POLICY] = content_policy(nonce, hashes)
+        return mark(page, nonce)
+
+    return rewriting(send, _is_page, marked)
+
+
+def rewriting(
+    send: Send,
+    wanted: Callable[[Headers], bool],
+    change: Callable[[bytes, MutableHeaders], bytes],
+) -> Send:
+    """Wrap ``send`` so that an answer with ``wanted`` headers is collected, and sent with the body that
+    ``change`` returns; ``change`` may set headers too. Other answers pass unchanged."""
     start: Message | None = None
-    page = bytearray()
+    collected = bytearray()
 
     async def sending(message: Message) -> None:
         nonlocal start
-        if message["type"] == "http.response.start" and _is_page(Headers(raw=message["headers"])):
+        if message["type"] == "http.response.start" and wanted(Headers(raw=message["headers"])):
             start = message
-        elif start is None:
+        elif start is None or message["type"] != "http.response.body":
             await send(message)
         else:
-            page.extend(message.get("body", b""))
+            collected.extend(message.get("body", b""))
             if not message.get("more_body", False):
-                nonce = secrets.token_urlsafe(16)
-                marked = mark(bytes(page), nonce)
                 headers = MutableHeaders(raw=list(start["headers"]))
-                headers["content-length"] = str(len(marked))
-                headers[POLICY] = content_policy(nonce, hashes)
+                body = change(bytes(collected), headers)
+                headers["content-length"] = str(len(body))
                 await send({**start, "headers": headers.raw})
-                await send({"type": "http.response.body", "body": marked})
+                await send({"type": "http.response.body", "body": body})
 
     return sending
 
