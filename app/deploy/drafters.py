@@ -55,7 +55,7 @@ def drafter_for(
         network,
         1 if together or block else depth,
         depth + 1 if block else 1,
-        method.name not in ("mlp_speculator", "arctic", "arctic_suffix"),
+        method.name != "mlp_speculator",
     )
 
 
@@ -110,19 +110,11 @@ def _medusa(target: ModelFacts, depth: int) -> Network:
 
 
 def _mlp(target: ModelFacts, depth: int) -> Network:
-    """Return one projection and one table, tied over all positions, as wide as the target."""
-    return _speculator(target, 2)
+    """Return one projection and one table, tied over all positions, as wide as the target.
 
-
-def _lstm(target: ModelFacts, depth: int) -> Network:
-    """Return the same with four gates."""
-    return _speculator(target, 8)
-
-
-def _speculator(target: ModelFacts, products: int) -> Network:
-    """Return a network without attention or cache; its input table is stored but hardly read."""
-    inner = products * target.hidden**2 + _table(target)
-    network = _head(target, inner, 1)
+    It has neither attention nor cache; its input table is stored but hardly read.
+    """
+    network = _head(target, 2 * target.hidden**2 + _table(target), 1)
     total_weights = network.total_weights + _table(target) * SIXTEEN_BITS
     return replace(network, total_weights=total_weights, cache_products=0.0, shards=1)
 
@@ -164,8 +156,6 @@ _HEADS: MappingProxyType[str, Callable[[ModelFacts, int], Network]] = MappingPro
         "eagle3": _eagle3,
         "medusa": _medusa,
         "mlp_speculator": _mlp,
-        "arctic": _lstm,
-        "arctic_suffix": _lstm,
         "dflash": _dflash,
         "mtp": _mtp,
     }

@@ -90,15 +90,6 @@ METHODS = MappingProxyType(
                 "DeepSeek-V3's report, section 5.4.3: 85 to 90 % for the second token",
             ),
             Method("dflash", "DFlash", Needs.HEAD, 7, 0.75, "taken to be EAGLE-3's"),
-            Method("arctic", "Arctic's LSTM speculator", Needs.HEAD, 3, 0.6, _GUESSED),
-            Method(
-                "arctic_suffix",
-                "Arctic's LSTM speculator with suffix trees",
-                Needs.HEAD,
-                3,
-                0.65,
-                _GUESSED,
-            ),
         )
     }
 )
@@ -133,12 +124,9 @@ CAN = MappingProxyType(
 )
 """The methods of each engine that computes; ``support`` names the sources."""
 
-ARCTIC = frozenset({"arctic", "arctic_suffix"})
-"""Methods of Arctic Inference, which patches a version of vLLM that Dynamo's worker does not have."""
-
 
 def drafts_by(engine: str, method: str) -> bool:
     """Return whether ``engine`` has ``method``; for Dynamo, whether any of its backends has it."""
     if engine == DYNAMO:
-        return method not in ARCTIC and any(method in methods for methods in CAN.values())
+        return any(method in methods for methods in CAN.values())
     return method in CAN[engine]

@@ -4,7 +4,7 @@ Checked in November 2026 against: vLLM's repository at 002e77c1 (vllm/config/spe
 docs/features/speculative_decoding of that autumn; SGLang 0.5.23, its repository at 16974b80
 (docs_new/docs/advanced_features/speculative_decoding.mdx) and pull request 30775; TensorRT-LLM's at
 04c8822c (docs/source/features/speculative-decoding.md) and 01edceae (feature-combination-matrix.md);
-Dynamo's documentation 1.6 and its examples/backends at 04521f47; Arctic Inference at 9d464388.
+Dynamo's documentation 1.6 and its examples/backends at 04521f47.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from app.deploy.formats import NVFP4, has_units
-from app.deploy.methods import ARCTIC, CAN, DYNAMO, METHODS, NAMES, NONE, SGLANG, TRTLLM, VLLM
+from app.deploy.methods import CAN, DYNAMO, METHODS, NAMES, NONE, SGLANG, TRTLLM, VLLM
 from app.deploy.model import STAND_IN
 from app.deploy.plan import Plan
 from app.deploy.request import PlanRequest
@@ -32,12 +32,6 @@ def check(request: PlanRequest) -> None:
             f"{NAMES[engine]} has no {request.of_method.title}. It has "
             f"{', '.join(name for name in METHODS if name in CAN[engine])}; {' and '.join(others)} "
             f"{'has' if len(others) == 1 else 'have'} {request.method}.",
-        )
-    if request.engine == DYNAMO and request.method in ARCTIC:
-        raise InvalidRequest(
-            "method",
-            "Arctic Inference needs a version of vLLM that Dynamo's worker does not have. Plan for vllm, "
-            "or choose eagle3.",
         )
     if request.method == "mtp" and not request.target.next_token_weights:
         raise InvalidRequest(
@@ -184,14 +178,6 @@ _NOTES: MappingProxyType[tuple[str, str], tuple[str, ...]] = MappingProxyType(
         (VLLM, "mlp_speculator"): (
             "vLLM runs MLP speculators on one GPU of the target's; its issue 34106 has "
             "llama3-70b-accelerator failing in some versions.",
-        ),
-        (VLLM, "arctic"): (
-            "Arctic Inference patches vLLM: it installs its own version (0.18.0 at the commit that was "
-            "checked), and from 64 users on drafts for the first 64 only (disable_by_batch_size).",
-        ),
-        (VLLM, "arctic_suffix"): (
-            "Arctic Inference patches vLLM: it installs its own version (0.18.0 at the commit that was "
-            "checked), and from 64 users on drafts for the first 64 only (disable_by_batch_size).",
         ),
         (SGLANG, "ngram"): ("SGLang drafts from n-grams on CUDA only.", _SGLANG_SYNCHRONOUS),
         (SGLANG, "dflash"): (_SGLANG_SYNCHRONOUS,),

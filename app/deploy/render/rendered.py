@@ -71,12 +71,10 @@ def one_server(
     words: Options,
     inside: Options,
     environment: Mapping[str, str] | None = None,
-    before: Sequence[str] = (),
 ) -> Rendered:
-    """Return a server's command ``words``, after the lines ``before``, and the command ``inside`` the
-    container of ``image``."""
+    """Return a server's command ``words``, and the command ``inside`` the container of ``image``."""
     comments, variables = says(plan, checked), {**devices(plan), **(environment or {})}
-    start = script(*before, *ranks(plan), command(words, variables), says=comments)
+    start = script(*ranks(plan), command(words, variables), says=comments)
     container = docker(plan, image, inside, environment=variables)
     return Rendered(start, script(*ranks(plan), container, says=comments), {})
 

@@ -1,10 +1,9 @@
-"""vLLM: ``vllm serve``, and with Arctic Inference's plugin the same.
+"""vLLM: ``vllm serve``.
 
 Options checked against release 0.32.0 (vllm/engine/arg_utils.py, and vllm/config/speculative.py, whose
 keys ``--speculative-config`` takes) and the documentation (docs/features/speculative_decoding). Its own
 parser has read them (tests/app/deploy/test_vllm_parses.py), and plans with n-grams, suffix trees, a
-draft model and EAGLE-3 were started (tests/app/test_real_servers.py). Arctic's keys against
-snowflakedb/ArcticInference at 9d464388 (arctic_inference/vllm/config.py, docs/arctic-speculator.rst).
+draft model and EAGLE-3 were started (tests/app/test_real_servers.py).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from typing import Any
 
 from app.deploy.estimate.assumptions import MEMORY_SHARE
 from app.deploy.formats import FP8
-from app.deploy.methods import ARCTIC
 from app.deploy.plan import Plan
 from app.deploy.render.rendered import (
     ANYWHERE,
@@ -27,9 +25,7 @@ from app.deploy.render.rendered import (
 )
 
 CHECKED = "vLLM 0.32.0"
-CHECKED_ARCTIC = "Arctic Inference 0.2.1.dev0, which is for vLLM 0.18.0"
 IMAGE = "vllm/vllm-openai:v0.32.0"
-ARCTIC_IMAGE = "vllm/vllm-openai:v0.18.0"
 
 SHORTEST, LONGEST = 2, 5
 """N-grams looked up: the values of vLLM's own example."""
@@ -37,22 +33,12 @@ SHORTEST, LONGEST = 2, 5
 
 def render(plan: Plan) -> Rendered:
     """Return the server's command, plain and in vLLM's image."""
-    arctic = plan.request.method in ARCTIC
-    return one_server(
-        plan,
-        CHECKED_ARCTIC if arctic else CHECKED,
-        ARCTIC_IMAGE if arctic else IMAGE,
-        _serve(plan, LOOPBACK),
-        _in_container(plan),
-        environment_of(plan),
-        ["pip install 'arctic-inference[vllm]'"] if arctic else (),
-    )
+    inside, environment = _in_container(plan), environment_of(plan)
+    return one_server(plan, CHECKED, IMAGE, _serve(plan, LOOPBACK), inside, environment)
 
 
 def environment_of(plan: Plan) -> dict[str, str]:
     """Return the environment variables of the method."""
-    if plan.request.method in ARCTIC:
-        return {"ARCTIC_INFERENCE_ENABLED": "1"}
     if "num_speculative_tokens_per_batch_size" in (speculative_config(plan) or {}):
         return {"VLLM_USE_V2_MODEL_RUNNER": "0"}  # as in vLLM's examples of it with EAGLE
     return {}
@@ -95,7 +81,7 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
     if not plan.drafts:
         return None
     method = plan.request.method
-    config: dict[str, Any] = {"method": "arctic" if method in ARCTIC else method}
+    config: dict[str, Any] = {"method": method}
     if plan.draft is not None:
         config["model"] = plan.draft
     config["num_speculative_tokens"] = plan.depth
@@ -103,11 +89,6 @@ def speculative_config(plan: Plan) -> dict[str, Any] | None:
         config |= {"prompt_lookup_min": SHORTEST, "prompt_lookup_max": LONGEST}
     if method == "mlp_speculator":
         config["draft_tensor_parallel_size"] = 1
-    if method == "arctic_suffix":
-        config["enable_suffix_decoding"] = True
-    stops = plan.estimate.stops_at
-    if method in ARCTIC and stops is not None and 1 < stops <= plan.sequences:
-        config["hard_disable_by_batch_size"] = stops
     if plan.scheduled and plan.data_parallel == 1:
         config["num_speculative_tokens_per_batch_size"] = [list(part) for part in plan.schedule]
     return config
@@ -124,9 +105,7 @@ def _serve(plan: Plan, host: str) -> Options:
 def _in_container(plan: Plan) -> Options:
     """Return the container's command, which first installs what a method needs beside vLLM."""
     words = _serve(plan, ANYWHERE)
-    needed = {"suffix": "arctic-inference==0.1.1"}.get(plan.request.method)
-    if plan.request.method in ARCTIC:
-        needed = "arctic-inference[vllm]"
-    if needed is None:
+    if plan.request.method != "suffix":
         return words
-    return [("bash", "-c", f"pip install '{needed}' && exec \"$@\"", "start"), *words]
+    install = "pip install 'arctic-inference==0.1.1' && exec \"$@\""
+    return [("bash", "-c", install, "start"), *words]

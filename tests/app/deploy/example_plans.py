@@ -100,8 +100,6 @@ PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "vllm-mlp": {"method": "mlp_speculator"},
         "vllm-mtp-nodes": {"target": "deepseek-v3", "method": "mtp", "gpus": "16xH100"},
         "vllm-dflash": {"method": "dflash"},
-        "vllm-arctic": {"method": "arctic"},
-        "vllm-arctic-suffix": {"method": "arctic_suffix", "users": 900, "context": 128},
         "vllm-405b-stages": {"target": "llama-3.1-405b", "gpus": "16xH100", "context": 4096},
         "sglang-eagle3": {"engine": "sglang", "method": "eagle3"},
         "sglang-eagle": {"engine": "sglang", "method": "eagle", "draft": "somebody/eagle"},

@@ -156,7 +156,6 @@ def test_every_engine_plans_its_methods_and_refuses_the_others(engine: str, meth
         ({"depth": 99}, "32"),
         ({"acceptance": 1.5}, "0 to 1"),
         ({"engine": "tgi"}, "one of"),
-        ({"engine": "dynamo", "method": "arctic"}, "Arctic"),
         ({"gpus": "8xP100"}, "H100"),
         ({"gpus": "8"}, "8xH100"),
     ],

@@ -54,7 +54,7 @@ GOLDEN = sorted(str(file.relative_to(FOLDER)) for file in FOLDER.glob("*/*"))
 
 @pytest.mark.parametrize("golden", GOLDEN)
 def test_files_are_the_golden_ones(golden: str) -> None:
-    """Each engine, several copies and hosts, Dynamo, and a draft model, MTP, n-grams, EAGLE-3, Arctic."""
+    """Each engine, several copies and hosts, Dynamo, and a draft model, MTP, n-grams and EAGLE-3."""
     name, file = golden.split("/")
     text = render(example_plan(name)).folder[file]
     if os.environ.get("FORETOKEN_WRITE_GOLDEN"):
@@ -72,12 +72,6 @@ OPTIONS = {
     ("vllm", "mlp_speculator"): ('"method": "mlp_speculator"', '"draft_tensor_parallel_size": 1'),
     ("vllm", "mtp"): ('"method": "mtp"',),
     ("vllm", "dflash"): ('"method": "dflash"',),
-    ("vllm", "arctic"): (
-        '"method": "arctic"',
-        "ARCTIC_INFERENCE_ENABLED=1",
-        "arctic-inference[vllm]",
-    ),
-    ("vllm", "arctic_suffix"): ('"method": "arctic"', '"enable_suffix_decoding": true'),
     ("sglang", "ngram"): ("algorithm NGRAM", "--speculative-ngram-max-bfs-breadth 1"),
     ("sglang", "draft_model"): ("algorithm STANDALONE", "--speculative-eagle-topk 1"),
     ("sglang", "eagle"): ("algorithm EAGLE ", "--speculative-eagle-topk 1"),

@@ -14,7 +14,7 @@ from tests.app.deploy.example_plans import PLANS, example_plan
 from tests.support.parsers import parsed_there
 
 VARIABLE = "FORETOKEN_VLLM"
-NAMES = [name for name in PLANS if name.startswith("vllm-") and "arctic" not in name]
+NAMES = [name for name in PLANS if name.startswith("vllm-")]
 
 PARSE = """
 import dataclasses, json, sys

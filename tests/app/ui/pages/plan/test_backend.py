@@ -38,7 +38,7 @@ def test_every_engine_is_offered_with_its_methods(backend: PlanBackend) -> None:
     of_sglang = {each["id"] for each in offer["methods"] if "sglang" in each["engines"]}
     assert {"eagle3", "ngram"} <= of_sglang
     assert "medusa" not in of_sglang
-    assert "arctic" not in {each["id"] for each in offer["methods"] if "dynamo" in each["engines"]}
+    assert "medusa" not in {each["id"] for each in offer["methods"] if "sglang" in each["engines"]}
 
 
 def test_a_plan_is_made_and_its_command_makes_the_same(
