@@ -7,6 +7,8 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gradio.themes import Base
+from gradio.themes.utils import sizes
 from starlette.responses import Response
 from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
@@ -14,7 +16,6 @@ from starlette.types import Scope
 
 from app import paths
 from app.ui import addresses
-from app.ui.theme import Foretoken
 
 HERE = Path(__file__).parent
 SERVED = "/foretoken"
@@ -25,12 +26,35 @@ OWN, VENDOR = f"{SERVED}/app/ui", f"{SERVED}/assets/ui"
 SUFFIXES = (".js", ".css")
 
 
+_FONT = ("ui-sans-serif", "system-ui", "-apple-system", "Segoe UI", "sans-serif")
+_MONO = ("ui-monospace", "SFMono-Regular", "Menlo", "Consolas", "monospace")
+
+
+def _theme() -> Base:
+    """Return a theme for what is seen before base.css, and for the frames around the scripts' components:
+    system fonts, and base.css's colours by day and by night."""
+    theme = Base(
+        text_size=sizes.text_sm, spacing_size=sizes.spacing_sm, font=_FONT, font_mono=_MONO
+    )
+    return theme.set(
+        body_background_fill="#f5f3ee",
+        body_background_fill_dark="#121416",
+        body_text_color="#23262b",
+        body_text_color_dark="#e6e4de",
+        block_background_fill="transparent",
+        block_background_fill_dark="transparent",
+        block_border_width="0px",
+        block_shadow="none",
+        block_padding="0",
+    )
+
+
 def presentation() -> dict[str, Any]:
     """Return the keyword arguments for ``gr.mount_gradio_app``: theme, styles, scripts, static files."""
     assets = paths.assets() / "ui"
     routes = [Mount(OWN, _Own(directory=HERE)), Mount(VENDOR, _Fresh(directory=assets))]
     return {
-        "theme": Foretoken(),
+        "theme": _theme(),
         "head": _head(),
         "favicon_path": str(assets / "img" / "favicon.png"),
         "footer_links": [],
