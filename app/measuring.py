@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from app.settings.defaults import Default, Defaults, Winner
-from app.storage.history import history
 from app.storage.store import Store
 from engine.api import Loaded
 from engine.bench import prompts as prompt_sets
@@ -45,25 +44,14 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
     for chat in store.chats():
         if len(prompts) >= count:
             break
-        newest = reversed(_questions(store, chat.id))
-        prompts += (prompt for prompt in newest if prompt not in prompts)
+        for *before, question in reversed(store.questions(chat.id)):
+            prompt = Prompt(CHATS, (question.content,), before=tuple(before))
+            prompts += [] if prompt in prompts else [prompt]
     if not prompts:
         raise InvalidRequest(
             "prompts", "There is no prompt in your chats yet. Ask something there first."
         )
     return prompts[:count]
-
-
-def _questions(store: Store, chat: int) -> list[Prompt]:
-    """Return each question of a chat, with its own conversation before it."""
-    messages: list[Message] = []
-    prompts: list[Prompt] = []
-    for message in store.messages(chat):
-        messages.append(message.turn)
-        if message.role == "user" and message.text.strip():
-            *before, question = history(messages)
-            prompts.append(Prompt(CHATS, (question.content,), before=tuple(before)))
-    return prompts
 
 
 def behind(system: str, prompt: Prompt) -> Prompt:

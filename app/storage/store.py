@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from app.storage import tree as store_tree
 from app.storage.file import FILE, StoreFile
-from app.storage.history import TextFile
+from app.storage.history import TextFile, history
 from app.storage.rows import (
     COLUMNS,
     Chat,
@@ -25,6 +25,7 @@ from app.storage.rows import (
 )
 from app.storage.schema import StoreError
 from engine.files import parse_json
+from engine.values.messages import Message
 
 __all__ = [
     "FILE",
@@ -182,6 +183,16 @@ class Store(StoreFile):
             )
             siblings = store_tree.siblings(self._db.conn, chat)
         return tuple(read_message(row, siblings[row["parent"]]) for row in rows)
+
+    def questions(self, chat: int) -> list[tuple[Message, ...]]:
+        """Return the conversation up to each question of a chat, as a model gets it."""
+        turns: list[Message] = []
+        found = []
+        for message in self.messages(chat):
+            turns.append(message.turn)
+            if message.role == "user":
+                found.append(history(turns))
+        return found
 
     def all_messages(self, chat: int) -> tuple[StoredMessage, ...]:
         """Return the messages of all branches, each after its parent."""

@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 
 from app import paths
 from app.inventory import open_inventory, own_catalog
-from app.storage.history import history
 from app.storage.store import Store
 from engine.api import LoadRequest, slug
 from engine.drafting import heads
@@ -28,7 +27,6 @@ from engine.train.progress import Phase, ProgressFile, report
 if TYPE_CHECKING:
     from engine.train.data.prompts import Prompt, Prompts
     from engine.train.recipe import Recipe, RepliesStage
-    from engine.values.messages import Message
 
 CHATS, PIP, GENERAL = "chats", "pip", "general"
 SHIPPED = frozenset({PIP, GENERAL})
@@ -116,15 +114,8 @@ def prompts_of(stage: RepliesStage, seed: int, data_dir: Path) -> Prompts:
 
 def from_chats(data_dir: Path) -> list[Prompt]:
     """Return every question of the user's own chats, with the conversation before it."""
-    prompts: list[Prompt] = []
     with closing(Store(data_dir, alone=False)) as store:
-        for chat in store.chats():
-            messages: list[Message] = []
-            for message in store.messages(chat.id):
-                messages.append(message.turn)
-                if message.role == "user":
-                    prompts.append(history(messages))
-    return prompts
+        return [prompt for chat in store.chats() for prompt in store.questions(chat.id)]
 
 
 def _enter(
