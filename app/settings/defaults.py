@@ -12,6 +12,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,10 @@ from engine.errors import ForetokenError
 from engine.request import PLAIN, Control, Speculation, controller_named
 from engine.stats import times
 
-if TYPE_CHECKING:  # it brings torch
-    from engine.api import Loaded
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from engine.api import Loaded  # it brings torch
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,9 @@ class Winner:
     depth: int
     speedup: float
     prompts: int
+
+    def __post_init__(self) -> None:
+        self.speculation()  # refused here, where it is read or made
 
     def speculation(self) -> Speculation:
         """Return a request's speculation. Raises InvalidRequest for an unknown controller or depth."""
@@ -119,8 +125,8 @@ class Defaults:
         defaults = {}
         for key, value in values.get("defaults", {}).items():
             try:
-                defaults[key] = _parse(value)
-            except (ValueError, TypeError, KeyError, AttributeError, ForetokenError) as error:
+                defaults[key] = _reader().validate_python(value)
+            except (ValueError, ForetokenError) as error:
                 path = self._file.path
                 log.warning("%s: %s is not used, for it cannot be read: %r", path, key, error)
         return defaults
@@ -136,20 +142,9 @@ def key_of(loaded: Loaded) -> str:
     return json.dumps([loaded.target_id, loaded.draft_id, *formats])
 
 
-def _parse(value: dict[str, Any]) -> Default:
-    """Return the default. Raises what ``_parsed`` catches for anything that ``keep`` did not write."""
-    winner, kinds = _winner(value["winner"]), value["kinds"].items()
-    return Default(
-        pair=str(value["pair"]),
-        quantization=str(value["quantization"]),
-        measured=str(value["measured"]),
-        winner=winner,
-        kinds={str(kind): _winner(one) for kind, one in kinds},
-    )
+@cache
+def _reader() -> TypeAdapter[Default]:
+    """Return the reader of what ``keep`` wrote."""
+    from pydantic import TypeAdapter  # not for --help
 
-
-def _winner(value: dict[str, Any]) -> Winner:
-    winner = Winner(**value)
-    winner.speculation()
-    float(winner.speedup), int(winner.prompts)
-    return winner
+    return TypeAdapter(Default)
