@@ -1,33 +1,35 @@
 """Set a damaged file of chats aside, and recover the rows that can still be read.
 
-SQLite stops at the first page that it cannot read. So rows are read from the pages themselves, and a
-row's table is identified by the number and types of its values.
+A scan of a table ends at the first page that SQLite cannot read. So each row is looked up by its number,
+which needs only the pages above it. A file without a readable first page gets that of a new file, which
+has the same tables in the same places.
 """
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
-from contextlib import closing, suppress
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from app.storage import sqlite_pages
 from app.storage import tree as store_tree
 from app.storage.rows import STATUSES
 from app.storage.schema import TABLES, DamagedStore, fold_log, open_database
-from app.storage.sqlite_pages import Value
 from engine.files import parse_json
 
 LOST = "Recovered"
 """The title of a chat whose own row could not be read."""
+MOST_ROWS = 1_000_000
+"""Rows of a table that are looked for."""
+_SMALLEST = 16
+"""Bytes of a row, at least; how many there may be where no table says so."""
 
 Row = dict[str, Any]
-
-_STORED: dict[str, tuple[type, ...]] = {"INTEGER": (int,), "REAL": (int, float), "TEXT": (str,)}
-"""Python types of a column's values, by its declared type."""
 
 
 def set_aside(file: Path, damage: DamagedStore) -> str:
@@ -62,16 +64,10 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
     """Copy what can be read; return the numbers of chats and messages copied."""
     saved.execute("pragma foreign_keys = off")
     saved.execute("begin immediate")
-    kinds = [_Kind.of(table, saved) for table in TABLES]
-    log = file.with_name(file.name + "-wal")
-    seen: set[tuple[str, int]] = set()
-    for number, values in sqlite_pages.rows(
-        file.read_bytes(), log.read_bytes() if log.is_file() else b""
-    ):
-        kind = next((each for each in kinds if each.fits(values)), None)
-        if kind is not None and (kind.table, number) not in seen:
-            seen.add((kind.table, number))
-            _insert(saved, kind.table, _sound(kind.table, kind.row(number, values)))
+    with _readable(file) as damaged:
+        for table in TABLES if _has_tables(damaged) else ():
+            for row in _rows(damaged, table, file.stat().st_size):
+                _insert(saved, table, _sound(table, row))
     saved.execute(
         "insert into chats (id, title, created, updated) select chat, ?, min(created), max(created) "
         "from messages where chat not in (select id from chats) group by chat",
@@ -88,45 +84,66 @@ def _salvage(file: Path, saved: sqlite3.Connection) -> tuple[int, int]:
     return chats, messages
 
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A table, and how its rows are identified: by the types that each column's values may have."""
+@contextmanager
+def _readable(file: Path) -> Iterator[sqlite3.Connection]:
+    """Open a copy of the file, with its log and a first page."""
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        copy, new = Path(folder) / "copy.db", Path(folder) / "new.db"
+        for end in ("", "-wal"):
+            with suppress(FileNotFoundError):
+                shutil.copy(f"{file}{end}", f"{copy}{end}")
+        with closing(_opened(copy)) as found:
+            headless = _has_tables(found) is None
+        if headless:
+            with closing(open_database(new).conn) as fresh:
+                fold_log(fresh)
+            _give_first_page(copy, new.read_bytes())
+        with closing(_opened(copy)) as found:
+            yield found
 
-    table: str
-    columns: tuple[tuple[str, tuple[type, ...]], ...]
-    numbered: str | None
-    """The integer primary key: SQLite stores it as the row's number, and NULL in the row."""
 
-    @classmethod
-    def of(cls, table: str, saved: sqlite3.Connection) -> _Kind:
-        columns = saved.execute(f"pragma table_info({table})").fetchall()
-        keys = [name for _, name, type_, _, _, key in columns if key and type_ == "INTEGER"]
-        numbered = keys[0] if len(keys) == 1 else None
-        return cls(
-            table,
-            tuple(
-                (
-                    name,
-                    (type(None),)
-                    if name == numbered
-                    else _STORED[type_]
-                    if not_null
-                    else (*_STORED[type_], type(None)),
-                )
-                for _, name, type_, not_null, _, _ in columns
-            ),
-            numbered,
-        )
+def _opened(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file)
+    connection.row_factory = sqlite3.Row
+    connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+    # Without this nothing of a file that was cut can be read.
+    connection.execute("pragma writable_schema = on")
+    return connection
 
-    def fits(self, values: tuple[Value, ...]) -> bool:
-        return len(values) == len(self.columns) and all(
-            isinstance(value, allowed)
-            for value, (_, allowed) in zip(values, self.columns, strict=True)
-        )
 
-    def row(self, number: int, values: tuple[Value, ...]) -> Row:
-        row = {name: value for (name, _), value in zip(self.columns, values, strict=True)}
-        return row if self.numbered is None else row | {self.numbered: number}
+def _has_tables(found: sqlite3.Connection) -> bool | None:
+    """Return whether these are our tables; None if the schema cannot be read."""
+    try:
+        names = {row["name"] for row in found.execute("select name from sqlite_master")}
+    except sqlite3.Error:
+        return None
+    return names >= set(TABLES)
+
+
+def _give_first_page(copy: Path, new: bytes) -> None:
+    """Replace the first page by that of a new file, with the number of pages that there are
+    (sqlite.org/fileformat2.html, 1.3)."""
+    size = int.from_bytes(new[16:18], "big")
+    pages = -(-copy.stat().st_size // size)
+    with copy.open("r+b") as raw:
+        raw.write(new[:28] + pages.to_bytes(4, "big") + new[32:size])
+
+
+def _rows(damaged: sqlite3.Connection, table: str, size: int) -> Iterator[Row]:
+    """Yield the rows of a table that can be read; ``size``: bytes of the file."""
+    last = []
+    for sql in (
+        f"select max(rowid) from {table}",
+        f"select seq from sqlite_sequence where name = '{table}'",
+    ):
+        with suppress(sqlite3.Error):
+            last += [row[0] for row in damaged.execute(sql) if isinstance(row[0], int)]
+    for number in range(1, min(max(last, default=size // _SMALLEST), MOST_ROWS) + 1):
+        row = None
+        with suppress(sqlite3.Error):
+            row = damaged.execute(f"select * from {table} where rowid = ?", [number]).fetchone()
+        if row is not None:
+            yield dict(row)
 
 
 def _insert(saved: sqlite3.Connection, table: str, row: Row) -> None:

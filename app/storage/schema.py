@@ -40,13 +40,14 @@ STATEMENTS = (
         parent integer, shown integer not null default 1, deleted real,
         left_out integer not null default 0, files text, model text, method text
     )""",
-    "create index messages_of_chat on messages(chat, id)",
-    "create index messages_of_parent on messages(parent)",
     """create table traces (
         message integer not null references messages(id) on delete cascade,
         part integer not null, lines text not null, primary key (message, part)
     )""",
+    "create index messages_of_chat on messages(chat, id)",
+    "create index messages_of_parent on messages(parent)",
 )
+"""Tables first: so a file has each at the same page, also after ``vacuum``; see ``salvage``."""
 TABLES = ("folders", "chats", "messages", "traces")
 
 
