@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
 
 from engine.errors import DiskError
 from engine.models.checkpoints.checkpoint import inspect
@@ -36,7 +34,7 @@ def write_model_card(model: Path, folder: Path) -> ModelCard:
     bos, eos = named_ends(model)
     named = {"bos_token": bos, "eos_token": eos, "chat_template": tokenizer.template}
     files = {
-        "config.json": _plain(checkpoint.config),
+        "config.json": checkpoint.config,
         "generation_config.json": {"eos_token_id": list(checkpoint.eos_ids)},
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
@@ -47,7 +45,7 @@ def write_model_card(model: Path, folder: Path) -> ModelCard:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
-            _replace(folder / name, json.dumps(content, ensure_ascii=False))
+            _replace(folder / name, json.dumps(content, ensure_ascii=False, default=dict))
     except OSError as error:
         raise DiskError.at(folder, error) from error
     has_template = tokenizer.template is not None
@@ -73,12 +71,3 @@ def _replace(file: Path, text: str) -> None:
     fresh = file.with_name(f"{file.name}.{os.getpid()}")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(file)
-
-
-def _plain(value: Any) -> Any:
-    """Return a configuration with dicts and lists for mappings and tuples."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value
