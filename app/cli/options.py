@@ -32,7 +32,7 @@ PairOption = Annotated[
         "--pair",
         metavar="PAIR",
         help="pip, another pair of the catalog, or TARGET[::DRAFT], folders or GGUF files; TARGET alone "
-        "gets the draft that suits it best here, TARGET:: none. A head is added as ::HEAD_FOLDER. Or a "
+        "gets the draft that suits it best here, TARGET:: none. A head is added as ::HEAD_PATH. Or a "
         "server: http://HOST:PORT[/v1][#MODEL].",
     ),
 ]
@@ -40,8 +40,8 @@ HeadOption = Annotated[
     list[Path] | None,
     typer.Option(
         "--head",
-        metavar="FOLDER",
-        help="A head trained for the target (Medusa and others), added to the pair. Repeatable.",
+        metavar="PATH",
+        help="A head trained for the target, a folder or GGUF file, added to the pair. Repeatable.",
     ),
 ]
 DataDirOption = Annotated[

@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
+from copy import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.decoding import verifier
 from engine.decoding.acceptance import Acceptance, rejection_sample, verify_block
+from engine.drafting.heads import kind_in
 from engine.kernels.formats import Q4, QUANTISED
 from engine.kernels.torch.attention import PAGE_SIZE
+from engine.models.checkpoints.checkpoint import inspect
 from engine.request import Control, Speculation
 from engine.values import MAX_DEPTH
 from engine.values.sampling import AcceptanceRule, Sampling
-from tests.support.heads import IN_FOLDERS, heads_of_pip
+from tests.support.checkpoints import open_session
+from tests.support.gguf_heads import write_gguf_head
+from tests.support.heads import IN_FOLDERS, dflash2, heads_of_pip, peagle, write_head
 from tests.support.lossless import (
     COUPLED,
     GREEDY,
@@ -77,6 +83,26 @@ def test_200_prompts_get_the_same_words(name: str) -> None:
             found = embedded().check(prompt, sampling, wanted, SHORT)
             drafted, accepted = drafted + found.drafted, accepted + found.accepted
     assert 0 < accepted < drafted  # else half of the engine would be untested
+
+
+@pytest.mark.parametrize("layout", ["p-eagle", "dflash2", "eagle3.gguf"])
+def test_heads_of_other_layouts_get_the_same_words(layout: str, tmp_path: Path) -> None:
+    target = inspect(PIP / "target")
+    match layout:
+        case "p-eagle":
+            head = write_head(tmp_path / "head", *peagle(target))
+        case "dflash2":
+            head = write_head(tmp_path / "head", *dflash2(target))
+        case _:
+            head = write_gguf_head(PIP / "eagle3", tmp_path / "head.gguf", target.layers)
+    pair = copy(embedded())  # whose plain words are known
+    pair.speculative = open_session(PIP / "target", heads=[head], dtype="auto")
+    name = kind_in(head)
+    assert name is not None
+    for number, prompt in enumerate(PROMPTS[:2]):
+        wanted = Speculation(proposer=name, depth=(2, 7)[number % 2])
+        found = pair.check(prompt, (GREEDY, COUPLED[0])[number % 2], wanted, SHORT)
+        assert found.drafted
 
 
 # -- long roll-backs over the borders of KV pages

@@ -23,7 +23,7 @@ WHY = {
         "not. Load one."
         if name == "mtp"
         else f"It needs a head of kind {name} for this target, and none is loaded. Load one with it, "
-        "on the Models page or by --head FOLDER."
+        "on the Models page or by --head PATH."
     )
     for name in proposers.names()
 }
