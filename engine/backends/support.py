@@ -56,8 +56,7 @@ HEAD_ATTENTION: Mapping[type, frozenset[str]] = {
     Attention: frozenset(
         {
             "rope", "rope.magnitude", "qkv_bias", "output_bias", "qk_norm", "output_gate", "causal",
-            "inputs",
-            "window",
+            "inputs", "window",
         }
     )
 }  # fmt: skip
