@@ -102,9 +102,10 @@ def download_repository(text: str, file: str, inventory: Inventory) -> None:
         spec = listing.choices[0]
     if spec is None:
         raise DownloadError(_which(listing, file))
-    with Status() as status:
-        place = inventory.download(spec, status.on_progress)
-    print(f"{spec.name} is in {place}")
+    for one in (spec, *spec.companions):
+        with Status() as status:
+            place = inventory.download(one, status.on_progress)
+        print(f"{one.name} is in {place}")
 
 
 def _which(listing: Repository, file: str) -> str:

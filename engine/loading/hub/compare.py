@@ -47,7 +47,8 @@ def _problems(spec: ModelSpec, found: Repository) -> Iterator[str]:
     """Yield what the hub has otherwise than ``spec``."""
     if spec.gated != found.gated and not spec.method:
         yield f"{found.name} is {'' if found.gated else 'not '}gated."
-    there = next((one for one in found.choices if one.file == spec.file), None)
+    files = (*found.choices, *(one for choice in found.choices for one in choice.drafters))
+    there = next((one for one in files if one.file == spec.file), None)
     if there is None:
         yield f"{found.name} has no {spec.file or 'model in safetensors'}."
     elif spec.bytes and abs(there.bytes - spec.bytes) > TOLERANCE * there.bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -12,7 +13,13 @@ from engine.loading.hub.paths import endpoint, folder_for
 from engine.loading.hub.query import ANSWER_S
 from engine.loading.specs import ModelSpec, without_part
 from engine.machine.secrets import hub_token
-from engine.models.checkpoints.gguf.description import DRAFTING, SUFFIX, is_later_part, parts_named
+from engine.models.checkpoints.gguf.description import (
+    DRAFTING,
+    SUFFIX,
+    drafting,
+    is_later_part,
+    parts_named,
+)
 from engine.models.checkpoints.weight_files import INDEX_FILE, SINGLE_FILE
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -104,13 +111,22 @@ def _choices(spec: ModelSpec, sizes: dict[str, int], parameters: int) -> tuple[M
         file = Path(name)
         if file.suffix != SUFFIX or is_later_part(file) or _is_companion(file.name.lower()):
             continue
+        model = without_part(file.stem)
         total = sum(sizes.get(part, 0) for part in parts_named(name))
-        found.append(
-            replace(
-                spec, id=f"{spec.id}/{name}", name=without_part(file.stem), file=name, bytes=total
-            )
-        )
+        named = replace(spec, id=f"{spec.id}/{name}", name=model, file=name, bytes=total)
+        found.append(replace(named, drafters=tuple(_drafters(named, sizes))))
     return tuple(sorted(found, key=lambda one: one.bytes))
+
+
+def _drafters(model: ModelSpec, sizes: dict[str, int]) -> Iterator[ModelSpec]:
+    """Yield the files in the folder of a model's file that draft for it (MTP)."""
+    folder = Path(model.file).parent
+    beside = (Path(name) for name in sizes if Path(name).name.startswith(DRAFTING))
+    for file in drafting(model.name, (one for one in beside if one.parent == folder)):
+        name, size = file.as_posix(), sizes[file.as_posix()]
+        yield replace(
+            model, id=f"{model.id}:mtp", name=file.stem, file=name, bytes=size, method="mtp"
+        )
 
 
 def _is_companion(name: str) -> bool:

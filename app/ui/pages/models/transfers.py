@@ -78,7 +78,9 @@ class TransfersBackend:
             if "key" in data:
                 key = str(data["key"])
                 if key in self._looked_up:
-                    self._runtime.downloads.start(self._looked_up[key])
+                    wanted = self._looked_up[key]
+                    for spec in (wanted, *wanted.companions):
+                        self._runtime.downloads.start(spec)
                 else:
                     self._runtime.downloads.resume(key)
                 return

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -80,13 +80,17 @@ def is_gguf(path: Path) -> bool:
 
 def siblings(file: Path) -> list[Path]:
     """Return the files beside a model's that draft for it, by their names: ``mtp-NAME.gguf``."""
-    own = _without_type(name_of(file))
+    return drafting(name_of(file), sorted(file.parent.glob(f"{DRAFTING}*{SUFFIX}")))
 
-    def matches(name: str) -> bool:
-        return bool(name) and (own.startswith(name) or name.startswith(own))
 
-    beside = sorted(file.parent.glob(f"{DRAFTING}*{SUFFIX}"))
-    return [one for one in beside if matches(_without_type(name_of(one).removeprefix(DRAFTING)))]
+def drafting(name: str, files: Iterable[Path]) -> list[Path]:
+    """Return those of ``files`` that are named as what drafts for the model ``name``."""
+    own = _without_type(name)
+
+    def matches(other: str) -> bool:
+        return bool(other) and (own.startswith(other) or other.startswith(own))
+
+    return [one for one in files if matches(_without_type(one.stem.removeprefix(DRAFTING)))]
 
 
 def _without_type(name: str) -> str:

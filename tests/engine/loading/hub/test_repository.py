@@ -17,6 +17,7 @@ FILES = {
     "Tale-Q4_K_M.gguf": bytes(range(256)) * 40,
     "mmproj-F16.gguf": b"reads images",
     "mtp-Tale-Q8_0.gguf": b"drafts",
+    "mtp-Other-Q8_0.gguf": b"drafts for another",
     "LICENSE": b"yours",
     "README.md": b"about",
     **SPLIT,
@@ -56,6 +57,10 @@ def test_its_models_are_told_with_licence_type_and_size(
     assert [(one.name, one.gguf_type, one.bytes) for one in found.choices] == [
         ("Tale-BF16", "BF16", 1403),
         ("Tale-Q4_K_M", "Q4_K_M", 10240),
+    ]
+    assert [[each.file for each in one.companions] for one in found.choices] == [
+        [],
+        ["mtp-Tale-Q8_0.gguf"],
     ]
 
 
