@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -40,6 +41,15 @@ def browser() -> Iterator[object]:
         yield found
         take_turn()
         found.close()
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """For a look at the browser between two tests."""
+    before = asyncio._get_running_loop()
+    take_turn()
+    yield
+    asyncio._set_running_loop(before)
 
 
 def take_turn() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.browsers import PATIENCE, take_turn
+from tests.support.browsers import PATIENCE, take_turn, turn
 from tests.support.fake_engine import FakeEngine
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
@@ -21,6 +21,9 @@ os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
 # says when the pages' policy holds back what a hostile reply would run.
 EXPECTED = ("AbortError", "Connection errored out", "Executing inline event handler violates")
 VIEWPORT = {"width": 1280, "height": 800}
+HERE = Path(__file__).parent
+SHARED: list[tuple[object, list[str]]] = []
+"""The page of all files and its scripts' complaints, while there is one."""
 
 
 @dataclass(frozen=True)
@@ -70,8 +73,20 @@ def shared_app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
 def shared_page(shared_app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
     """Its page, for the same files, and what its scripts complained about."""
     with open_page(shared_app, browser) as found:
+        SHARED.append(found)
         yield found
+        SHARED.clear()
         take_turn()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """The shared page is left before other folders' tests: it would take a tenth of a processor."""
+    if SHARED and nextitem is not None and HERE not in nextitem.path.parents:
+        ((page, errors),) = SHARED
+        with turn():
+            page.goto("about:blank")
+        errors.clear()
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +142,8 @@ def same_page(app: App, only_page: tuple[object, list[str]]) -> Iterator[object]
     """
     page, errors = only_page
     app.engine.seconds_a_round = 0.01
+    if page.url == "about:blank":
+        load(page, app)
     page.set_viewport_size(VIEWPORT)
     page.get_by_role("link", name="Chat", exact=True).click()
     page.fill(".composer textarea", "")
@@ -165,10 +182,15 @@ def open_page(app: App, browser: object) -> Iterator[tuple[object, list[str]]]:
         ),
     )
     app.engine.seconds_a_round = 0.01
+    load(page, app)
+    yield page, errors
+    context.close()
+    assert not errors
+
+
+def load(page: object, app: App) -> None:
+    """The app's page, until it can be used."""
     page.goto(app.url)
     page.wait_for_selector(".composer textarea")
     page.wait_for_selector(".empty")
     page.wait_for_selector("body[data-controls=ready]")
-    yield page, errors
-    context.close()
-    assert not errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import warnings
 
 import pytest
 
@@ -73,7 +74,9 @@ def test_what_computes_is_kept_and_the_pair_is_loaded_again_by_it(page, app):
     page.locator("#own-native input").uncheck()
     again.wait_for()
     page.locator("#own-native input").check()
+    again.wait_for(state="hidden")
     page.select_option("#own-threads select", "")
+    again.wait_for()
     again.get_by_role("button").click()
     again.wait_for(state="hidden")
     assert app.engine.loaded.request.threads is None
@@ -129,7 +132,6 @@ def test_defaults_of_chats_are_those_beside_each_chat(page):
 @pytest.mark.skipif(
     os.name != "posix", reason="a file manager of another system cannot be stood in for"
 )
-@pytest.mark.filterwarnings("ignore:subprocess .* is still running:ResourceWarning")  # by itself
 def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch):
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     data = page.locator("[data-place=data]")
@@ -140,6 +142,7 @@ def test_folders_are_opened_copied_and_measured(page, app, tmp_path, monkeypatch
     manager.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
     manager.chmod(manager.stat().st_mode | stat.S_IEXEC)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    warnings.simplefilter("ignore", ResourceWarning)  # nobody waits for a file manager's end
     data.get_by_role("button", name="Open").click()
     opened = tmp_path / "opened"
     while not (opened.is_file() and opened.read_text()):
