@@ -57,7 +57,7 @@ LLAMAS: dict[str, dict[str, Any]] = {
     "llama3 rope": {"rope_parameters": LLAMA3},
     "linear rope": {"rope_parameters": {"rope_type": "linear", "factor": 4.0}},
     "dynamic rope": {"rope_parameters": {"rope_type": "dynamic", "factor": 4.0}},
-    "yarn rope": {"rope_parameters": YARN},
+    "yarn rope": {"rope_parameters": {**YARN, "attention_factor": 1.3}},
     "another theta and epsilon": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 1234.5},
         "rms_norm_eps": 1e-3,
@@ -98,10 +98,24 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen3_moe",
         {**EXPERTS, "num_hidden_layers": 3, "mlp_only_layers": [1], "norm_topk_prob": True},
     ),
-    "olmoe": ("olmoe", {"num_experts": 8, "num_experts_per_tok": 3, "num_key_value_heads": 4}),
+    "olmoe": (
+        "olmoe",
+        {
+            "num_experts": 8,
+            "num_experts_per_tok": 3,
+            "num_key_value_heads": 4,
+            "tie_word_embeddings": False,
+        },
+    ),
     "gpt-oss": (
         "gpt_oss",
-        {**SLIDING, "num_local_experts": 4, "num_experts_per_tok": 2, "pad_token_id": 0},
+        {
+            **SLIDING,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "pad_token_id": 0,
+            "tie_word_embeddings": False,
+        },
     ),
     "lfm2-moe": (
         "lfm2_moe",
@@ -120,7 +134,13 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "qwen3-next": (
         "qwen3_next",
-        {**EXPERTS, **HYBRID, "num_experts": 20, "shared_expert_intermediate_size": 128},
+        {
+            **EXPERTS,
+            **HYBRID,
+            "num_experts": 20,
+            "shared_expert_intermediate_size": 128,
+            "layer_types": [f"{kind}_attention" for kind in "linear full linear linear".split()],
+        },
     ),
     "qwen3.5-moe": (
         "qwen3_5_moe_text",
@@ -180,6 +200,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "num_experts": 8,
             "top_k_experts": 2,
             "moe_intermediate_size": 32,
+            "final_logit_softcapping": 3.0,
         },
     ),
     "gemma4, keys as values": (
@@ -191,6 +212,7 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             "attention_k_eq_v": True,
             "num_global_key_value_heads": 1,
             "global_head_dim": 32,
+            "final_logit_softcapping": 3.0,
         },
     ),
     "phi3": ("phi3", {**SLIDING, "pad_token_id": 0, "tie_word_embeddings": False}),
@@ -233,13 +255,14 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
             },
         },
     ),
-    "olmo2": ("olmo2", {}),
+    "olmo2": ("olmo2", {"tie_word_embeddings": False}),
     "olmo3": (
         "olmo3",
         {
             **SLIDING,
             "layer_types": HALF_SLIDING,
             "rope_parameters": {"full_attention": YARN, "sliding_attention": {}},
+            "tie_word_embeddings": False,
         },
     ),
     "exaone4": ("exaone4", {**SLIDING, "layer_types": HALF_SLIDING}),

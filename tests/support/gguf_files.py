@@ -56,10 +56,17 @@ ARCHITECTURES = {
     "Cohere2ForCausalLM": gguf.MODEL_ARCH.COHERE2,
     "Starcoder2ForCausalLM": gguf.MODEL_ARCH.STARCODER2,
 }
-TURNED = ("llama", "mistral3", "granite", "granitehybrid", "minicpm", "smollm3")
+AS_THE_FILE_HAS_IT: dict[str, dict[str, Any]] = {
+    "gemma2": {"query_pre_attn_scalar": 8},
+    "gemma3": {"query_pre_attn_scalar": 8, "layer_types": ["sliding_attention"] * 2},
+    "qwen3-moe": {"mlp_only_layers": []},
+    "seed_oss": {"attention_out_bias": False},
+    "ernie4_5": {"use_bias": False},
+    "starcoder2": {"sliding_window": None},
+}
+"""What llama.cpp computes, where a file cannot say otherwise."""
+TURNED = ("llama", "mistral3", "granite", "granitehybrid", "granitemoe", "minicpm", "smollm3")
 """Architectures whose queries and keys the converter turns."""
-
-
 NEXTN = {
     "mtp.fc.weight": "eh_proj",
     "mtp.pre_fc_norm_embedding.weight": "enorm",
@@ -90,6 +97,8 @@ def write_gguf(
     kind = kind or all_in("F32")
     config = json.loads((folder / "config.json").read_text())
     architecture = ARCHITECTURES[config["architectures"][0]]
+    if config.get("mamba_n_heads") and "linear_attention" not in config["layer_types"]:
+        architecture = gguf.MODEL_ARCH.GRANITE_MOE
     name = gguf.MODEL_ARCH_NAMES[architecture]
     writer = gguf.GGUFWriter(file, name, split_max_tensors=tensors_in_a_file)
     _describe(writer, folder, config)
@@ -140,11 +149,13 @@ def _describe(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> 
     if "gemma4" in config["model_type"]:
         _describe_gemma4(writer, config)
     if config.get("linear_num_value_heads"):
-        _describe_gated_delta(writer, config)
+        _describe_gated_delta(writer, config, drafting=drafting)
     if config.get("conv_L_cache"):
         writer.add_shortconv_l_cache(config["conv_L_cache"])
     if config.get("mamba_n_heads"):
-        _describe_mamba2(writer, config)
+        writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
+        if "linear_attention" in config["layer_types"]:
+            _describe_mamba2(writer, config)
     for key, add in (
         ("attn_logit_softcapping", writer.add_attn_logit_softcapping),
         ("final_logit_softcapping", writer.add_final_logit_softcapping),
@@ -191,6 +202,13 @@ def _describe_experts(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     counts = ("n_routed_experts", "num_experts", "num_local_experts")
     writer.add_expert_count(next(config[key] for key in counts if key in config))
     writer.add_expert_used_count(config["num_experts_per_tok"])
+    if config["model_type"] in ("glm4_moe", "lfm2_moe"):
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    if config["model_type"] == "gpt_oss":
+        writer.add_expert_feed_forward_length(config["intermediate_size"])
+    if "n_group" in config:
+        writer.add_expert_group_count(config["n_group"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
     for key, add in (
         ("moe_intermediate_size", writer.add_expert_feed_forward_length),
         ("shared_expert_intermediate_size", writer.add_expert_shared_feed_forward_length),
@@ -203,19 +221,24 @@ def _describe_experts(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
             add(config[key])
 
 
-def _describe_gated_delta(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+def _describe_gated_delta(
+    writer: gguf.GGUFWriter, config: dict[str, Any], *, drafting: int
+) -> None:
     value_heads = config["linear_num_value_heads"]
     writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
     writer.add_ssm_state_size(config["linear_key_head_dim"])
     writer.add_ssm_group_count(config["linear_num_key_heads"])
     writer.add_ssm_time_step_rank(value_heads)
     writer.add_ssm_inner_size(config["linear_value_head_dim"] * value_heads)
-    writer.add_full_attention_interval(4)
+    types = config["layer_types"] + ["full_attention"] * drafting
+    if "qwen3_5" in config["model_type"]:
+        writer.add_rope_dimension_sections([11, 11, 10, 0])
+    recurs = [kind == "linear_attention" for kind in types]
+    writer.add_array(f"{writer.arch}.attention.recurrent_layers", recurs)
 
 
 def _describe_mamba2(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     heads = config["mamba_n_heads"]
-    writer.add_expert_shared_feed_forward_length(config["shared_intermediate_size"])
     writer.add_ssm_conv_kernel(config["mamba_d_conv"])
     writer.add_ssm_state_size(config["mamba_d_state"])
     writer.add_ssm_group_count(config["mamba_n_groups"])
@@ -274,6 +297,8 @@ def _describe_ropes(writer: gguf.GGUFWriter, config: dict[str, Any], head_dim: i
             writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
             writer.add_rope_scaling_factor(rope["factor"])
             writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+            if "attention_factor" in rope:
+                writer.add_rope_scaling_yarn_attn_factor(rope["attention_factor"])
             if "llama_4_scaling_beta" in rope:
                 writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
                 writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])

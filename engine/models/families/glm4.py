@@ -12,8 +12,10 @@ from engine.models.rope import read_rope
 
 
 def glm4(checkpoint: Checkpoint, context: int) -> Architecture:
-    rope = replace(read_rope(checkpoint, context, part=0.5), interleaved=True)
-    bias = bool(checkpoint.text_config.get("attention_bias", True))
+    config = checkpoint.text_config
+    interleaved = bool(config.get("rope_interleaved", True))
+    rope = replace(read_rope(checkpoint, context, part=0.5), interleaved=interleaved)
+    bias = bool(config.get("attention_bias", True))
     layer = LayerSpec(
         attention(checkpoint, rope, qkv_bias=bias), gated_mlp(checkpoint, joined=True)
     )

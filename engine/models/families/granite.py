@@ -57,7 +57,7 @@ def granite_hybrid(checkpoint: Checkpoint, context: int) -> Architecture:
     width = int(config["shared_intermediate_size"])
     mlp: Experts | GatedMlp = gated_mlp(checkpoint, intermediate=width)
     if config.get("num_local_experts"):
-        mlp = experts(checkpoint, renormalised=True, shared=width)
+        mlp = experts(checkpoint, renormalised=True, shared=width or None)
     return _granite(checkpoint, [LayerSpec(mixers[name], mlp) for name in names])
 
 

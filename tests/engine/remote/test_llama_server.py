@@ -15,6 +15,8 @@ import pytest
 
 from app.web.listen import listen
 from engine.api import LoadRequest
+from engine.bench.real.llama_cpp import SERVER as PROGRAM
+from engine.bench.real.llama_cpp import VARIABLE, find
 from engine.events import Failed, Finished, FinishReason
 from engine.remote.engine import RemoteEngine
 from engine.reply import ReplyState
@@ -23,8 +25,6 @@ from engine.values.messages import Message
 from engine.values.sampling import Sampling
 from tests.support.places import real_models
 
-VARIABLE = "FORETOKEN_LLAMA_CPP"
-"""Environment variable that names the folder with llama.cpp's programs."""
 STORY = (Message("user", "Count from one to twenty in words, separated by commas."),)
 SERVER = Speculation(proposer="server")
 CONTEXT = 512
@@ -35,12 +35,13 @@ pytestmark = [pytest.mark.peer, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = os.environ.get(VARIABLE)
-    if not folder:
+    program = folder and find(Path(folder), PROGRAM)
+    if not program:
         pytest.skip(f"{VARIABLE} names no folder with llama-server")
     listener = listen("127.0.0.1", 0)
     listener.socket.close()
     words = [
-        str(Path(folder) / "llama-server"),
+        str(program),
         *("--model", str(real_models()[0]), "--host", "127.0.0.1", "--port", str(listener.port)),
         *("--ctx-size", str(CONTEXT), "--parallel", "1", "--threads", "2"),
         *("--spec-type", "ngram-simple"),

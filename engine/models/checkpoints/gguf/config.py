@@ -20,6 +20,7 @@ _CLASSES = {
     "mistral3": ("Ministral3ForCausalLM", "ministral3"),
     "granite": ("GraniteForCausalLM", "granite"),
     "granitehybrid": ("GraniteMoeHybridForCausalLM", "granitemoehybrid"),
+    "granitemoe": ("GraniteMoeHybridForCausalLM", "granitemoehybrid"),
     "minicpm": ("MiniCPMForCausalLM", "minicpm"),
     "olmo2": ("Olmo2ForCausalLM", "olmo2"),
     "exaone4": ("Exaone4ForCausalLM", "exaone4"),
@@ -209,6 +210,12 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
             return _granite(settings, config)
         case "granitehybrid":
             return _granite(settings, config) | _mamba2(settings, config)
+        case "granitemoe":
+            return _granite(settings, config) | {
+                "layer_types": ["full_attention"] * config["num_hidden_layers"],
+                "num_local_experts": config["num_experts"],
+                "shared_intermediate_size": config.get("shared_expert_intermediate_size", 0),
+            }
         case "minicpm":
             hidden, layers = config["hidden_size"], config["num_hidden_layers"]
             return {
@@ -225,10 +232,13 @@ def _family_fields(settings: Settings, config: Mapping[str, Any]) -> dict[str, A
                 "logit_scale": settings.number("logit_scale"),
                 "layer_norm_eps": config["rms_norm_eps"],
             }
+        case "glm4":
+            # The text parts of GLM-4.1V and 4.6V: the converter has put the pairs of these in halves.
+            return {"rope_interleaved": not any(settings.optional("rope.dimension_sections") or ())}
         case "starcoder2":
             return {"norm_epsilon": config["rms_norm_eps"]}
         case "qwen35" | "qwen35moe" | "qwen3next":
-            return gated_delta(settings)
+            return gated_delta(settings) | _recurrent(settings, config)
         case "lfm2":
             return _short_convolution(settings, config)
         case "lfm2moe":
@@ -247,6 +257,8 @@ def _glm4_moe(settings: Settings) -> dict[str, Any]:
         "n_routed_experts": settings.size("expert_count"),
         "n_shared_experts": settings.size("expert_shared_count", 1),
         "first_k_dense_replace": settings.optional("leading_dense_block_count") or 0,
+        "n_group": settings.optional("expert_group_count") or 1,
+        "norm_topk_prob": settings.optional("expert_weights_norm") is not False,
     }
 
 
@@ -365,6 +377,21 @@ def gated_delta(settings: Settings) -> dict[str, Any]:
     }
 
 
+def _recurrent(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the type of each layer, if the file lists them: drafting layers are in the list too."""
+    key, layers = "attention.recurrent_layers", config["num_hidden_layers"]
+    listed = settings.optional(key)
+    if listed is None:
+        return {}
+    if not isinstance(listed, list) or len(listed) < layers:
+        raise settings.wrong(key, listed, f"a list of {layers} or more")
+    return {
+        "layer_types": [
+            "linear_attention" if recurs else "full_attention" for recurs in listed[:layers]
+        ]
+    }
+
+
 def _mamba2(settings: Settings, config: Mapping[str, Any]) -> dict[str, Any]:
     heads = settings.size("ssm.time_step_rank")  # llama.cpp keeps the heads there
     key = "expert_shared_feed_forward_length"
@@ -464,6 +491,8 @@ def _yarn(settings: Settings) -> dict[str, Any]:
     }
     if settings.architecture == "mistral3":
         rope["attention_factor"] = 1.0
+    elif settings.optional("rope.scaling.yarn_attn_factor"):  # llama.cpp itself does not use it
+        rope["attention_factor"] = settings.number("rope.scaling.yarn_attn_factor")
     key = "attention.temperature_scale"
     if settings.optional(key):
         rope["llama_4_scaling_beta"] = settings.number(key)

@@ -20,6 +20,7 @@ from engine.errors import ModelError
 from engine.models.checkpoints.gguf.config import Settings, config_from, gated_delta
 from engine.models.checkpoints.gguf.header import FILE_TYPES, GgufHeader, Metadata, read_gguf_header
 from engine.models.checkpoints.gguf.names import (
+    LAYER_PARTS,
     LONG_FACTORS,
     ROPE_FACTORS,
     SHORT_FACTORS,
@@ -206,8 +207,8 @@ def _located(
     factors = scales(architecture, parts)
     sizes = gated_delta(settings) if architecture == "qwen3next" else {}
     for part in parts:
-        for name, entry in part.tensors.items():
-            stem, _, kind = name.rpartition(".")
+        for stored, name, entry in _separate(architecture, part, parts):
+            stem, _, kind = stored.rpartition(".")
             if name in _FACTORS.values() or is_factor(architecture, name):
                 continue
             drafts = name.startswith(drafting)
@@ -237,6 +238,33 @@ def _located(
             for own, each in split_tensors({role.name: replace(entry, shape=shape)}, sizes):
                 expert = each.expert if isinstance(each, PartEntry) else 0
                 yield own, LocatedTensor(part, each, role, of_experts[expert % len(of_experts)])
+
+
+def _separate(
+    architecture: str, part: GgufHeader, parts: Sequence[GgufHeader]
+) -> Iterator[tuple[str, str, TensorEntry]]:
+    """Yield each tensor's stored name, its name, and its entry; the queries, keys and values of a layer
+    that the converter joined (--fuse-qkv) one by one."""
+    own = LAYER_PARTS[architecture]
+    for name, entry in part.tensors.items():
+        layer, joined, kind = name.partition(".attn_qkv.")
+        outputs = [each.tensors.get(f"{layer}.attn_output.weight") for each in parts]
+        attends = next(filter(None, outputs), None) if joined and "attn_q" in own else None
+        gates = 2 if "attn_gate" in own else 1  # Qwen3.5's queries have a gate each
+        queries = attends.shape[-1] * gates if attends and entry.shape else 0
+        others = (entry.shape[0] - queries) // 2 if queries else 0
+        if others < 1:  # a delta net's are one tensor
+            yield name, name, entry
+            continue
+        start, size = entry.start, entry.nbytes // entry.shape[0]
+        for one, rows in (("q", queries), ("k", others), ("v", others)):
+            shape = (rows, *entry.shape[1:])
+            yield (
+                name,
+                f"{layer}.attn_{one}.{kind}",
+                replace(entry, shape=shape, nbytes=rows * size, start=start),
+            )
+            start += rows * size
 
 
 def scales(architecture: str, parts: Sequence[GgufHeader]) -> dict[str, tuple[float, ...]]:

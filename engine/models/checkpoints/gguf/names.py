@@ -98,6 +98,7 @@ LAYER_PARTS: Mapping[str, Mapping[str, str]] = {
         "ssm_norm": "mamba.norm",
         "ssm_out": "mamba.out_proj",
     },
+    "granitemoe": _LLAMA | _EXPERTS | _SHARED_EXPERT,
     "minicpm": _LLAMA,
     "ernie4_5": _LLAMA,
     "cohere2": _LLAMA,
@@ -162,7 +163,9 @@ _NEXTN = {
     "nextn.shared_head_norm": "shared_head.norm",
 }
 """Of blocks that draft for the others (MTP), beside the parts of a layer. Others repeat the target's."""
-INTERLEAVED = ("llama", "mistral3", "granite", "granitehybrid", "minicpm", "smollm3")
+INTERLEAVED = (
+    "llama", "mistral3", "granite", "granitehybrid", "granitemoe", "minicpm", "smollm3",
+)  # fmt: skip
 """Architectures whose queries and keys the converter gave interleaved rotary pairs. Those of ERNIE, GLM-4
 and Cohere have them in any file."""
 _RATES = {"ssm_a": "linear_attn.A_log", "ssm_dt.bias": "linear_attn.dt_bias"}

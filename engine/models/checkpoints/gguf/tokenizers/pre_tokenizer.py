@@ -132,6 +132,7 @@ PRE_TOKENIZERS = (
     PreTokenizer(names=("olmo", "mpt", "modern-bert"), steps=(GPT2,), composes=True),
     PreTokenizer(names=("tekken",), steps=(_TEKKEN,), whole_words=True, adds_bos=True),
     PreTokenizer(names=("gpt-4o", "llama4", "kanana2", "minimax-m2"), steps=(_GPT4O,)),
+    PreTokenizer(names=("tiny_aya", "cohere2moe"), steps=(r"\d{1,3}(?=(?:\d{3})*\b)", _GPT4O)),
     PreTokenizer(
         names=("deepseek-llm",),
         steps=(r"[\r\n]", _DEEPSEEK_LETTERS, _DEEPSEEK_MARKS, r"\s+$", _CJK, r"\p{N}+"),

@@ -24,7 +24,7 @@ from engine.models.checkpoints.gguf.tensors import GgufTensors
 from engine.models.checkpoints.tensors import open_tensors
 from tests.support.checkpoints import write_pair, write_random
 from tests.support.families import LLAMA3, MODELS, write_family
-from tests.support.gguf_files import all_in, write_gguf
+from tests.support.gguf_files import AS_THE_FILE_HAS_IT, all_in, write_gguf
 from tests.support.loading import load_model
 
 CPU = torch.device("cpu")
@@ -39,15 +39,6 @@ LAST_BITS = {
     "granite, hybrid, experts",
 }
 """The file holds how much its attention is sharpened, exp(A_log), or a stretched base, in float32."""
-AS_THE_FILE_HAS_IT: dict[str, dict[str, Any]] = {
-    # What llama.cpp computes, and a file cannot say otherwise.
-    "gemma2": {"query_pre_attn_scalar": 8},
-    "gemma3": {"query_pre_attn_scalar": 8, "layer_types": ["sliding_attention"] * 2},
-    "qwen3-moe": {"mlp_only_layers": []},
-    "seed_oss": {"attention_out_bias": False},
-    "ernie4_5": {"use_bias": False},
-    "starcoder2": {"sliding_window": None},
-}
 LEFT_OUT = {
     "biases": "llama.cpp's Llama has no bias on the output of attention",
     "dynamic rope": "is the default rope up to the model's context",
@@ -92,6 +83,43 @@ def test_the_factors_of_llama_3_come_from_their_tensor(tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "folder", tmp_path / "m.gguf", edit=add)
     assert factors.max() > 2
     assert torch.allclose(logits(file), logits(tmp_path / "folder"), atol=1e-4)
+
+
+def test_granite_with_experts_and_without_mamba_is_another_architecture(tmp_path: Path) -> None:
+    attends = {"layer_types": ["full_attention"] * 3, "position_embedding_type": "rope"}
+    write_family(tmp_path / "folder", "granite, hybrid, experts", **attends)
+    file = write_gguf(tmp_path / "folder", tmp_path / "model.gguf")
+    assert read_gguf_header(file).metadata["general.architecture"] == "granitemoe"
+    assert torch.equal(logits(file), logits(tmp_path / "folder"))
+
+
+@pytest.mark.parametrize("name", ["biases", "qwen2", "qwen3.5"])
+def test_queries_keys_and_values_may_be_joined(name: str, tmp_path: Path) -> None:
+    """As the converter writes them with --fuse-qkv."""
+    write_family(tmp_path / "folder", name)
+
+    def join(tensors: dict[str, np.ndarray]) -> None:
+        for query in [each for each in tensors if ".attn_q." in each]:
+            parts = [tensors.pop(query.replace("attn_q", f"attn_{part}")) for part in "qkv"]
+            tensors[query.replace("attn_q", "attn_qkv")] = np.concatenate(parts)
+
+    apart = write_gguf(tmp_path / "folder", tmp_path / "apart.gguf")
+    joined = write_gguf(tmp_path / "folder", tmp_path / "joined.gguf", edit=join)
+    assert torch.equal(logits(joined), logits(apart))
+
+
+def test_the_text_part_of_a_glm_that_sees_has_halves(tmp_path: Path) -> None:
+    write_family(tmp_path / "folder", "glm4")
+
+    def in_halves(tensors: dict[str, np.ndarray]) -> None:
+        for name in [each for each in tensors if ".attn_q." in each or ".attn_k." in each]:
+            heads = tensors[name].reshape(-1, 8, *tensors[name].shape[1:])
+            tensors[name] = heads[:, [0, 2, 1, 3, 4, 5, 6, 7]].reshape(tensors[name].shape)
+
+    values = {"glm4.rope.dimension_sections": [1, 1, 0, 0]}
+    text = write_gguf(tmp_path / "folder", tmp_path / "text.gguf")
+    sees = write_gguf(tmp_path / "folder", tmp_path / "sees.gguf", values=values, edit=in_halves)
+    assert torch.allclose(logits(sees), logits(text), atol=1e-5)
 
 
 @pytest.fixture(scope="module")
