@@ -210,11 +210,7 @@ def create_app(runtime: Runtime, switch: ApiSwitch, settings: Settings) -> FastA
         inline = inline_scripts()
     app.add_middleware(Cors, switch=switch)
     app.add_middleware(
-        Guard,
-        host=settings.host,
-        switch=switch,
-        inline=inline,
-        instance=runtime.instance,
+        Guard, host=settings.host, switch=switch, inline=inline, instance=runtime.instance
     )
     app.add_middleware(Logged, log=runtime.requests)
     return app

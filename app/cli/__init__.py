@@ -11,18 +11,7 @@ from collections.abc import Callable
 
 import typer
 
-from app.cli import (
-    bench,
-    chat,
-    compiler,
-    models,
-    plan,
-    race,
-    serve,
-    settings,
-    train,
-    worker,
-)
+from app.cli import bench, chat, compiler, models, plan, race, serve, settings, train, worker
 from app.cli.text.replies import GenerationFailed
 from engine.errors import ForetokenError
 

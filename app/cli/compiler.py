@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
 def compiler(
     fetch: Annotated[
-        bool,
-        typer.Option("--fetch", help="Download one if none works here: the wheel ziglang."),
+        bool, typer.Option("--fetch", help="Download one if none works here: the wheel ziglang.")
     ] = False,
 ) -> None:
     """Show what compiles the step for this processor, which makes models on a CPU fast."""

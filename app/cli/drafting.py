@@ -51,10 +51,7 @@ class Drafting:
 
     def _named(self, proposer: str) -> Speculation:
         return Speculation(
-            proposer=proposer,
-            depth=self.depth,
-            controller=self.control,
-            acceptance=self.acceptance,
+            proposer=proposer, depth=self.depth, controller=self.control, acceptance=self.acceptance
         )
 
 

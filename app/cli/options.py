@@ -96,8 +96,7 @@ ContextOption = Annotated[
     ),
 ]
 ThreadsOption = Annotated[
-    int | None,
-    typer.Option(help="Threads that compute. Default: one for each physical core."),
+    int | None, typer.Option(help="Threads that compute. Default: one for each physical core.")
 ]
 ParallelOption = Annotated[
     int | None,

@@ -23,10 +23,7 @@ def plan(
     ],
     gpus: Annotated[str, typer.Option(help="How many of which kind: 8xH100.")],
     engine: Annotated[str, typer.Option(help=f"Of {', '.join(ENGINES)}.")] = ENGINES[0],
-    method: Annotated[
-        str,
-        typer.Option(help=f"How it drafts, of {', '.join(METHODS)}."),
-    ] = NONE,
+    method: Annotated[str, typer.Option(help=f"How it drafts, of {', '.join(METHODS)}.")] = NONE,
     draft: Annotated[
         str | None,
         typer.Option(help="A draft model, or a head for the target. Default: a published one."),

@@ -37,8 +37,7 @@ def train(
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(help="The folder for models and checkpoints. Default: runs/NAME."),
+        Path | None, typer.Option(help="The folder for models and checkpoints. Default: runs/NAME.")
     ] = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Start over instead of resuming.")] = False,
     device: Annotated[

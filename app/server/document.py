@@ -19,10 +19,7 @@ Json = dict[str, Any]
 _BODIES: dict[str, tuple[type[BaseModel], str]] = {
     "/v1/chat/completions": (ChatBody, "A reply to a chat; server-sent events with `stream`."),
     "/v1/completions": (CompletionBody, "Text that goes on from prompts."),
-    "/v1/responses": (
-        ResponseBody,
-        "A response of OpenAI's Responses API.",
-    ),
+    "/v1/responses": (ResponseBody, "A response of OpenAI's Responses API."),
     "/api/chat": (OllamaChatBody, "Ollama's chat; lines of JSON unless `stream` is false."),
     "/api/generate": (OllamaGenerateBody, "Ollama's completion."),
     "/api/show": (OllamaShowBody, "What Ollama tells of a model."),

@@ -25,15 +25,7 @@ SCRIPTS = (
     "dom.js",
     *(
         f"replay/{name}.js"
-        for name in (
-            "words",
-            "timeline",
-            "chips",
-            "probe",
-            "charts",
-            "clock",
-            "replay",
-        )
+        for name in ("words", "timeline", "chips", "probe", "charts", "clock", "replay")
     ),
 )
 """In the order of their imports."""

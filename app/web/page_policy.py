@@ -72,9 +72,7 @@ def with_nonce(send: Send, hashes: Sequence[str]) -> Send:
 
 
 def rewriting(
-    send: Send,
-    wanted: Callable[[Headers], bool],
-    change: Callable[[bytes, MutableHeaders], bytes],
+    send: Send, wanted: Callable[[Headers], bool], change: Callable[[bytes, MutableHeaders], bytes]
 ) -> Send:
     """Wrap ``send`` so that an answer with ``wanted`` headers is collected, and sent with the body that
     ``change`` returns; ``change`` may set headers too. Other answers pass unchanged."""

@@ -42,14 +42,7 @@ _REASONS = {
     FinishReason.CANCELLED: Stage.CANCELLED,
 }
 # A request with several replies has the first of these stages that any of them has.
-_FIRST = (
-    Stage.RUNNING,
-    Stage.WAITING,
-    Stage.FAILED,
-    Stage.CANCELLED,
-    Stage.LENGTH,
-    Stage.DONE,
-)
+_FIRST = (Stage.RUNNING, Stage.WAITING, Stage.FAILED, Stage.CANCELLED, Stage.LENGTH, Stage.DONE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

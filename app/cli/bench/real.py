@@ -60,10 +60,7 @@ def real(
         ),
     ] = False,
     depth: Annotated[
-        list[int] | None,
-        typer.Option(
-            help="Of our draft model, beside auto; repeatable.",
-        ),
+        list[int] | None, typer.Option(help="Of our draft model, beside auto; repeatable.")
     ] = None,
     repeats: Annotated[
         int, typer.Option(min=1, help="How often all take their turn at most; medians count.")

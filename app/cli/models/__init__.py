@@ -15,13 +15,7 @@ from app.cli import options
 from app.cli.models.disk import delete, disk
 from app.cli.models.export import export_gguf
 from app.cli.models.fit import fit_command
-from app.cli.models.found import (
-    add_model_folder,
-    drafts,
-    facts,
-    print_found,
-    remove_model_folder,
-)
+from app.cli.models.found import add_model_folder, drafts, facts, print_found, remove_model_folder
 from app.cli.models.hub import check_catalog, download_repository, look_up, search, token
 from app.cli.models.servers import connect, forget_server
 from app.cli.text.output import table
@@ -32,8 +26,7 @@ if TYPE_CHECKING:
     from engine.loading.inventory import Inventory, ModelSpec
 
 cli = typer.Typer(
-    help="List, check, download and export models. Without a command: list.",
-    rich_markup_mode=None,
+    help="List, check, download and export models. Without a command: list.", rich_markup_mode=None
 )
 cli.command("export-gguf")(export_gguf)
 cli.command("drafts")(drafts)
@@ -186,8 +179,7 @@ def check(
 @cli.command()
 def download(
     model: Annotated[
-        str,
-        typer.Argument(help="A model or a pair of the catalog, or a repository: owner/name."),
+        str, typer.Argument(help="A model or a pair of the catalog, or a repository: owner/name.")
     ],
     file: Annotated[
         str, typer.Option(help="Of a repository of GGUF files, the one that is meant.")

@@ -20,8 +20,7 @@ def connect(
     key: Annotated[
         bool,
         typer.Option(
-            "--key",
-            help="Ask for the server's key, or read it from standard input, and keep it.",
+            "--key", help="Ask for the server's key, or read it from standard input, and keep it."
         ),
     ] = False,
     keep: Annotated[

@@ -165,11 +165,7 @@ def deployment(plan: Plan) -> dict[str, Any]:
 
 
 def _container(plan: Plan) -> dict[str, Any]:
-    return {
-        "name": "main",
-        "image": _image(plan),
-        "envFrom": [{"secretRef": {"name": SECRET}}],
-    }
+    return {"name": "main", "image": _image(plan), "envFrom": [{"secretRef": {"name": SECRET}}]}
 
 
 def _worker_component(plan: Plan) -> dict[str, Any]:

@@ -91,10 +91,7 @@ def _speculation(plan: Plan) -> Options:
     if method == "ngram":
         options.append(("--speculative-ngram-max-bfs-breadth", "1"))
     elif method != "dflash":
-        options += [
-            ("--speculative-num-steps", str(plan.depth)),
-            ("--speculative-eagle-topk", "1"),
-        ]
+        options += [("--speculative-num-steps", str(plan.depth)), ("--speculative-eagle-topk", "1")]
     return [*options, ("--speculative-num-draft-tokens", str(plan.depth + 1))]
 
 

@@ -55,10 +55,7 @@ def render(plan: Plan) -> Rendered:
     if copies > 1:
         port = Shell(f"$(({PORT} + copy))")
         start = script(each_copy(plan, _serve(plan, CONFIG, LOOPBACK, port)), "wait", says=comments)
-        comments = [
-            *comments,
-            f"One of the {copies} copies; give each its own --gpus and port.",
-        ]
+        comments = [*comments, f"One of the {copies} copies; give each its own --gpus and port."]
     else:
         start = script(command(_serve(plan, CONFIG, LOOPBACK)), says=comments)
     inside = docker(

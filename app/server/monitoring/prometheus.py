@@ -18,16 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from engine.events import (
-    Counted,
-    Emitted,
-    Event,
-    Failed,
-    Finished,
-    FinishReason,
-    Round,
-    Started,
-)
+from engine.events import Counted, Emitted, Event, Failed, Finished, FinishReason, Round, Started
 
 if TYPE_CHECKING:
     from engine.api import Generation

@@ -88,8 +88,7 @@ class ReferenceItem(Body):
 
 
 Item = Annotated[
-    MessageItem | ReasoningItem | CallItem | OutputItem | ReferenceItem,
-    Field(discriminator="type"),
+    MessageItem | ReasoningItem | CallItem | OutputItem | ReferenceItem, Field(discriminator="type")
 ]
 
 

@@ -59,13 +59,7 @@ FIELDS: Mapping[str, tuple[View, ...]] = {
             choices=[str(control) for control in Control],
         ),
         _field(
-            "depth",
-            "range",
-            label=Words.DEPTH,
-            info=Words.DEPTH_INFO,
-            min=1,
-            max=MAX_DEPTH,
-            step=1,
+            "depth", "range", label=Words.DEPTH, info=Words.DEPTH_INFO, min=1, max=MAX_DEPTH, step=1
         ),
         _field("options", "options"),
         _field("acceptance", "choice", label=Words.ACCEPTANCE, info=Words.ACCEPTANCE_INFO),
