@@ -12,7 +12,8 @@ from huggingface_hub import constants
 from app import paths
 from app.diagnostics import cache_folder
 from app.runtime import Runtime
-from app.storage.store import FILE, Store
+from app.storage.file import FILE
+from app.storage.store import Store
 from app.training.runs import Trainings
 from engine.errors import DiskError
 from engine.files import size_on_disk

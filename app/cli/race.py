@@ -102,9 +102,8 @@ def race(
     find_prompts(1)  # mistakes are told before anything is loaded
     base_load = load if base_pair is None else load.alike(base_pair)
     drafts, rivals = (way.proposer if way else None for way in ways)
-    check_loads(
-        folder, (load, rivals), (base_load, drafts)
-    )  # or the second is told after the first
+    # Both first: else mistakes in the second are told after the first is loaded.
+    check_loads(folder, (load, rivals), (base_load, drafts))
     if base_load != load:
         open_inventory(folder).check_room((load, base_load))
     with contextlib.ExitStack() as stack:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 from app.storage import tree as store_tree
-from app.storage.file import FILE, StoreFile
+from app.storage.file import StoreFile
 from app.storage.history import TextFile, history
 from app.storage.rows import (
     COLUMNS,
@@ -23,20 +23,8 @@ from app.storage.rows import (
     write_files,
     write_system,
 )
-from app.storage.schema import StoreError
 from engine.files import parse_json
 from engine.values.messages import Message
-
-__all__ = [
-    "FILE",
-    "Chat",
-    "Folder",
-    "Store",
-    "StoreError",
-    "StoredMessage",
-    "SystemPrompt",
-    "shorten",
-]
 
 TITLE_LENGTH = 120
 UNDO_S = 3600.0

@@ -83,9 +83,8 @@ class RequestFields(dict[str, Any]):
 def read_fields(data: Any) -> RequestFields:
     """Return what a page sent, with every field checked. Raises InvalidRequest for anything else."""
     try:
-        json.dumps(
-            data, ensure_ascii=False, allow_nan=False
-        ).encode()  # refuses lone surrogates too
+        # This refuses lone surrogates too.
+        json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
     except (ValueError, RecursionError) as error:
         raise InvalidRequest("data", Words.field_malformed("data")) from error
     if data is None:

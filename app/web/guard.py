@@ -34,31 +34,18 @@ HEALTH = "/health"
 """Says only whether a model is loaded, so it needs no key."""
 CREDENTIALS = "access-control-allow-credentials"
 CORS_HEADERS = frozenset(
-    f"access-control-{what}"
-    for what in (
-        "allow-credentials",
-        "allow-headers",
-        "allow-methods",
-        "allow-origin",
-        "expose-headers",
+    f"access-control-{what}" for what in (
+        "allow-credentials", "allow-headers", "allow-methods", "allow-origin", "expose-headers",
         "max-age",
     )
-)
+)  # fmt: skip
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 GRADIO = "/gradio_api/"
 GRADIO_USED = (
-    "app_id",
-    "cancel",
-    "component_server",
-    "heartbeat/",
-    "info",
-    "queue/",
-    "reset",
-    "run/",
-    "startup-events",
-    "theme.css",
-)
+    "app_id", "cancel", "component_server", "heartbeat/", "info", "queue/", "reset", "run/",
+    "startup-events", "theme.css",
+)  # fmt: skip
 """Gradio's routes that the pages use, by prefixes. The others are blocked: they accept uploads of any
 size, fetch from other servers, serve files and edit the app."""
 GRADIO_NEVER = ("/monitoring", "/svelte", "/gradio_api")

@@ -77,9 +77,8 @@ class _Reply:
     """One of a request's generations."""
 
     def __init__(self, generation: Generation) -> None:
-        self.generation: Generation | None = (
-            generation  # until its end: it has all events in memory
-        )
+        # Only until its end: it has all events in memory.
+        self.generation: Generation | None = generation
         self.tally = Tally()
         self.stage = Stage.WAITING
         self.method = ""

@@ -11,8 +11,9 @@ from contextlib import closing
 
 import pytest
 
+from app.storage.file import FILE
 from app.storage.schema import StoreError
-from app.storage.store import FILE, Store, shorten
+from app.storage.store import Store, shorten
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from app.storage import schema as store_schema
+from app.storage.file import FILE
 from app.storage.schema import DamagedStore, StoreError
-from app.storage.store import FILE, Store
+from app.storage.store import Store
 
 CHATS, TURNS = 6, 40
 

@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from app.storage import schema
-from app.storage.store import FILE, Store, StoreError
+from app.storage.file import FILE
+from app.storage.schema import StoreError
+from app.storage.store import Store
 from engine import trace
 from tests.support.places import ROOT
 

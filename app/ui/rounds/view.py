@@ -183,19 +183,10 @@ class Predicted:
 
 
 TOTALS = (
-    "rounds",
-    "drafted",
-    "accepted",
-    "prompt_tokens",
-    "completion_tokens",
-    "tokens_per_s",
-    "plain_tokens_per_s",
-    "speedup",
-    "acceptance_rate",
-    "mean_acceptance_length",
-    "time_to_first_token_s",
-    "shared",
-)
+    "rounds", "drafted", "accepted", "prompt_tokens", "completion_tokens", "tokens_per_s",
+    "plain_tokens_per_s", "speedup", "acceptance_rate", "mean_acceptance_length",
+    "time_to_first_token_s", "shared",
+)  # fmt: skip
 
 
 def thought(

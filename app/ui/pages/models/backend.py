@@ -142,13 +142,11 @@ class ModelsBackend:
         draft = next((p.draft for p in pairs if p.target.id == target.id), None)
         default = measured(self.runtime).get((target.id, draft.id if draft else None))
         won = default is not None and default.winner.proposer == head.kind
-        own = next(
-            (p.name for p in pairs if p.heads == (head.folder,)), None
-        )  # as it was trained here
+        trained_here = next((p.name for p in pairs if p.heads == (head.folder,)), None)
         return {
             "id": str(head.folder),
             "kind": head.kind,
-            "name": own or head.folder.name,
+            "name": trained_here or head.folder.name,
             "reason": head.reason,
             "across": None,
             "here": True,
