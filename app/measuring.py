@@ -34,7 +34,7 @@ def named(name: str, folder: Path, vocabulary: int) -> list[Prompt]:
         return last_prompts(store)
 
 
-def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
+def last_prompts(store: Store) -> list[Prompt]:
     """Return the last different questions of the chats, newest first, each with its
     conversation before it.
 
@@ -42,7 +42,7 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
     """
     prompts: list[Prompt] = []
     for chat in store.chats():
-        if len(prompts) >= count:
+        if len(prompts) >= LAST:
             break
         for *before, question in reversed(store.questions(chat.id)):
             prompt = Prompt(CHATS, (question.content,), before=tuple(before))
@@ -51,7 +51,7 @@ def last_prompts(store: Store, count: int = LAST) -> list[Prompt]:
         raise InvalidRequest(
             "prompts", "There is no prompt in your chats yet. Ask something there first."
         )
-    return prompts[:count]
+    return prompts[:LAST]
 
 
 def behind(system: str, prompt: Prompt) -> Prompt:

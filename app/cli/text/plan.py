@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.cli.text.output import table
-from app.deploy.estimate.load import LOADS, Row
+from app.deploy.estimate.load import Row
 from app.deploy.estimate.load import table as loaded
 from app.deploy.methods import NAMES
 from app.deploy.plan import Plan
@@ -24,11 +24,11 @@ def plan_text(plan: Plan, rendered: Rendered, notes: Sequence[str]) -> str:
     return "\n\n".join(parts)
 
 
-def loads_text(plan: Plan, loads: tuple[int, ...] = LOADS) -> str:
+def loads_text(plan: Plan) -> str:
     """Return the table of expected speeds under load."""
     reply = max(1, plan.request.context // REPLY_SHARE)
     prompt = plan.request.context - reply
-    rows, slots = loaded(plan, prompt, reply, loads)
+    rows, slots = loaded(plan, prompt, reply)
     head = ["users", "plain, all", "plain, one", "wait s"]
     if plan.drafts:
         head += ["drafted, all", "drafted, one", "wait s", "gain"]
