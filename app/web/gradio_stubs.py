@@ -23,7 +23,7 @@ def without_stubs() -> Iterator[None]:
             raise OSError("not looked for")
         return file_of(thing)
 
-    inspect.getfile = getfile
+    inspect.getfile = getfile  # type: ignore[assignment]  # which calls it "object"
     try:
         yield
     finally:
