@@ -208,16 +208,8 @@ def install(extra: str, root: Path = ROOT) -> None:
     if status:
         raise LauncherError(f"{output}\nInstalling failed.\n{remedy(output)}")
     # On all processors; pip would take one. What fails here is compiled when it is imported.
-    compile_all = (
-        str(venv_python(root)),
-        "-m",
-        "compileall",
-        "-qq",
-        "-j",
-        "0",
-        str(root / ".venv"),
-    )
-    subprocess.run(compile_all, check=False)
+    compiler = (str(venv_python(root)), "-m", "compileall", "-qq", "-j", "0")
+    subprocess.run([*compiler, str(root / ".venv")], check=False)
     for done in {"app", extra}:
         stamp_file(done, root).write_text(fingerprint(root), encoding="utf-8")
     say(f"      done in {time.monotonic() - started:.0f} s")
