@@ -16,15 +16,7 @@ from app.deploy.estimate.network import Network, cache_products, cache_shards, o
 from app.deploy.formats import BF16, FORMATS, SIXTEEN_BITS
 from app.deploy.methods import Method, Needs
 from app.deploy.model import ModelFacts
-
-EAGLE3_VOCABULARY = 32_000
-"""``draft_vocab_size`` of yuhuili's published heads."""
-
-DFLASH_LAYERS = 5
-"""``num_hidden_layers`` of z-lab/Qwen3-8B-DFlash-b16."""
-
-DFLASH_AUX_LAYERS = 5
-"""Layers of the target whose hidden states a DFlash drafter reads."""
+from engine.models.head_weights import DFLASH_LAYERS, head_weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +69,11 @@ def _head(
     )
 
 
-def _layer(target: ModelFacts, joined: int) -> int:
-    """Return the weights of a Llama layer whose attention reads ``joined`` hidden states."""
-    hidden = target.hidden
-    queries, keys = target.heads * target.head_dim, target.kv_heads * target.head_dim
-    if target.latent:  # heads for such targets are Llama layers: four products of the full width
-        queries, keys = hidden, hidden // 2
-    attention = joined * hidden * (queries + 2 * keys) + queries * hidden
-    return attention + 3 * hidden * target.intermediate
+def _own(target: ModelFacts, method: str) -> int:
+    """Return the weights of a published head."""
+    found = head_weights(method, target.architecture)
+    assert found is not None, method
+    return found.parameters
 
 
 def _cached(target: ModelFacts) -> int:
@@ -96,13 +85,11 @@ def _table(target: ModelFacts) -> int:
 
 
 def _eagle(target: ModelFacts, depth: int) -> Network:
-    own = _layer(target, 1) + 2 * target.hidden**2
-    return _head(target, own, 1, borrowed=_table(target), cached=_cached(target))
+    return _head(target, _own(target, "eagle"), 1, borrowed=_table(target), cached=_cached(target))
 
 
 def _eagle3(target: ModelFacts, depth: int) -> Network:
-    own = _layer(target, 2) + 3 * target.hidden**2 + EAGLE3_VOCABULARY * target.hidden
-    return _head(target, own, 1, cached=_cached(target))
+    return _head(target, _own(target, "eagle3"), 1, cached=_cached(target))
 
 
 def _medusa(target: ModelFacts, depth: int) -> Network:
@@ -120,33 +107,31 @@ def _mlp(target: ModelFacts, depth: int) -> Network:
 
 
 def _dflash(target: ModelFacts, depth: int) -> Network:
-    own = DFLASH_LAYERS * _layer(target, 1) + DFLASH_AUX_LAYERS * target.hidden**2
     cached = DFLASH_LAYERS * _cached(target)
-    return _head(target, own, DFLASH_LAYERS, borrowed=_table(target), cached=cached)
+    return _head(
+        target, _own(target, "dflash"), DFLASH_LAYERS, borrowed=_table(target), cached=cached
+    )
 
 
 def _mtp(target: ModelFacts, depth: int) -> Network:
     """Return one layer of the target's kind and format; embedding and head are the target's."""
-    counts, width = target.counts, FORMATS[target.format].width
+    layer, width = target.last_layer, FORMATS[target.format].width
     join = 2 * target.hidden**2
-    mixer = counts.router_and_shared if counts.experts else counts.dense
-    fixed = counts.attention + mixer + join
-    used = fixed + counts.active_experts * counts.expert
     return Network(
         weights=target.format,
         layers=1,
         hidden=target.hidden,
         total_weights=target.next_token_weights * width,
         embeddings=0.0,
-        read=fixed * width + _table(target) * SIXTEEN_BITS,
-        products=2.0 * (used + _table(target)),
+        read=(layer.fixed + join) * width + _table(target) * SIXTEEN_BITS,
+        products=2.0 * (layer.active + join + _table(target)),
         cached=target.cached_token,
         cache_products=cache_products(target),
         shards=cache_shards(target),
-        expert=counts.expert * width,
-        experts=counts.experts,
-        active_experts=counts.active_experts,
-        expert_layers=1 if counts.experts else 0,
+        expert=layer.expert * width,
+        experts=layer.experts,
+        active_experts=layer.chosen,
+        expert_layers=1 if layer.experts else 0,
     )
 
 

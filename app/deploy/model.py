@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.deploy.estimate.counting import Config, Counts, count, head_dim, linear_widths
+from app.deploy.estimate.counting import Config, describe
 from app.deploy.formats import AWQ, BF16, FP8, MXFP4, NVFP4
 from engine.errors import ModelError
+from engine.models.architecture import Architecture, Recurrent
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import is_gguf
+from engine.models.weight_counts import LayerWeights, WeightCounts
 from engine.values.memory import kv_numbers
 
 STAND_IN = "/path/to"
@@ -45,7 +47,9 @@ class ModelFacts:
     vocabulary: int
     context: int
     format: str
-    counts: Counts
+    counts: WeightCounts
+    architecture: Architecture
+    last_layer: LayerWeights
     latent: int = 0
     window: int = 0
     windowed_layers: int = 0
@@ -64,7 +68,7 @@ class ModelFacts:
 
     @property
     def experts(self) -> int:
-        return self.counts.experts
+        return self.last_layer.experts
 
     @property
     def cached_token(self) -> int:
@@ -93,54 +97,37 @@ def of_path(path: Path) -> ModelFacts:
 
 
 def _of_config(name: str, config: Config, id: str) -> ModelFacts:
-    counts = count(config)
-    hidden, layers = config["hidden_size"], config["num_hidden_layers"]
+    found = describe(config)
+    architecture, mixers = found.architecture, [each.mixer for each in found.architecture.layers]
     latent = config["kv_lora_rank"] + config["qk_rope_head_dim"] if "kv_lora_rank" in config else 0
-    windowed = _windowed_layers(config)
+    windows = [each.window for each in architecture.attentions if each.window is not None]
+    states = [each.state_numbers for each in mixers if isinstance(each, Recurrent)]
+    attention = architecture.attentions[-1]
+    modules = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers") or 0
+    joined = 2 * architecture.hidden**2 + 3 * architecture.hidden
     return ModelFacts(
         id,
         name,
         str(config["model_type"]),
-        layers,
-        hidden,
+        len(architecture.layers),
+        architecture.hidden,
         config["intermediate_size"],
         config["num_attention_heads"],
         config.get("num_key_value_heads", config["num_attention_heads"]),
-        head_dim(config),
-        config["vocab_size"],
+        attention.head_dim if not latent else architecture.hidden // config["num_attention_heads"],
+        architecture.vocabulary,
         config["max_position_embeddings"],
         _format(config),
-        counts,
+        found.counts,
+        architecture,
+        found.last,
         latent,
-        config.get("sliding_window") or 0 if windowed else 0,
-        windowed,
-        _next_token_weights(config, counts),
-        counts.linear_layers,
-        _state(config) if counts.linear_layers else 0,
+        max(windows, default=0),
+        len(windows),
+        modules * (found.last.total + joined),
+        len(states),
+        max(states, default=0),
     )
-
-
-def _state(config: Config) -> int:
-    """Return the numbers of a gated delta net's state: keys by values of each head."""
-    keys, values = linear_widths(config)
-    return keys // int(config["linear_num_key_heads"]) * values
-
-
-def _windowed_layers(config: Config) -> int:
-    kinds = config.get("layer_types")
-    if isinstance(kinds, list):
-        return sum(kind == "sliding_attention" for kind in kinds)
-    return int(config["num_hidden_layers"]) // 2 if config["model_type"] == "gpt_oss" else 0
-
-
-def _next_token_weights(config: Config, counts: Counts) -> int:
-    """Count the MTP modules: each a layer, a projection of state and embedding, and three norms
-    (DeepSeek-V3, arXiv 2412.19437, section 2.2). Embedding and head are the model's."""
-    hidden = config["hidden_size"]
-    layer = counts.expert_layer if counts.experts else counts.attention + counts.dense
-    module = layer + 2 * hidden * hidden + 3 * hidden
-    layers = config.get("num_nextn_predict_layers") or config.get("mtp_num_hidden_layers") or 0
-    return int(layers) * int(module)
 
 
 def _format(config: Config) -> str:

@@ -45,7 +45,7 @@ CONFIG_KEYS = {
     "linear_num_value_heads": COUNT, "mtp_num_hidden_layers": COUNT, "first_k_dense_replace": COUNT,
     "num_nextn_predict_layers": COUNT, "q_lora_rank": COUNT,
     "kv_lora_rank": COUNT, "qk_nope_head_dim": COUNT, "qk_rope_head_dim": COUNT, "v_head_dim": COUNT,
-    "quantization_config": NAMES,
+    "attention_bias": FLAG, "quantization_config": NAMES,
 }  # fmt: skip
 PAIR_KEYS = {
     "id": TEXT, "name": TEXT, "target": TEXT, "draft": TEXT, "heads": TEXTS, "note": TEXT,

@@ -89,9 +89,12 @@ def of_model(facts: ModelFacts) -> Network:
     form, counts = FORMATS[facts.format], facts.counts
     inner = SIXTEEN_BITS if form.experts_only else form.width
     tables = SIXTEEN_BITS * (counts.embedding + counts.head)
-    expert = counts.expert * form.width
-    experts = counts.expert_layers * counts.experts
-    rest = (counts.layers - experts * counts.expert + counts.final_norm) * inner
+    mixtures = [layer for layer in counts.layers if layer.experts]
+    expert = mixtures[0].expert * form.width if mixtures else 0.0
+    expert_layers = sum(counts.layers[layer] for layer in mixtures)
+    fixed = sum(count * layer.fixed for layer, count in counts.layers.items())
+    rest = (fixed + counts.rest) * inner
+    experts = expert_layers * mixtures[0].experts if mixtures else 0
     token = facts.cached_token
     return Network(
         weights=facts.format,
@@ -108,9 +111,9 @@ def of_model(facts: ModelFacts) -> Network:
         shards=cache_shards(facts),
         state=facts.state * facts.linear_layers,
         expert=expert,
-        experts=counts.experts,
-        active_experts=counts.active_experts,
-        expert_layers=counts.expert_layers,
+        experts=mixtures[0].experts if mixtures else 0,
+        active_experts=mixtures[0].chosen if mixtures else 0,
+        expert_layers=expert_layers,
     )
 
 

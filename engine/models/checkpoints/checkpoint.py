@@ -51,7 +51,16 @@ _GEMMA4: Mapping[str, Any] = {
     "max_position_embeddings": 131_072,
     "tie_word_embeddings": True,
 }
+_DELTA_NETS: Mapping[str, Any] = {
+    "linear_key_head_dim": 128,
+    "linear_value_head_dim": 128,
+    "linear_conv_kernel_dim": 4,
+}
 _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "qwen3_5": _DELTA_NETS,
+    "qwen3_5_text": _DELTA_NETS,
+    "qwen3_5_moe": _DELTA_NETS,
+    "qwen3_5_moe_text": _DELTA_NETS,
     "gemma2": {"head_dim": 256, "sliding_window": 4096, "tie_word_embeddings": True},
     "gemma3_text": {
         "num_attention_heads": 8,
@@ -79,7 +88,7 @@ _DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "lfm2_moe": {"tie_word_embeddings": True},
     "mixtral": {"rms_norm_eps": 1e-5},
     "olmoe": {"rms_norm_eps": 1e-5},
-    "qwen3_next": {"norm_topk_prob": True},
+    "qwen3_next": {**_DELTA_NETS, "norm_topk_prob": True},
     "seed_oss": {"head_dim": 128},
     "smollm3": {"tie_word_embeddings": True},
     "starcoder2": {"tie_word_embeddings": True},

@@ -6,10 +6,12 @@ A reader takes a checkpoint and the context that it is loaded for, and returns a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 from engine.errors import ModelError
 from engine.models.architecture import Architecture
-from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.checkpoint import Checkpoint, describe_config
 from engine.models.families.cohere2 import cohere2
 from engine.models.families.gemma import gemma2, gemma3, gemma4
 from engine.models.families.glm4 import glm4, glm4_moe
@@ -24,6 +26,7 @@ from engine.models.families.qwen import qwen2, qwen3, qwen3_5, qwen3_5_moe, qwen
 from engine.models.families.smollm3 import smollm3
 from engine.models.families.starcoder2 import starcoder2
 
+_CAUSAL = "ForCausalLM"
 Reader = Callable[[Checkpoint, int], Architecture]
 
 FAMILIES: Mapping[str, Reader] = {
@@ -79,4 +82,17 @@ def described(checkpoint: Checkpoint) -> Architecture | None:
     try:
         return FAMILIES[checkpoint.architecture](checkpoint, checkpoint.context)
     except (ModelError, AttributeError, KeyError, TypeError, ValueError):  # loading says it
+        return None
+
+
+def described_by(config: Mapping[str, Any]) -> Architecture | None:
+    """Return the description by a configuration alone, of its text part. The class may be left out: then
+    it is that of ``model_type``."""
+    kind = str(config.get("model_type")).removesuffix("_text").replace("_", "")
+    names = (name for name in FAMILIES if name.endswith(_CAUSAL))
+    named = {name.removesuffix(_CAUSAL).replace("_", "").lower(): name for name in names}
+    try:
+        whole = {"architectures": [named.get(kind, "")], **config}
+        return described(describe_config(Path(kind), whole))
+    except ModelError:
         return None
