@@ -24,6 +24,7 @@ from engine.loading.request import LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing, folder_of, with_sizes
 from engine.models.checkpoints import checkpoint
 from engine.models.checkpoints.gguf.description import SUFFIX, name_of
+from engine.models.head_weights import head_weights
 from engine.values.address import Address, is_address
 
 EMBEDDED = "pip"
@@ -242,13 +243,7 @@ def _on_hub(
     """Return a model of the hub: in the first GGUF file that ``patterns`` name, else in safetensors."""
     spec = ModelSpec(**{"bytes": BF16_WIDTH * values["parameters"], **values})
     own = tuple(
-        ModelSpec(
-            id=f"{spec.id}:{method}",
-            name=f"{LOADABLE[method]} for {spec.name}",
-            repository="/".join(place.split("/")[:2]),
-            file="/".join(place.split("/")[2:]),
-            method=method,
-        )
+        _head_of(spec, method, place)
         for method, place in drafters.items()
         if method in LOADABLE and "/" in place
     )
@@ -258,6 +253,31 @@ def _on_hub(
     ggufs = (one for pattern in patterns for one in _gguf_files(entry, spec, pattern))
     files = (*ggufs, _in_format(spec))
     return replace(files[0], id=spec.id, name=spec.name, files=files)
+
+
+def _head_of(spec: ModelSpec, method: str, place: str) -> ModelSpec:
+    """Return a head on the hub, with its sizes if they follow from the target's."""
+    head = ModelSpec(
+        id=f"{spec.id}:{method}",
+        name=f"{LOADABLE[method]} for {spec.name}",
+        repository="/".join(place.split("/")[:2]),
+        file="/".join(place.split("/")[2:]),
+        method=method,
+    )
+    target = spec.architecture
+    weights = None if target is None else head_weights(method, target)
+    if target is None or weights is None:
+        return head
+    attention = target.attentions[-1]
+    head = replace(head, parameters=weights.parameters)
+    return replace(
+        head,
+        bytes=gguf_bytes(head),
+        layers=weights.layers,
+        kv_heads=attention.kv_heads,
+        head_dim=attention.head_dim,
+        context=spec.context,
+    )
 
 
 def _gguf_files(entry: Entry, spec: ModelSpec, pattern: str) -> Iterator[ModelSpec]:

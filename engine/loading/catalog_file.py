@@ -33,8 +33,8 @@ MODEL_KEYS = {
     "config": CONFIG, "checkpoints": NAMES, "drafters": NAMES, "plan_only": FLAG, "gguf": TEXTS,
     "mtp": FLAG,
 }  # fmt: skip
-PLAN_KEYS = ("config", "checkpoints", "plan_only")
-"""Keys of a model that only launch plans read; its sizes are taken from ``config`` too."""
+PLAN_KEYS = ("checkpoints", "plan_only")
+"""Keys of a model that only launch plans read."""
 CONFIG_KEYS = {
     "model_type": TEXT, "hidden_size": COUNT, "intermediate_size": COUNT, "num_hidden_layers": COUNT,
     "num_attention_heads": COUNT, "num_key_value_heads": COUNT, "head_dim": COUNT, "vocab_size": COUNT,

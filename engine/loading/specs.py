@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from engine.drafting import heads, proposers
 from engine.errors import ModelError
 from engine.kernels.formats import AUTO
+from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import TYPE, is_gguf
+from engine.models.families import described_by
 
 SAFETENSORS = "safetensors"
 """The format of a model in transformers' layout."""
@@ -32,7 +35,7 @@ class ModelSpec:
     ``tokenizer`` names the vocabulary; it is empty for a folder outside the catalog.
     ``quantization`` is how the model is loaded unless somebody asks for another; ``kv_cache_dtype``
     what its cache is kept in where the machine has it and it is a target. ``shipped``: whether ``path``
-    comes with the app.
+    comes with the app. ``config``: what the catalog has of its config.json.
     """
 
     id: str
@@ -62,6 +65,12 @@ class ModelSpec:
     quantization: str = AUTO
     kv_cache_dtype: str = AUTO
     note: str = ""
+    config: Mapping[str, Any] = field(default_factory=dict, compare=False)
+
+    @property
+    def architecture(self) -> Architecture | None:
+        """What ``config`` describes, None for what no family does."""
+        return described_by(self.config) if self.config else None
 
     @property
     def is_gguf(self) -> bool:
@@ -139,7 +148,13 @@ _SIZES = (
 def with_sizes(spec: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
     """Return ``spec`` with the sizes of its files, and whether they bring what drafts for them."""
     sizes = {name: getattr(checkpoint, name) for name in _SIZES}
-    return replace(spec, tied=checkpoint.repeats_embedding, mtp=_drafts(checkpoint), **sizes)
+    return replace(
+        spec,
+        tied=checkpoint.repeats_embedding,
+        mtp=_drafts(checkpoint),
+        config=checkpoint.config,
+        **sizes,
+    )
 
 
 def _drafts(checkpoint: Checkpoint) -> bool:

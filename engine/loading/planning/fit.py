@@ -96,14 +96,14 @@ class ModelSize:
         tied = source.tied if isinstance(source, ModelSpec) else source.repeats_embedding
         repeated = source.vocabulary * source.hidden if tied else 0
         heads = 0 if isinstance(source, ModelSpec) else source.heads
-        architecture = None if isinstance(source, ModelSpec) else described(source)
-        mixers = [] if architecture is None else [spec.mixer for spec in architecture.layers]
+        known = source.architecture if isinstance(source, ModelSpec) else described(source)
+        mixers = [] if known is None else [spec.mixer for spec in known.layers]
         recurrent = [mixer for mixer in mixers if isinstance(mixer, Recurrent)]
         states = sum(mixer.memory_bytes for mixer in recurrent)
         return cls(
             source.name,
             source.parameters,
-            source.layers - len(recurrent),
+            source.layers if known is None else len(known.attentions),
             source.kv_heads,
             source.head_dim,
             source.context,
@@ -113,8 +113,21 @@ class ModelSize:
             heads=heads,
             vocabulary=source.vocabulary,
             recurrent_bytes=states + (checkpoint_mb << 20) if states else 0,
-            kv_sizes=() if architecture is None else tuple(architecture.kv_sizes),
+            kv_sizes=() if known is None else tuple(known.kv_sizes),
         )
+
+    @classmethod
+    def of_head(
+        cls,
+        name: str,
+        parameters: int,
+        layers: int,
+        kv: tuple[int, int],
+        context: int,
+        weights: str,
+    ) -> ModelSize:
+        """Return the size of a head, whose own cache is in float32. ``kv``: kv_heads and head_dim."""
+        return cls(name, parameters, layers, *kv, context, weights=weights, cache="fp32")
 
     def weight_bytes(self) -> int:
         """Return the bytes of all weights."""

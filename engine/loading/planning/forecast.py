@@ -17,6 +17,8 @@ from engine.loading.planning.fit import MemoryFit, ModelSize
 from engine.loading.request import AUTO, LoadRequest
 from engine.loading.specs import Locate, ModelSpec, Pairing
 from engine.machine import memory, processor
+from engine.models.head_weights import AUX_LAYERS, head_weights
+from engine.values import CHECKPOINT_MB
 from engine.values.memory import WIDTHS
 
 TARGET, DRAFT = "target", "draft"
@@ -54,7 +56,12 @@ def forecast(
     draft = None if pairing.draft is None else locate(pairing.draft)
     if target is None or (draft is None and pairing.draft is not None):
         specs = [pairing.target] if pairing.draft is None else [pairing.target, pairing.draft]
-        return estimate(specs, context, quantization=request.quantization)
+        return estimate(
+            specs,
+            context,
+            quantization=request.quantization,
+            checkpoint_mb=request.checkpoint_mb,
+        )
     from engine.loading.planning.plan import read_facts  # brings torch
 
     facts = read_facts(PairFiles(pairing, target, draft), request)
@@ -71,10 +78,10 @@ def estimate(
     context: int | None = None,
     free: int | None = None,
     quantization: str = AUTO,
+    checkpoint_mb: int = CHECKPOINT_MB,
 ) -> Forecast:
-    """Return what a target, and a draft after it, need in main memory, by their sizes alone: quantised
-    as auto would, or in the fewest bits if nothing fits. Heads are left out: their files are read with
-    the target's.
+    """Return what a target, and a draft or heads after it, need in main memory, by their sizes alone:
+    quantised as auto would, or in the fewest bits if nothing fits. The target's own MTP layers count.
 
     Raises ModelError if sizes are not known.
     """
@@ -91,10 +98,16 @@ def estimate(
     kinds: tuple[str, ...] = (chosen,)
     if chosen == AUTO:  # see ``choices.quantizations``
         kinds = (AS_STORED,) if target.is_gguf else (_computed_in(target), "int8", Q4)
+    drafts = [spec for spec in specs[1:] if not spec.method]
+    heads = [spec for spec in specs[1:] if spec.method]
+    own = _mtp_of(target)
+    heads += [] if own is None else [own]
+    aux_width = target.hidden * sum(AUX_LAYERS.get(head.method, 0) for head in heads)
     sizes = {
         kind: [
-            _size_in(target, kind),
-            *(_size_in(draft, AS_STORED if draft.is_gguf else kind) for draft in specs[1:]),
+            replace(_size_in(target, kind, checkpoint_mb), aux_width=aux_width),
+            *(_size_in(one, AS_STORED if one.is_gguf else kind, checkpoint_mb) for one in drafts),
+            *map(_head_size, heads),
         ]
         for kind in kinds
     }
@@ -104,7 +117,28 @@ def estimate(
     widest = fit.widest(kinds, lambda kind: fits[kind].context, least)
     widest = widest if fits[widest].context else kinds[-1]
     memory_fit = fit.fit(*sizes[widest], context=tokens, free=free, instead=sizes)
-    return Forecast(memory_fit, (TARGET, DRAFT)[: len(specs)], tokens, longest, widest)
+    roles = (TARGET, *(DRAFT for _ in drafts), *(head.method for head in heads))
+    return Forecast(memory_fit, roles, tokens, longest, widest)
+
+
+def _mtp_of(target: ModelSpec) -> ModelSpec | None:
+    """Return the MTP layers in the target's files, if they are known."""
+    weights = None
+    if target.mtp and target.architecture is not None:
+        weights = head_weights("mtp", target.architecture)
+    if weights is None:
+        return None
+    name = f"MTP of {target.name}"
+    return replace(
+        target, name=name, method="mtp", parameters=weights.parameters, layers=weights.layers
+    )
+
+
+def _head_size(head: ModelSpec) -> ModelSize:
+    kv = head.kv_heads, head.head_dim
+    return ModelSize.of_head(
+        head.name, head.parameters, head.layers, kv, head.context, _computed_in(head)
+    )
 
 
 def _computed_in(spec: ModelSpec) -> str:
@@ -114,9 +148,10 @@ def _computed_in(spec: ModelSpec) -> str:
     return "bf16" if quick & has else "fp32"
 
 
-def _size_in(spec: ModelSpec, kind: str) -> ModelSize:
+def _size_in(spec: ModelSpec, kind: str, checkpoint_mb: int) -> ModelSize:
     """Return the size of a model in ``kind``."""
-    size = ModelSize.of(spec, kind if kind in WIDTHS else "bf16", _computed_in(spec))
+    weights = kind if kind in WIDTHS else "bf16"
+    size = ModelSize.of(spec, weights, _computed_in(spec), checkpoint_mb)
     if kind not in (Q4, AS_STORED):
         return size
     blocks = spec.bytes if spec.is_gguf and kind == AS_STORED else _bytes_in_four_bits(spec)

@@ -81,16 +81,11 @@ class PairSizes:
         return [target, *drafting, *map(self._head_size, self.heads)]
 
     def _head_size(self, head: HeadPlan) -> ModelSize:
-        """Return a head's size; its own cache is in float32."""
-        own = head.attentions
-        cache = (len(own), own[0].kv_heads, own[0].head_dim) if own else (0, 0, 0)
-        return ModelSize(
-            head.name,
-            head.parameters,
-            *cache,
-            self.target.context,
-            weights=self.linear_factory.kind,
-            cache="fp32",
+        """Return a head's size."""
+        own, context = head.attentions, self.target.context
+        kv = (own[0].kv_heads, own[0].head_dim) if own else (0, 0)
+        return ModelSize.of_head(
+            head.name, head.parameters, len(own), kv, context, self.linear_factory.kind
         )
 
     def _size(self, checkpoint: Checkpoint, quantization: str) -> ModelSize:

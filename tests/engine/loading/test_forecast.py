@@ -16,6 +16,7 @@ from engine.loading.planning.forecast import estimate, forecast
 from engine.loading.planning.plan import plan_loading, read_facts
 from engine.loading.request import LoadRequest
 from engine.loading.specs import ModelSpec, Pairing
+from engine.values import MAX_ROWS, RECENT_ROWS
 from tests.support.checkpoints import write_random
 from tests.support.places import ROOT
 
@@ -59,6 +60,21 @@ def test_what_is_not_here_is_reckoned_by_the_catalog_or_not_at_all() -> None:
     ghost = Pairing(name="Ghost", target=ModelSpec(id="g", name="Ghost", repository="a/b"))
     with pytest.raises(ModelError, match="Download it first"):
         forecast(ghost, LoadRequest(target="g"), nowhere)
+
+
+def test_states_and_the_drafter_that_comes_along_count_before_a_download() -> None:
+    """Only keys and values did: of Qwen3.5 27B, 48 of 64 layers keep a state instead."""
+    catalog = load_catalog(ROOT / "model_catalog.yaml")
+    hybrid, context = catalog.model("qwen3.5-27b"), 4096
+    found, none = (estimate([hybrid], context, checkpoint_mb=mb) for mb in (256, 0))
+    assert found.roles == ("target", "mtp")
+    states = 48 * 4 * (2 * 48 * 128 * 128 + (RECENT_ROWS + MAX_ROWS) * (10240 + 2 * 48))
+    numbers = context * (16 * 2 * 4 * 256 + 5120)  # keys and values, and what the MTP layer reads
+    assert none.memory_fit.models[0].kv - states in (2 * numbers, 4 * numbers)
+    assert found.memory_fit.kv - none.memory_fit.kv == 256 << 20
+    llama = catalog.model("llama-3.1-8b")
+    _, head = estimate([llama, *llama.companions], context).memory_fit.models
+    assert (head.weights, head.kv) != (0, 0)
 
 
 GB = 1_000_000_000

@@ -61,7 +61,7 @@ class Rows:
         companions = () if here else spec.companions  # a model that is here loads without them
         drafting = (*companions,) if pair is None else (pair.draft,) if pair.draft else ()
         away = [one for one in (spec, *drafting) if self.runtime.locate(one) is None]
-        models = [one for one in (spec, *drafting) if not one.method]
+        models = [one for one in (spec, *drafting) if one.parameters or not one.method]
         known = all(one.parameters for one in models)
         forecast = estimate(models, free=free) if known else None
         swept = [default for (target, _), default in best.items() if target == spec.id]
