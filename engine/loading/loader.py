@@ -22,7 +22,7 @@ from engine.machine import devices
 from engine.machine.devices import device_errors
 from engine.models.architecture import Architecture
 from engine.models.base import Model, ModelInfo
-from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.checkpoint import Checkpoint, not_text
 from engine.models.checkpoints.config_file import refusal
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.stored_tensor import check_finite
@@ -202,10 +202,7 @@ def _load_adapter(plan: ModelPlan) -> Model:
 
     checkpoint = plan.checkpoint
     if not checkpoint.writes_text:
-        raise ModelError(
-            f"{checkpoint.path} is {checkpoint.architecture}, which does not continue a text. Choose a "
-            "model for text generation."
-        )
+        raise ModelError(not_text(checkpoint.path, checkpoint.architecture))
     if checkpoint.quantised:
         raise ModelError(
             f"{checkpoint.path} is quantised by bitsandbytes, and {checkpoint.architecture} runs "

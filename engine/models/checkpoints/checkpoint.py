@@ -40,6 +40,7 @@ _HIDDEN = ("hidden_size", "n_embd", "d_model", "dim")
 _HEADS = ("num_attention_heads", "num_heads", "n_head", "n_heads")
 _KV_HEADS = ("num_key_value_heads", "n_kv_heads", "num_kv_heads", *_HEADS)
 _CONTEXT = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length")
+_NEEDED = _LAYERS, _HIDDEN, _HEADS, _CONTEXT, ("vocab_size",)
 
 _GEMMA4: Mapping[str, Any] = {
     "num_hidden_layers": 30,
@@ -164,8 +165,8 @@ class Checkpoint:
 
     @property
     def writes_text(self) -> bool:
-        """Return whether the model continues a text, by the name of its class."""
-        return self.architecture.endswith(_WRITES_TEXT)
+        """Return whether the model continues a text."""
+        return _continues_text(self.architecture, self.config)
 
     @property
     def repeats_embedding(self) -> bool:
@@ -251,11 +252,14 @@ def _checkpoint(
     """Return a checkpoint with the sizes of ``config``, checked against the embedding."""
     text = _text_part(config)
     check_computable(_config_file(path), text)
+    name = _architecture(path, config)
+    if not _continues_text(name, text) and not all(text.keys() & {*keys} for keys in _NEEDED):
+        raise ModelError(not_text(path, name))
     hidden, heads = _size(path, text, _HIDDEN), _size(path, text, _HEADS)
     return Checkpoint(
         path=path,
         config=MappingProxyType(config),
-        architecture=_architecture(path, config),
+        architecture=name,
         layers=_size(path, text, _LAYERS),
         hidden=hidden,
         heads=heads,
@@ -267,6 +271,16 @@ def _checkpoint(
         tensors=MappingProxyType(tensors),
         **rest,
     )
+
+
+def _continues_text(name: str, config: Mapping[str, Any]) -> bool:
+    """Return whether a model of class ``name`` does: one with an encoder reads something else."""
+    return name.endswith(_WRITES_TEXT) and not config.get("is_encoder_decoder")
+
+
+def not_text(path: Path, name: str) -> str:
+    """Return the sentence for a model of class ``name`` that continues no text."""
+    return f"{path} is {name}, which does not continue a text. Choose a model for text generation."
 
 
 def describe_config(path: Path, config: dict[str, Any]) -> Checkpoint:

@@ -101,6 +101,23 @@ def test_layers_that_are_not_computed_are_the_reason_and_not_a_key_that_such_mod
     assert f"{changes['model_type']} has {layers}" in said and "lacks" not in said
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("WhisperForConditionalGeneration", {"is_encoder_decoder": True}),
+        ("ViTForImageClassification", {"vocab_size": None}),
+    ],
+)
+def test_what_continues_no_text_is_named_and_not_a_key_that_it_lacks(
+    tmp_path: Path, name: str, changes: dict[str, object]
+) -> None:
+    """It was said that config.json lacks 'num_attention_heads' or 'vocab_size'."""
+    lacking = {"num_attention_heads": None, "max_position_embeddings": None}
+    folder = write_model(tmp_path)
+    change(folder, "config.json", architectures=[name], **lacking, **changes)
+    assert f"is {name}, which does not continue a text" in refusal(folder)
+
+
 def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
     folder = change(write_model(tmp_path), "config.json", num_hidden_layers="many")
     message = refusal(folder)
