@@ -101,7 +101,11 @@ BEHIND_THE_DOOR = {
     "app.training.drafters": ("engine.drafting.heads",),  # whether what was trained is a head
     "app.cli.models": ("engine.models.checkpoints.checkpoint",),  # shows what a file holds
     "app.cli.models.export": ("engine.models.checkpoints.gguf",),  # writes a file
-    "app.deploy.model": ("engine.models.checkpoints",),  # reads sizes of a model that is here
+    "app.deploy.model": ("engine.models",),  # reads sizes of a model that is here
+    "app.deploy.estimate.counting": (
+        "engine.models",
+    ),  # counts weights by the engine's descriptions
+    "app.deploy.drafters": ("engine.models.sizes",),
     # Tells a frontend how to tokenize, from the files that the engine does it by.
     "app.worker.model_card": (
         "engine.models.checkpoints.checkpoint",

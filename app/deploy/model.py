@@ -18,7 +18,7 @@ from engine.models.architecture import Architecture, Recurrent
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.config_file import read_config
 from engine.models.checkpoints.gguf.description import is_gguf
-from engine.models.weight_counts import LayerWeights, WeightCounts
+from engine.models.sizes.weight_counts import LayerWeights, WeightCounts
 from engine.values.memory import kv_numbers
 
 STAND_IN = "/path/to"

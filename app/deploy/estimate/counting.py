@@ -15,8 +15,13 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.architecture import Architecture
 from engine.models.families import described_by
+from engine.models.sizes.weight_counts import (
+    LayerWeights,
+    WeightCounts,
+    count_weights,
+    layer_weights,
+)
 from engine.models.tensor_shapes import layer_shapes
-from engine.models.weight_counts import LayerWeights, WeightCounts, count_weights, layer_weights
 
 Config = Mapping[str, Any]
 LATENT = "deepseek_v3"
@@ -24,7 +29,7 @@ LATENT = "deepseek_v3"
 
 
 @dataclass(frozen=True, slots=True)
-class Described:
+class Counted:
     """A model's description and weights; ``last``: those of its last layer."""
 
     architecture: Architecture
@@ -32,7 +37,7 @@ class Described:
     last: LayerWeights
 
 
-def describe(config: Config) -> Described:
+def describe(config: Config) -> Counted:
     """Return the model of ``config``. Raises ModelError for an unknown family, KeyError for a missing
     key."""
     kind = str(config.get("model_type", "unknown"))
@@ -50,7 +55,7 @@ def describe(config: Config) -> Described:
         more = _latent(config) - _attention(architecture)
         layers = {_with_more(each, more): count for each, count in counts.layers.items()}
         counts, last = replace(counts, layers=layers), _with_more(last, more)
-    return Described(architecture, counts, last)
+    return Counted(architecture, counts, last)
 
 
 def _with_more(layer: LayerWeights, more: int) -> LayerWeights:

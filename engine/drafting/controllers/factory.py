@@ -17,7 +17,7 @@ from engine.drafting.controllers.controller_statistics import (
 from engine.drafting.controllers.fixed import Fixed, Off
 from engine.drafting.controllers.times import MixtureTimes, Times
 from engine.models.base import MixtureModel, Model
-from engine.models.weight_counts import count_weights
+from engine.models.sizes.weight_counts import count_weights
 from engine.request import Control, Speculation
 from engine.values.sampling import AcceptanceRule
 

@@ -19,7 +19,7 @@ from engine.local.session import Session
 from engine.models.base import Model
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.families import FAMILIES
-from engine.models.weight_counts import count_weights
+from engine.models.sizes.weight_counts import count_weights
 from engine.request import Request, Speculation
 from tests.support.checkpoints import VOCABULARY, open_session, write_random
 from tests.support.families import LLAMA3, MODELS, OTHERS, write_family

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.models.architecture import Architecture, Experts
-from engine.models.weight_counts import layer_weights
+from engine.models.sizes.weight_counts import layer_weights
 
 EAGLE3_VOCABULARY = 32_000
 """``draft_vocab_size`` of yuhuili's heads."""

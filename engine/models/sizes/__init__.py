@@ -1,0 +1,1 @@
+"""How many weights models and heads have, by a model's description."""
