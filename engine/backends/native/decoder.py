@@ -243,9 +243,7 @@ class NativeDecoder:
         return self._embedding.rows(tokens)
 
     def logits(self, normed: Tensor) -> Tensor:
-        return self._capped(self._head(normed * self.architecture.logit_scale))
-
-    def _capped(self, logits: Tensor) -> Tensor:
+        logits = self._head(normed * self.architecture.logit_scale)
         return soft_cap(logits, self.architecture.logit_cap)
 
     def forward(
@@ -257,7 +255,7 @@ class NativeDecoder:
         step = self._step(ids, state, last, logits, final=final)
         self._library.forward(self._pointer, ctypes.byref(step))
         state.append(len(tokens), final=final)
-        return self._capped(logits)
+        return logits
 
     def forward_trimmed(
         self,
@@ -273,7 +271,7 @@ class NativeDecoder:
         step = self._step(ids, state, 1, head.logits, final=final, trimmed=head.panels)
         self._library.forward(self._pointer, ctypes.byref(step))
         state.append(len(tokens), final=final)
-        return self._capped(head.widened(self.architecture.vocabulary))
+        return head.widened(self.architecture.vocabulary)
 
     def forward_tree(
         self, tokens: Sequence[int], parents: Sequence[int], state: SequenceState
@@ -313,7 +311,7 @@ class NativeDecoder:
                 entry.state.append(len(entry.tokens), final=entry.final)
             else:
                 entry.state.append_tree(entry.parents)
-        by_index = dict(zip(order, self._capped(logits).split(rows), strict=True))
+        by_index = dict(zip(order, logits.split(rows), strict=True))
         return [by_index[index] for index in range(len(entries))]
 
     def generate(

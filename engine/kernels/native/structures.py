@@ -95,7 +95,7 @@ class Shape(c.Structure):
         ("layers", c.POINTER(Layer)),
         *_fields(c.c_void_p, "embedding head norm"),
         *_fields(c.c_int32, "count vocabulary hidden context layer_norms norm_bias parallel"),
-        *_fields(c.c_float, "epsilon embedding_scale residual_scale logit_scale"),
+        *_fields(c.c_float, "epsilon embedding_scale residual_scale logit_scale logit_cap"),
         *_fields(c.c_void_p, "own_projection own_embedding own_norm"),
         ("own_width", c.c_int32),
         *_fields(c.c_float, "own_epsilon own_scale"),

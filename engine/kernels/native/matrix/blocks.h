@@ -246,19 +246,29 @@ using Q4_K = Nibbles_K<false>;
 using Q5_K = Nibbles_K<true>;
 
 struct Q6_K {
+    static constexpr Direct DIRECT = Direct::SIX_K;
+
+    // Return quad `i` of eight of a quarter of a half of a block.
+    template <int QUARTER>
+    static Unsigned quad(Words words, int half, int i) {
+        const Unsigned low = words[16 * half + QUARTER % 2 * 8 + i], high = words[32 + 8 * half + i];
+        const Unsigned upper = QUARTER < 2 ? high << (4 - 2 * QUARTER) : high >> (2 * QUARTER - 4);
+        return (QUARTER < 2 ? low & LOW : low >> 4 & LOW) | (upper & 0x30303030);
+    }
+    static Floats scale(Words words, const Floats& factor, int group) { return factor * signed_byte(words[48 + group / 4], group % 4); }
+
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 16; ++i) {
-            const int first = i / 8 * 16 + i % 8, quad = i / 8 * 32 + i % 8;  // of the 128 inputs that this half holds
-            const Unsigned one = words[first], two = words[first + 8], high = words[32 + i];
-            to.put(quad, (one & LOW) | (high << 4 & 0x30303030));
-            to.put(quad + 8, (two & LOW) | (high << 2 & 0x30303030));
-            to.put(quad + 16, (one >> 4 & LOW) | (high & 0x30303030));
-            to.put(quad + 24, (two >> 4 & LOW) | (high >> 2 & 0x30303030));
+            const int part = i / 8, first = part * 32 + i % 8;
+            to.put(first, quad<0>(words, part, i % 8));
+            to.put(first + 8, quad<1>(words, part, i % 8));
+            to.put(first + 16, quad<2>(words, part, i % 8));
+            to.put(first + 24, quad<3>(words, part, i % 8));
         }
-        const Floats scale = half(rest);
+        const Floats factor = half(rest);
         FORETOKEN_UNROLL
-        for (int g = 0; g < 16; ++g) to.scales[g] = scale * signed_byte(words[48 + g / 4], g % 4);
+        for (int g = 0; g < 16; ++g) to.scales[g] = scale(words, factor, g);
     }
 };
 

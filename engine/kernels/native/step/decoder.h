@@ -422,7 +422,22 @@ private:
         pool_.parallel_for(counters_.back(), trimmed.count ? trimmed.panels : head.panels, [&](int first, int end) {
             if (trimmed.count) multiply_trimmed(head, rows, trimmed, first, end, step_.logits, width(step_));
             else head.multiply(rows, first, end, step_.logits, shape_.vocabulary);
+            if (shape_.logit_cap != 0) cap_logits(first * LANES, std::min(end * LANES, width(step_)));
         });
+    }
+
+    // Cap logits first .. end - 1 of each row as scores of attention are.
+    void cap_logits(int first, int end) {
+        for (int r = 0; r < step_.last; ++r) {
+            float* logits = step_.logits + size_t(r) * width(step_);
+            for (int k = first; k < end; k += LANES) {
+                float part[LANES] = {};
+                const int count = std::min(LANES, end - k);
+                std::copy_n(logits + k, count, part);
+                store(part, all(shape_.logit_cap) * hyperbolic_tangent(load(part) / all(shape_.logit_cap)));
+                std::copy_n(part, count, logits + k);
+            }
+        }
     }
 
     // Compute this thread's outputs of `matrix` for `from` [rows][width].

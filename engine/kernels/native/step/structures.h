@@ -133,6 +133,7 @@ struct Shape {
     int32_t norm_bias;
     int32_t parallel;  // a feed-forward reads what its mixer reads
     float epsilon, embedding_scale, residual_scale, logit_scale;
+    float logit_cap;  // 0: none
     // The layers' own inputs: projection(x), normalised in parts of `own_width`, plus the token's row of a second embedding.
     const Matrix *own_projection, *own_embedding;
     const float* own_norm;  // [own_width]
