@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,10 +16,10 @@ from tools.shapes import own
 
 OURS = "Foretoken"
 THREADS = "2"
-ROWS = (1, 4, 8)
-"""Whose steps peers are timed for: one row each of so many sequences, with all logits."""
-PAST, WRITTEN = 32, 16
-"""Tokens before the timed ones, and tokens of each sequence."""
+ROWS = (4, 8)
+"""Of the steps that peers are timed for, beside one."""
+PAST = 32
+"""Tokens before our timed steps. Peers begin empty."""
 Found = dict[str, Any]
 
 
@@ -70,20 +69,28 @@ def _ours(file: Path, repeats: int) -> Found:
 
 
 def _peer(folder: Path, file: Path) -> Found:
-    model = ["-m", str(file), "-t", THREADS]
-    bench, batched = find(folder, "llama-bench"), find(folder, "llama-batched-bench")
+    """Time ``llama-bench``. Of several rows only the last has logits there, of ours all."""
+    bench = [str(find(folder, "llama-bench")), "-m", str(file), "-t", THREADS, "-o", "json"]
     began = perf_counter()
-    _run([str(bench), *model, "-p", "1", "-n", "0", "-r", "1", *_no_warm_up(folder)])
-    found: Found = {"load_s": perf_counter() - began}
-    said = _run([str(bench), *model, "-p", "512", "-n", "32", "-r", "1", "-o", "json"])
-    for test in json.loads(said[said.index("[") :]):
-        found["prompt" if test["n_prompt"] else "plain"] = test["avg_ts"]
-    counts = ",".join(map(str, ROWS))
-    lengths = ["-c", "512", "-npp", str(PAST), "-ntg", str(WRITTEN), "-npl", counts]
-    said = _run([str(batched), *model, *lengths])
-    rows = re.findall(r"^\|\s*\d+ \|\s*\d+ \|\s*(\d+) \|(?:[^|]*\|){3}\s*([\d.]+) \|", said, re.M)
-    found["rows"] = {count: float(seconds) / WRITTEN for count, seconds in rows}
+    _tests([*bench, "-p", "1", "-n", "0", "-r", "1", *_no_warm_up(folder)])
+    found: Found = {"load_s": perf_counter() - began, "rows": {}}
+    few = _tests([*bench, "-p", ",".join(map(str, ROWS)), "-n", "0", "-r", "9"])
+    for test in few + _tests([*bench, "-p", "512", "-n", "32", "-r", "1"]):
+        count = test["n_prompt"]
+        if test["n_gen"]:
+            found["plain"] = test["avg_ts"]
+            found["rows"]["1"] = 1 / test["avg_ts"]
+        elif count in ROWS:
+            found["rows"][str(count)] = median(test["samples_ns"]) / 1e9
+        else:
+            found["prompt"] = test["avg_ts"]
     return found
+
+
+def _tests(command: Sequence[str]) -> list[Found]:
+    said = _run(command)
+    tests: list[Found] = json.loads(said[said.index("[") :])
+    return tests
 
 
 def _no_warm_up(folder: Path) -> tuple[str, ...]:
