@@ -23,6 +23,7 @@ inline void nibbles(Words words, const Target& to, Finish finish) {
 }
 
 struct Q8_0 {
+    static constexpr Direct DIRECT = Direct::BYTES;
     static void unpack(Words words, const uint8_t* rest, const Target& to) {
         FORETOKEN_UNROLL
         for (int i = 0; i < 8; ++i) to.put(i, words[i] ^ FLIPPED);

@@ -33,7 +33,10 @@ struct Prefetch {
 // Add the unit in `words` and `rest` times R rows from `above` on.
 using DirectKernel = void (*)(const uint8_t* words, const uint8_t* rest, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results);
 // Return how often the kernel of a format fetches in a unit.
-constexpr int steps_of(Direct direct) { return direct == Direct::NO || direct == Direct::SIX_K ? UNIT / QUAD : UNIT / QUAD / 2; }
+constexpr int steps_of(Direct direct) {
+    const bool paired = direct == Direct::NIBBLES_K || direct == Direct::FIFTHS_K || direct == Direct::FP4;
+    return UNIT / QUAD / (paired ? 2 : 1);
+}
 
 // Q4_K and Q5_K.
 template <bool FIFTH, int R>
@@ -119,32 +122,40 @@ void multiply_six_k(const uint8_t* from, const uint8_t* rest, int, const Rows& r
     for (int r = 0; r < R; ++r) results[r] = fused(part[r], all(rows.steps[first + r]), results[r]);
 }
 
-template <int R>
-void multiply_fp4(const uint8_t* from, const uint8_t* rest, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
+// Blocks of 32 with a scale of their own: MXFP4 or, with BYTES, Q8_0.
+template <bool BYTES, int R>
+void multiply_blocks(const uint8_t* from, const uint8_t* rest, int blocks, const Rows& rows, int above, int unit, Prefetch prefetch, Floats* results) {
+    constexpr int WORDS = BYTES ? 8 : 4;
     const size_t first = size_t(unit) * (UNIT / 32) * rows.count + above;
     const int8_t* codes = rows.codes + first * 32;
     Floats result[R];
     FORETOKEN_UNROLL
     for (int r = 0; r < R; ++r) result[r] = results[r];
     for (int block = 0; block < blocks; ++block, codes += size_t(rows.count) * 32) {
-        const unpacking::Words words{from + size_t(block) * 4 * sizeof(Unsigned)};
+        const unpacking::Words words{from + size_t(block) * WORDS * sizeof(Unsigned)};
         const size_t row = first + size_t(block) * rows.count;
         Dots sum[R];
         FORETOKEN_UNROLL
-        for (int r = 0; r < R; ++r) sum[r] = dots(rows.sums[row + r]);
+        for (int r = 0; r < R; ++r) sum[r] = dots(!BYTES || !WIDE_IS_SIGNED ? rows.sums[row + r] : 0);
         FORETOKEN_UNROLL
-        for (int i = 0; i < 4; ++i) {
-            const Unsigned both = words[i];
-            const Unsigned low = lookup(unpacking::FP4_CODE, both & unpacking::LOW), high = lookup(unpacking::FP4_CODE, both >> 4 & unpacking::LOW);
+        for (int i = 0; i < WORDS; ++i) {
+            const Unsigned word = words[i];
             fetch(prefetch.from);
             prefetch.from += prefetch.bytes;
-            FORETOKEN_UNROLL
-            for (int r = 0; r < R; ++r) {
-                sum[r] = dot<false>(sum[r], quads<false>(low), codes + r * 32 + i * QUAD);
-                sum[r] = dot<false>(sum[r], quads<false>(high), codes + r * 32 + 16 + i * QUAD);
+            if constexpr (BYTES) {
+                const Unsigned four = word ^ unpacking::FLIPPED;
+                FORETOKEN_UNROLL
+                for (int r = 0; r < R; ++r) sum[r] = dot<true>(sum[r], quads<true>(four), codes + r * 32 + i * QUAD);
+            } else {
+                const Unsigned low = lookup(unpacking::FP4_CODE, word & unpacking::LOW), high = lookup(unpacking::FP4_CODE, word >> 4 & unpacking::LOW);
+                FORETOKEN_UNROLL
+                for (int r = 0; r < R; ++r) {
+                    sum[r] = dot<false>(sum[r], quads<false>(low), codes + r * 32 + i * QUAD);
+                    sum[r] = dot<false>(sum[r], quads<false>(high), codes + r * 32 + 16 + i * QUAD);
+                }
             }
         }
-        const Floats scale = unpacking::MXFP4::scale(rest + size_t(block) * LANES);
+        const Floats scale = BYTES ? unpacking::half(rest + size_t(block) * 2 * LANES) : unpacking::MXFP4::scale(rest + size_t(block) * LANES);
         FORETOKEN_UNROLL
         for (int r = 0; r < R; ++r) result[r] = fused(fused(as_floats(sum[r]), scale, Floats{}), all(rows.steps[row + r]), result[r]);
     }
@@ -162,7 +173,8 @@ inline DirectKernel direct_kernel_for(Direct direct, int rows) {
             case Direct::NIBBLES_K: return multiply_nibbles_k<false, R>; \
             case Direct::FIFTHS_K: return multiply_nibbles_k<true, R>; \
             case Direct::SIX_K: return multiply_six_k<R>; \
-            case Direct::FP4: return multiply_fp4<R>; \
+            case Direct::FP4: return multiply_blocks<false, R>; \
+            case Direct::BYTES: return multiply_blocks<true, R>; \
         } \
         break;
         FORETOKEN_ROWS(1) FORETOKEN_ROWS(2) FORETOKEN_ROWS(3) FORETOKEN_ROWS(4)
