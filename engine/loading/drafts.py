@@ -8,12 +8,12 @@ from pathlib import Path
 
 from engine.drafting import heads
 from engine.errors import IncompatiblePair, ModelError
-from engine.loading.planning.pairing import Compatibility, compare, hopeless
-from engine.loading.specs import Locate, ModelSpec, folder_of
+from engine.loading.planning.pairing import Compatibility, compare, hopeless, why_not_size
+from engine.loading.specs import Locate, ModelSpec, bytes_read, folder_of
 from engine.models.checkpoints import checkpoint
 
 LARGEST_SHARE, USUAL_SHARE = 1 / 2, 1 / 10
-"""Share of a target's bytes that a default draft takes at most, and usually."""
+"""Bytes that a token reads of a default draft at most, and usually, as a share of its target's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ def best_draft(
 ) -> ModelSpec | None:
     """Return the default draft of ``target``, or None.
 
-    The catalog's own (``paired``, by ids) go first, then the largest of ``USUAL_SHARE`` of the target's
-    bytes or less, then the smallest up to ``LARGEST_SHARE``. The first that ``suits`` is returned.
+    The catalog's own (``paired``, by ids) go first, then the largest of ``USUAL_SHARE`` of the target
+    or less, then the smallest up to ``LARGEST_SHARE``. The first that ``suits`` is returned.
     """
     shares = {one: share for one in drafts if (share := break_even(target, one)) is not None}
 
@@ -125,12 +125,13 @@ def break_even(target: ModelSpec, draft: ModelSpec) -> float | None:
     """Return the acceptance rate above which drafting pays: None if sizes are not known, 1 or more if it
     cannot.
 
-    Decoding is bandwidth-bound, so a token costs the bytes of its weights: with c = draft / target, a
+    Decoding is bandwidth-bound, so a token costs the bytes that it reads: with c = draft / target, a
     draft of k tokens that are each accepted with probability a pays where (1 + a + ... + a^k) / (1 + k
     c) > 1, which some k does exactly where a > c. A lower bound: it assumes that the target verifies
-    several tokens in the time of one.
+    several tokens in the time of one, though of a mixture they read more experts.
     """
-    return draft.bytes / target.bytes if draft.bytes and target.bytes else None
+    sizes = bytes_read(draft), bytes_read(target)
+    return sizes[0] / sizes[1] if all(sizes) else None
 
 
 def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
@@ -138,7 +139,7 @@ def why_not_by_catalog(target: ModelSpec, draft: ModelSpec) -> str | None:
     for spec in (target, draft):
         if not spec.vocabulary:
             return f"The files of {spec.name} are not here, so nothing is known about it yet."
-    return _why_not_vocabulary(target, draft) or _why_not_size(target, draft)
+    return _why_not_vocabulary(target, draft) or why_not_size(target, draft)
 
 
 def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
@@ -161,12 +162,3 @@ def _why_not_vocabulary(target: ModelSpec, draft: ModelSpec) -> str | None:
 
 def _named(spec: ModelSpec) -> str:
     return f" ({spec.tokenizer})" if spec.tokenizer else ""
-
-
-def _why_not_size(target: ModelSpec, draft: ModelSpec) -> str | None:
-    if draft.parameters < target.parameters:
-        return None
-    return (
-        f"The draft is not smaller than the target: {draft.parameters:,} parameters against "
-        f"{target.parameters:,}. Drafting would cost more than it saves."
-    )

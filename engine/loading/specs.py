@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.gguf.description import TYPE, is_gguf
 from engine.models.families import described_by
+from engine.models.sizes.weight_counts import share_read
 
 SAFETENSORS = "safetensors"
 """The format of a model in transformers' layout."""
@@ -125,6 +127,13 @@ class Pairing:
     def proposers(self) -> tuple[str, ...]:
         """The proposers that the pair will have on this machine, as far as is known before a load."""
         return proposers.available(self.drafting)
+
+
+@lru_cache(maxsize=1024)
+def bytes_read(spec: ModelSpec) -> float:
+    """Return the bytes of a model that one token reads, 0 if its size is not known. Cached, as lists
+    compare all pairs."""
+    return spec.bytes * share_read(spec.architecture)
 
 
 Locate = Callable[[ModelSpec], Path | None]

@@ -11,9 +11,13 @@ from pathlib import Path
 
 from engine.drafting.cross_vocabulary.vocabulary_map import Shared, VocabularyMap, read_map
 from engine.errors import ModelError
+from engine.loading.specs import ModelSpec
+from engine.models.architecture import Architecture
 from engine.models.checkpoints.checkpoint import Checkpoint
 from engine.models.checkpoints.tokenizer import version_of
 from engine.models.checkpoints.tokenizer_files import listed_alike, tokenizer_signature
+from engine.models.families import described
+from engine.models.sizes.weight_counts import share_read
 
 SHORTEST_DRAFT_CONTEXT = 128
 """A draft that sees less than this would stop drafting before the first reply is done."""
@@ -62,7 +66,7 @@ def compare(target: Checkpoint, draft: Checkpoint) -> Compatibility:
     Embedding rows may differ by padding when the tokenizers are the same, as in Qwen and Gemma.
     Raises ModelError if a tokenizer cannot be read.
     """
-    reason = _why_not_size(target, draft) or _why_not_context(target, draft)
+    reason = why_not_size(target, draft) or _why_not_context(target, draft)
     if reason is not None:
         return Compatibility(reason)
     difference = _difference(target, draft)
@@ -142,7 +146,14 @@ def _difference(target: Checkpoint, draft: Checkpoint) -> str | None:
     )
 
 
-def _why_not_size(target: Checkpoint, draft: Checkpoint) -> str | None:
+def why_not_size(target: ModelSpec | Checkpoint, draft: ModelSpec | Checkpoint) -> str | None:
+    """Return why drafting would cost too much, by the models' sizes and what a token reads, or None."""
+    read = [round(one.parameters * share_read(_architecture(one))) for one in (target, draft)]
+    if draft.parameters < target.parameters and read[1] >= read[0]:
+        return (
+            f"For each token the draft reads {read[1]:,} parameters, the target only {read[0]:,}, as it "
+            "chooses among experts. Drafting would cost more than it saves; choose a smaller draft."
+        )
     if draft.parameters < target.parameters:
         return None
     return (
@@ -150,6 +161,10 @@ def _why_not_size(target: Checkpoint, draft: Checkpoint) -> str | None:
         f"{target.parameters:,}. Drafting would cost more than it saves; "
         "choose a draft of a tenth of the target or less."
     )
+
+
+def _architecture(model: ModelSpec | Checkpoint) -> Architecture | None:
+    return model.architecture if isinstance(model, ModelSpec) else described(model)
 
 
 def _why_not_context(target: Checkpoint, draft: Checkpoint) -> str | None:

@@ -71,6 +71,13 @@ def count_weights(architecture: Architecture) -> WeightCounts:
     return WeightCounts(embedding, head, rest, layers)
 
 
+def share_read(architecture: Architecture | None) -> float:
+    """Return the share of a model's weights that one token reads: of a mixture the ``active`` ones, else
+    all."""
+    counts = None if architecture is None else count_weights(architecture)
+    return counts.active / counts.total if counts and counts.expert_share else 1.0
+
+
 def layer_weights(architecture: Architecture, spec: LayerSpec) -> LayerWeights:
     """Return the weights of one layer."""
     mixture, shapes = spec.feed_forward, layer_shapes(architecture, spec)

@@ -10,14 +10,15 @@ import pytest
 
 from engine.errors import ModelError
 from engine.loading import drafts
-from engine.loading.catalog import local_spec
-from engine.loading.drafts import best_draft, judge_draft
+from engine.loading.catalog import load_catalog, local_spec
+from engine.loading.drafts import best_draft, break_even, judge_draft
 from engine.loading.planning.pairing import caution, compare, vocabularies
-from engine.loading.specs import ModelSpec
+from engine.loading.specs import ModelSpec, bytes_read
 from engine.models.checkpoints.checkpoint import inspect
 from engine.models.checkpoints.tokenizer_files import tokenizer_signature
 from tests.support.checkpoints import write_tokenizer
 from tests.support.folders import tokenizer_json, write_files, write_model
+from tests.support.places import ROOT
 from tests.support.vocabularies import write_sentencepiece
 
 
@@ -228,3 +229,15 @@ def test_a_draft_of_a_few_of_the_targets_tokens_is_not_proposed_and_still_runs_w
     assert not choice.fits and "% of the target's" in str(choice.reason)
     assert "own family" in str(choice.reason)
     assert drafts.why_not(target, draft) is None
+
+
+def test_of_a_mixture_only_what_a_token_reads_counts() -> None:
+    """A dense 27B model was said to pay for one of 35B that reads 3B for a token."""
+    models = load_catalog(ROOT / "model_catalog.yaml").model
+    mixture, dense = models("qwen3.5-35b-a3b"), models("qwen3.5-27b")
+    assert "each token the draft reads" in str(drafts.why_not(mixture, dense))
+    assert drafts.why_not(mixture, models("qwen3.5-0.8b")) is None
+    assert 0.2 < (break_even(mixture, models("qwen3.5-0.8b")) or 0) < 0.4
+    reads = bytes_read(mixture) / mixture.bytes * mixture.parameters
+    assert 2.5e9 < reads < 3.5e9, "A3B"
+    assert bytes_read(dense) == dense.bytes

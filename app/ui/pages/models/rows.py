@@ -18,6 +18,7 @@ from engine.loading.inventory import (
     FoundModel,
     ModelSpec,
     Pairing,
+    break_even,
     estimate,
 )
 from engine.machine import memory
@@ -123,7 +124,7 @@ class Rows:
         if pair is not None or not here:
             draft = None if pair is None else pair.draft
             return {"name": _beside(spec, draft), "id": draft.id if draft else "", "known": True}
-        small = [one for one in others if one.bytes <= LARGEST_SHARE * spec.bytes]
+        small = [one for one in others if (break_even(spec, one) or 1) <= LARGEST_SHARE]
         compared = self.runtime.found.compare(spec, small)
         best = self.runtime.inventory.best_draft(spec, compared.choices)
         known = best is not None or not compared.pending
