@@ -154,6 +154,15 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
         runtime.found.remove(own)
 
 
+def test_a_folder_that_is_a_model_itself_counts_as_one(runtime: Runtime, tmp_path: Path) -> None:
+    """The page said that nothing was found in it, with the model in the table."""
+    write_random(tmp_path / "mine", num_hidden_layers=1)
+    backend = ModelsBackend(runtime)
+    assert backend.add_folder({"folder": str(tmp_path / "mine")}) == {"error": None}
+    until(lambda: not runtime.found.working)
+    assert [folder["models"] for folder in backend.table()["folders"]] == [1]
+
+
 def test_heads_that_lie_here_are_offered_for_the_target_they_were_made_for(
     runtime: Runtime, pair: tuple[Path, Path], pair_heads: tuple[Path, ...]
 ) -> None:

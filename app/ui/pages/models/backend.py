@@ -64,16 +64,7 @@ class ModelsBackend:
                 for model in found.found
                 if model.reason is not None
             ],
-            "folders": [
-                {
-                    "path": str(path),
-                    "there": path.is_dir(),
-                    "models": sum(
-                        one.reason is None and path in one.path.parents for one in found.found
-                    ),
-                }
-                for path in found.folders
-            ],
+            "folders": [self._folder(path) for path in found.folders],
             "memory": Words.memory(
                 format_bytes(memory.free_bytes()), format_bytes(memory.total_bytes())
             ),
@@ -81,6 +72,16 @@ class ModelsBackend:
 
     def _place(self, place: str) -> str:
         return Words.DOWNLOADS if place == str(self.runtime.models) else place
+
+    def _folder(self, path: Path) -> View:
+        """Return what was found in an added folder, which may be a model's own."""
+        found = self.runtime.found.found
+        inside = [model for model in found if path in (model.path, *model.path.parents)]
+        return {
+            "path": str(path),
+            "there": path.is_dir(),
+            "models": sum(model.reason is None for model in inside),
+        }
 
     # ---- one model
 
