@@ -139,7 +139,8 @@ def test_folders_are_added_and_removed_and_a_bad_file_says_why(
     (broken,) = found["unusable"]
     assert broken["name"] == "cut"
     assert str(own / "cut.gguf") in broken["reason"]
-    assert found["folders"] == [{"path": str(own), "there": True, "models": 1}]
+    told = {"path": str(own), "there": True, "models": 1, "unusable": [broken]}
+    assert found["folders"] == [told]
     assert backend.remove_folder({"folder": str(own)}) == {"error": None}
     until(lambda: not runtime.found.working)
     found = backend.table()

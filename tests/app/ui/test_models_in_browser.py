@@ -303,6 +303,14 @@ def test_folders_are_added_and_removed(models, tmp_path, lying_here):
     row(models, "mine").wait_for()
     models.locator(".own-folders button").click()
     row(models, "mine").wait_for(state="detached")
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "cut.gguf").write_bytes((tmp_path / "mine.gguf").read_bytes()[:500])
+    add_folder(models, tmp_path / "bad")
+    told = models.locator(".places [role=status]")
+    expect(told).to_contain_text(f"No model found in {tmp_path / 'bad'}. 1 cannot be run:")
+    expect(told).to_contain_text(f"cut: {tmp_path / 'bad' / 'cut.gguf'}")
+    models.locator(".own-folders button").click()
+    expect(models.locator(".own-folders li")).to_have_count(0)
 
 
 def test_load_takes_the_best_draft_and_the_chosen_context_and_leads_to_the_chat(

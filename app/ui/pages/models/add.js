@@ -91,7 +91,8 @@ export class Places {
     this.input = h("input", { type: "text", placeholder: say.placeHint, spellcheck: "false", name: "place", "aria-label": say.place });
     this.folders = h("ul", { class: "own-folders" });
     this.error = h("p", { class: "ft-error", role: "alert", hidden: true });
-    this.told = h("p", { class: "hint", role: "status" });
+    this.told = h("div", { class: "hint", role: "status" });
+    this.why = ""; // what is told, so that the same is not announced again
     const submit = async (event) => {
       event.preventDefault();
       const folder = this.input.value;
@@ -114,10 +115,21 @@ export class Places {
     if (added) this.added = added.path;
     this.known = folders.map(({ path }) => path);
     const newest = folders.find(({ path }) => path === this.added);
-    this.told.textContent = newest ? (looking ? say.adding : say.foundIn(newest.models, newest.path)) : "";
-    this.folders.replaceChildren(...folders.map(({ path, there, models }) => h("li", {},
+    this.tell(newest, looking);
+    this.folders.replaceChildren(...folders.map(({ path, there, models, unusable }) => h("li", {},
       h("span", { class: "source", title: path }, path), h("span", { class: there ? "tag" : "tag warn" }, there ? say.modelsIn(models) : say.gone),
+      unusable.length ? h("span", { class: "tag warn" }, say.cannotRun(unusable.length)) : "",
       h("button", { class: "ft-link", type: "button", "aria-label": `${say.take} ${path}`, dataset: { remove: path }, on: { click: () => this.change("remove_folder", { folder: path }) } }, say.take))));
+  }
+
+  // Says what was found in the folder that was added last, and why some of it cannot be run.
+  tell(newest, looking) {
+    const bad = newest && !looking ? newest.unusable : [];
+    const text = newest ? (looking ? say.adding : say.foundIn(newest.models, newest.path)) : "";
+    const why = JSON.stringify([text, bad]);
+    if (why === this.why) return;
+    this.why = why;
+    this.told.replaceChildren(bad.length ? `${text} ${say.cannotRun(bad.length)}:` : text, h("ul", {}, ...bad.map(({ name, reason }) => h("li", {}, h("b", {}, "✕ ", name), ": ", reason))));
   }
 
   async change(name, data) {

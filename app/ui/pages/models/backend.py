@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from engine.errors import ForetokenError, InvalidRequest, ModelError
 from engine.loading.inventory import (
     DraftChoice,
     Forecast,
+    FoundModel,
     HeadChoice,
     ModelSpec,
     break_even,
@@ -59,11 +60,7 @@ class ModelsBackend:
             "looking": looking,
             "comparing": found.working,
             "problems": list(self.runtime.catalog.problems),
-            "unusable": [
-                {"name": model.name, "place": self._place(model.place), "reason": model.reason}
-                for model in found.found
-                if model.reason is not None
-            ],
+            "unusable": self._unusable(found.found),
             "folders": [self._folder(path) for path in found.folders],
             "memory": Words.memory(
                 format_bytes(memory.free_bytes()), format_bytes(memory.total_bytes())
@@ -73,6 +70,13 @@ class ModelsBackend:
     def _place(self, place: str) -> str:
         return Words.DOWNLOADS if place == str(self.runtime.models) else place
 
+    def _unusable(self, models: Iterable[FoundModel]) -> list[View]:
+        return [
+            {"name": model.name, "place": self._place(model.place), "reason": model.reason}
+            for model in models
+            if model.reason is not None
+        ]
+
     def _folder(self, path: Path) -> View:
         """Return what was found in an added folder, which may be a model's own."""
         found = self.runtime.found.found
@@ -81,6 +85,7 @@ class ModelsBackend:
             "path": str(path),
             "there": path.is_dir(),
             "models": sum(model.reason is None for model in inside),
+            "unusable": self._unusable(inside),
         }
 
     # ---- one model

@@ -53,5 +53,6 @@ export const say = {
   remove: "Delete", removeSure: (size) => `Delete ${size}?`, keep: "Keep", removeNamed: (name) => `Delete ${name}`,
   places: "Models of LM Studio, Ollama, llama.cpp, the Hugging Face cache and downloads are found by themselves.",
   place: "Folder to look in", placeHint: "/path/to/models", add: "Add folder", addIt: "Add", adding: "Looking …", foundIn: (n, path) => `${n === 1 ? "1 model" : n ? `${n} models` : "No model"} found in ${path}.`, modelsIn: (n) => (n === 1 ? "1 model" : `${n} models`), take: "Remove", gone: "not there",
+  cannotRun: (n) => `${n} cannot be run`,
   unusable: (n) => (n === 1 ? "1 that cannot be run, and why" : `${n} that cannot be run, and why`),
 };
