@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class DownloadState(StrEnum):
-    """State of a download; a complete one leaves the list."""
+    """State of a download; a complete one leaves the list, unless it cannot be run."""
 
     WAITING = "waiting"
     RUNNING = "running"
@@ -38,13 +38,15 @@ class DownloadState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """``message`` says why it failed; ``needs_token``: an access token would help."""
+    """``message`` says why it failed; ``needs_token``: an access token would help; ``unusable``: all of
+    it arrived, but cannot be run."""
 
     spec: ModelSpec
     state: DownloadState
     progress: DownloadProgress | None = None
     message: str = ""
     needs_token: bool = False
+    unusable: bool = False
 
 
 def key_of(spec: ModelSpec) -> str:
@@ -61,7 +63,7 @@ class Downloads:
         self._file = SettingsFile(data_dir / FILE, _specs)
         self._inventory, self._on_done = inventory, on_done
         self._lock = threading.Lock()
-        self._list = {key_of(spec): Download(spec, DownloadState.PAUSED) for spec in self._read()}
+        self._list = {key_of(one.spec): one for one in self._read()}
         self._worker: threading.Thread | None = None
         self._stop: str | None = None  # the key of the running one that is to end
         self._closed = False
@@ -78,12 +80,15 @@ class Downloads:
         return self._worker is not None
 
     def start(self, spec: ModelSpec) -> str:
-        """Queue a download, new or paused, and return its key."""
+        """Queue a download, new or paused, and return its key. What cannot be run is deleted first.
+        Raises DiskError."""
         key = key_of(spec)
         with self._lock:
             earlier = self._list.get(key)
+            if earlier is not None and earlier.unusable:
+                self._delete(earlier)
             if earlier is None or earlier.state in (DownloadState.PAUSED, DownloadState.FAILED):
-                progress = earlier.progress if earlier else None
+                progress = earlier.progress if earlier and not earlier.unusable else None
                 self._list[key] = Download(spec, DownloadState.WAITING, progress)
             if self._stop == key:
                 self._stop = None
@@ -111,14 +116,24 @@ class Downloads:
                 self._stop = key
 
     def discard(self, key: str) -> None:
-        """Remove a download that does not run, and delete what arrived. Raises OSError."""
+        """Remove a download that does not run, and delete what arrived. Raises OSError, DiskError."""
         with self._lock:
             download = self._list.get(key)
             if download is None or download.state is DownloadState.RUNNING:
                 return
             del self._list[key]
             self._write()
-        self._inventory.discard(download.spec)
+        self._delete(download)
+        if download.unusable:
+            self._changed()
+
+    def _delete(self, download: Download) -> None:
+        """Delete what arrived; a complete model too if it cannot be run."""
+        place = self._inventory.locate(download.spec) if download.unusable else None
+        if place is None:
+            self._inventory.discard(download.spec)
+        else:
+            self._inventory.delete(place, ())
 
     def close(self) -> None:
         """Stop the running download at its next bytes; it stays in the list for the next start."""
@@ -146,11 +161,14 @@ class Downloads:
                 running = replace(self._list[key], state=DownloadState.RUNNING, message="")
                 self._list[key] = running
             if self._run(key, running.spec):
-                self._on_done()
-                self.finished += 1  # after ``on_done``: who sees the count finds the model
+                self._changed()
+
+    def _changed(self) -> None:
+        self._on_done()
+        self.finished += 1  # after ``on_done``: who sees the count finds the model
 
     def _run(self, key: str, spec: ModelSpec) -> bool:
-        """Download ``spec`` and return whether it is complete."""
+        """Download ``spec`` and return whether all of it arrived."""
         end: Download | None = None
         try:
             self._inventory.download(
@@ -158,6 +176,7 @@ class Downloads:
                 lambda progress: self._progressed(key, progress),
                 lambda: self._stop == key or self._closed,
             )
+            end = self._judged(spec)
         except DownloadCancelled:
             end = Download(spec, DownloadState.PAUSED)
         except ForetokenError as error:
@@ -179,7 +198,14 @@ class Downloads:
                 self._write()
             else:
                 self._list[key] = replace(end, progress=self._list[key].progress)
-        return end is None
+        return end is None or end.unusable
+
+    def _judged(self, spec: ModelSpec) -> Download | None:
+        """Return the failed download of a complete model that cannot be run; None of any other."""
+        reason = self._inventory.why_unusable(spec)
+        if reason is None:
+            return None
+        return Download(spec, DownloadState.FAILED, message=reason, unusable=True)
 
     def _progressed(self, key: str, progress: DownloadProgress) -> None:
         with self._lock:
@@ -198,9 +224,16 @@ class Downloads:
         except ForetokenError as error:
             log.warning("%s", error)
 
-    def _read(self) -> list[ModelSpec]:
+    def _read(self) -> list[Download]:
         specs = _specs(values) if (values := self._file.read()) else []
-        return [spec for spec in specs if spec.repository and not self._inventory.locate(spec)]
+        found = [
+            self._judged(spec)
+            if self._inventory.locate(spec)
+            else Download(spec, DownloadState.PAUSED)
+            for spec in specs
+            if spec.repository
+        ]
+        return [one for one in found if one is not None]
 
 
 def _specs(values: Values) -> list[ModelSpec]:

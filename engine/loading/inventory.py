@@ -16,8 +16,8 @@ from engine.errors import ModelError, OutOfMemory
 from engine.loading import hub
 from engine.loading.catalog import EMBEDDED, Catalog, load_catalog, local_spec, open_catalog
 from engine.loading.catalog_file import read_catalog_file
-from engine.loading.discovery.found import FoundModel
-from engine.loading.discovery.listing import is_pseudo
+from engine.loading.discovery.found import FoundModel, examine
+from engine.loading.discovery.listing import Listed, is_pseudo
 from engine.loading.discovery.scan import BackgroundScan, scan
 from engine.loading.discovery.system import System
 from engine.loading.drafts import (
@@ -140,6 +140,15 @@ class Inventory:
     ) -> Path:
         """Return a model's folder, downloaded if it is not here. Blocks. Raises as ``hub.download``."""
         return hub.download(spec, self.models, on_progress=on_progress, cancelled=cancelled)
+
+    def why_unusable(self, spec: ModelSpec) -> str | None:
+        """Return why a model that is here cannot be run, as ``scan`` says it, or None. Reads its headers.
+
+        What only drafts is not judged: some of it is no model by itself."""
+        place = self.locate(spec)
+        if place is None or spec.method:
+            return None
+        return examine(Listed(place, spec.name), str(self.models)).reason
 
     def download_pair(
         self,

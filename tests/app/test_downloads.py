@@ -15,7 +15,9 @@ from engine.loading import hub
 from engine.loading.hub import retry, transfer
 from engine.loading.inventory import Catalog, Inventory, ModelSpec
 from engine.machine.secrets import HUB_TOKEN_FILE
+from tests.support.checkpoints import write_random
 from tests.support.folders import model_files
+from tests.support.gguf_files import write_gguf
 from tests.support.hub_server import HostedRepository, HubServer
 
 TINY = ModelSpec(id="tiny", name="Tiny", repository="owner/tiny", bytes=20_000)
@@ -148,3 +150,28 @@ def test_a_damaged_list_is_told_and_left_out(
     with closing(made()) as downloads:
         assert downloads.all() == {}
     assert "downloads.json cannot be read" in caplog.text
+
+
+def test_what_arrives_damaged_stays_with_its_reason_until_it_is_deleted_or_fetched_again(
+    server: HubServer, made: Callable[[], Downloads], tmp_path: Path
+) -> None:
+    """It left the list without a word."""
+    write_random(tmp_path / "whole", num_hidden_layers=1)
+    whole = write_gguf(tmp_path / "whole", tmp_path / "whole.gguf").read_bytes()
+    hosted = server.repositories["owner/g"] = HostedRepository({"g-Q4_K_M.gguf": whole[:500]})
+    spec = ModelSpec(id="g", name="g-Q4_K_M", repository="owner/g", file="g-Q4_K_M.gguf")
+    place = tmp_path / "models" / "owner--g" / spec.file
+    downloads = made()
+    key = downloads.start(spec)
+    until(lambda: not downloads.working)
+    for one in (downloads.all()[key], made().all()[key]):  # after the next start, too
+        assert (one.state, one.unusable) == (DownloadState.FAILED, True)
+        assert f"{place} is cut short" in one.message
+    downloads.discard(key)
+    assert (downloads.all(), place.exists()) == ({}, False)
+    downloads.start(spec)
+    until(lambda: not downloads.working)
+    hosted.files[spec.file] = whole
+    downloads.resume(key)
+    until(lambda: not downloads.working)
+    assert (downloads.all(), place.read_bytes()) == ({}, whole)

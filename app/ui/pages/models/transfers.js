@@ -111,7 +111,7 @@ class Transfer {
   }
 
   show(d) {
-    const state = d.waiting || say.states[d.state];
+    const state = d.waiting || say.states[d.unusable ? "unusable" : d.state];
     this.node.dataset.state = d.state;
     this.name.textContent = d.name;
     if (this.state.textContent !== state) this.state.textContent = state;
@@ -122,9 +122,9 @@ class Transfer {
     const resting = d.state === "paused" || d.state === "failed";
     this.pause.hidden = resting;
     this.go.hidden = !resting;
-    this.go.textContent = d.state === "failed" ? say.retry : say.resume;
+    this.go.textContent = d.unusable ? say.fetchAgain : d.state === "failed" ? say.retry : say.resume;
     this.discard.hidden = !resting;
-    this.discard.textContent = d.arrived ? say.discard : say.dismiss;
+    this.discard.textContent = d.unusable ? say.remove : d.arrived ? say.discard : say.dismiss;
     this.error.hidden = !d.error;
     if (this.error.textContent !== (d.error ?? "")) this.error.textContent = d.error ?? "";
     this.token.hidden = !d.needs_token;

@@ -131,6 +131,7 @@ class TransfersBackend:
             "waiting": progress.waiting if progress and running else "",
             "error": one.message or None,
             "needs_token": one.needs_token,
+            "unusable": one.unusable,
             "page": hub_page(one.spec),
         }
 
@@ -141,7 +142,7 @@ class TransfersBackend:
 
     @endpoint
     def discard(self, data: View) -> View:
-        """Delete what has arrived of a download that does not run."""
+        """Delete what has arrived of a download that does not run, or of one that cannot be run."""
         return outcome(lambda: self._runtime.downloads.discard(str(data["key"])))
 
     # ---- the access token

@@ -32,9 +32,9 @@ export const say = {
   roles: { "": "", target: "target", draft: "draft" }, part: (kind, role) => (role ? `${say.roles[role] ?? role} ${say.partNames[kind]}` : say.partNames[kind]),
   needs: (needed, free) => `${needed} needed, ${free} free`, held: (text) => (text === "stored" ? "weights as the file has them" : `weights in ${text}`),
   // Downloads
-  states: { waiting: "waiting for the one before", running: "downloading", paused: "paused", failed: "failed" },
+  states: { waiting: "waiting for the one before", running: "downloading", paused: "paused", failed: "failed", unusable: "cannot be run" },
   progress: (d) => [d.total ? `${d.done} of ${d.total}` : d.done, d.speed, d.eta && `${d.eta} left`].filter(Boolean).join(", "),
-  pause: "Pause", resume: "Resume", retry: "Try again", discard: "Delete what arrived", dismiss: "Dismiss", downloads: "Downloads", downloadOf: (name) => `Download of ${name}`,
+  pause: "Pause", resume: "Resume", retry: "Try again", fetchAgain: "Download again", discard: "Delete what arrived", dismiss: "Dismiss", downloads: "Downloads", downloadOf: (name) => `Download of ${name}`,
   token: "Access token", tokenHint: "hf_…", keepToken: "Keep it and try again", tokenWhere: "Accept the terms on the model's page, then create a token there.", modelPage: "Its page on the hub", forgetToken: "Forget the token",
   // Adding
   openPath: "Open a folder or a GGUF file", target: "Target", targetHint: "/path/to/target or file.gguf", draft: "Draft or head (optional)", draftHint: "/path/to/draft, file.gguf or head",
