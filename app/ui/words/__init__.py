@@ -186,7 +186,7 @@ class Words:
         "environment": "The access token is that of HF_TOKEN.",
         "keyring": "The access token is in this system's keyring.",
         "file": "The access token is in {file}, which you alone can read.",
-        "login": "The access token is that of `hf auth login`.",
+        "login": "The access token is that of hf auth login.",
     }
 
     # Server

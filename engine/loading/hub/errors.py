@@ -27,6 +27,8 @@ _LAYOUT = (
 """Arguments of ``hf download`` for a model in transformers' layout."""
 _USUAL = "*Q4_K_M*.gguf"
 """The file of a GGUF repository that most people take: four bits."""
+_TERMINAL = "In a terminal that is foretoken models token, hf auth login, or HF_TOKEN."
+"""Said on the page too, whose own field stands below."""
 
 
 @contextmanager
@@ -80,8 +82,8 @@ def _not_found(repository: str, error: RepositoryNotFoundError) -> DownloadError
         )
     return TokenNeeded(
         f"There is no repository {repository} at {endpoint()}, or it is private and no token that "
-        "may read it is set. Check the name; for a private one give an access token of an account that "
-        "may read it, set HF_TOKEN or run `hf auth login`."
+        "may read it is set. Check the name; for a private one give Foretoken an access token of an "
+        f"account that may read it. {_TERMINAL}"
     )
 
 
@@ -90,9 +92,8 @@ def _gated(spec: ModelSpec, where: str) -> str:
     if hub_token().get()[0] is None:
         return (
             f"{spec.repository} is gated{licence}, and no access token is set. Accept its "
-            f"licence at {where}, create a token at {endpoint()}/settings/tokens, then give it to "
-            "Foretoken (Models page, or `foretoken models token`), set HF_TOKEN or run "
-            "`hf auth login`, and download again."
+            f"licence at {where}, create a token at {endpoint()}/settings/tokens, give it to Foretoken, "
+            f"and download again. {_TERMINAL}"
         )
     return (
         f"{spec.repository} is gated{licence}, and your access token was refused. Accept its "

@@ -520,6 +520,22 @@ def test_a_gated_model_asks_for_a_token_there_and_keeps_it(models, app, hosted, 
     assert not kept.exists()
 
 
+def test_a_file_that_is_damaged_on_the_hub_says_so_where_it_was_pressed(models, hosted, lying_here):
+    cut = (lying_here / "small.gguf").read_bytes()[:500]
+    hosted.repositories["maker/Torn"] = HostedRepository({"Torn-F32.gguf": cut})
+    form = models.locator(".hub")
+    form.get_by_label("Words or repository").fill("maker/Torn")
+    form.get_by_role("button", name="Search").click()
+    form.locator("li", has_text="Torn-F32").get_by_role("button", name="Download").click()
+    failed = form.locator(".transfer[data-state=failed]")
+    expect(failed).to_contain_text("maker/Torn")
+    expect(failed.locator(".ft-error")).to_contain_text("is cut short")
+    failed.get_by_role("button", name="Download again").wait_for()
+    failed.get_by_role("button", name="Delete").click()
+    failed.wait_for(state="detached")
+    expect(models.locator(".kept li", has_text="Torn")).to_have_count(0)
+
+
 def test_any_repository_is_looked_up_downloaded_and_loaded(models, app, hosted, lying_here):
     form = models.locator(".hub")
     field = form.get_by_label("Words or repository")

@@ -80,6 +80,7 @@ class Transfer {
   constructor(transfers, key) {
     this.transfers = transfers;
     this.name = h("b");
+    this.source = h("span", { class: "hint source" });
     this.state = h("span", { class: "hint", role: "status" });
     this.figures = h("span", { class: "hint figures" });
     this.bar = h("progress", { max: 1 });
@@ -90,7 +91,7 @@ class Transfer {
     this.error = h("p", { class: "ft-error", role: "alert" });
     this.token = this.form(key);
     this.node = h("div", { class: "transfer" },
-      h("div", { class: "transfer-head" }, this.name, this.state, this.figures, h("span", { class: "grow" }), this.pause, this.go, this.discard), this.bar, this.error, this.token);
+      h("div", { class: "transfer-head" }, this.name, this.source, this.state, this.figures, h("span", { class: "grow" }), this.pause, this.go, this.discard), this.bar, this.error, this.token);
   }
 
   form(key) {
@@ -114,6 +115,7 @@ class Transfer {
     const state = d.waiting || say.states[d.unusable ? "unusable" : d.state];
     this.node.dataset.state = d.state;
     this.name.textContent = d.name;
+    this.source.textContent = d.source;
     if (this.state.textContent !== state) this.state.textContent = state;
     this.figures.textContent = say.progress(d);
     if (d.share === null) this.bar.removeAttribute("value");

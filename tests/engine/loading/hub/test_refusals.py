@@ -23,7 +23,8 @@ def test_a_gated_model_without_a_token_says_what_to_do(
     message = failure(models)
     assert "no access token is set" in message
     assert f"{server.url}/owner/tiny" in message
-    assert "hf auth login" in message
+    assert "foretoken models token, hf auth login" in message
+    assert not any(part in message for part in ("Models page", "`")), "it is shown on that page"
 
 
 def test_a_refused_token_says_what_to_do(
