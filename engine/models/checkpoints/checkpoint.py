@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any
 
 from engine.errors import ModelError
-from engine.models.checkpoints.config_file import check_computable, read_config
+from engine.models.checkpoints.config_file import MOST_LAYERS, check_computable, read_config
 from engine.models.checkpoints.gguf.description import (
     DRAFTING,
     GgufModel,
@@ -256,11 +256,13 @@ def _checkpoint(
     if not _continues_text(name, text) and not all(text.keys() & {*keys} for keys in _NEEDED):
         raise ModelError(not_text(path, name))
     hidden, heads = _size(path, text, _HIDDEN), _size(path, text, _HEADS)
+    if text.get(drafting := "num_nextn_predict_layers"):
+        _size(path, text, (drafting,), most=MOST_LAYERS)
     return Checkpoint(
         path=path,
         config=MappingProxyType(config),
         architecture=name,
-        layers=_size(path, text, _LAYERS),
+        layers=_size(path, text, _LAYERS, most=MOST_LAYERS),
         hidden=hidden,
         heads=heads,
         kv_heads=_size(path, text, _KV_HEADS),
@@ -338,17 +340,21 @@ def _architecture(path: Path, config: Mapping[str, Any]) -> str:
 
 
 def _size(
-    path: Path, config: Mapping[str, Any], keys: tuple[str, ...], default: int | None = None
+    path: Path,
+    config: Mapping[str, Any],
+    keys: tuple[str, ...],
+    default: int | None = None,
+    most: int | None = None,
 ) -> int:
     for key in keys:
         value = config.get(key)
         if value is None:
             continue
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= (most or value):
             return value
         raise ModelError(
             f"{_config_file(path)}: key '{key}' is {value!r}; it must be a whole number "
-            f"above 0. {_config_remedy(path)}"
+            f"above 0{f', at most {most:,}' if most else ''}. {_config_remedy(path)}"
         )
     if default is not None:
         return default

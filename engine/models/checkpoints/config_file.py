@@ -37,6 +37,8 @@ _KEYS: Mapping[str, str] = {
 """The same by keys that only configurations with such layers have, the first that is there."""
 _LAYER_TYPES = {"linear_attention", "mamba", "mamba2", "recurrent", "conv"}
 """Values of ``layer_types`` for layers that keep a state instead of keys and values."""
+MOST_LAYERS = 10_000
+"""More than any model has: a list of what a damaged configuration says would fill the memory."""
 _ROTATES_HEAD_DIM = ("deepseek_v2", "deepseek_v3")
 """Model types whose latent attention has ``head_dim`` rotated numbers; transformers computes it."""
 HYBRIDS = frozenset(

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from engine.errors import ModelError
+from engine.models.checkpoints.config_file import MOST_LAYERS
 from engine.models.checkpoints.gguf.names import LAYER_PARTS, check_architecture
 
 _CLASSES = {
@@ -140,6 +141,8 @@ def config_from(
         )
     name, model_type = _MIXTRAL if experts and architecture == "llama" else _CLASSES[architecture]
     hidden, heads = settings.size("embedding_length"), settings.size("attention.head_count")
+    if (layers := settings.size("block_count")) > MOST_LAYERS:
+        raise settings.wrong("block_count", layers, f"at most {MOST_LAYERS:,}")
     head_dim = settings.size("attention.key_length", max(hidden // heads, 1))
     if settings.size("attention.value_length", head_dim) != head_dim:
         raise settings.wrong(
@@ -155,7 +158,7 @@ def config_from(
         "architectures": [name],
         "model_type": model_type,
         "hidden_size": hidden,
-        "num_hidden_layers": settings.size("block_count") - settings.drafting_layers,
+        "num_hidden_layers": layers - settings.drafting_layers,
         "num_nextn_predict_layers": settings.drafting_layers,
         "num_attention_heads": heads,
         "num_key_value_heads": _kv_heads(settings, heads, first),

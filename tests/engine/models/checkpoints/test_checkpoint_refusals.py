@@ -118,11 +118,12 @@ def test_what_continues_no_text_is_named_and_not_a_key_that_it_lacks(
     assert f"is {name}, which does not continue a text" in refusal(folder)
 
 
-def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path) -> None:
-    folder = change(write_model(tmp_path), "config.json", num_hidden_layers="many")
-    message = refusal(folder)
-    assert "'num_hidden_layers'" in message
-    assert "'many'" in message
+@pytest.mark.parametrize("value", ["many", -1, 10**9])
+@pytest.mark.parametrize("key", ["num_hidden_layers", "num_nextn_predict_layers"])
+def test_a_key_of_the_wrong_kind_is_named(tmp_path: Path, key: str, value: object) -> None:
+    """A thousand million layers were listed, until the memory was full."""
+    message = refusal(change(write_model(tmp_path), "config.json", **{key: value}))
+    assert f"'{key}' is {value!r}; it must be a whole number above 0, at most 10,000" in message
 
 
 def test_an_unknown_quantisation_is_named_with_a_remedy(tmp_path: Path) -> None:
