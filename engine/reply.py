@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -29,8 +29,8 @@ class ReplyState:
     ``prompt``: its tokens. ``tokens`` is None once the engine emitted text without tokens, and
     ``token_ids`` where it reported none in the end. ``reason`` and ``error``: how it ended; both are
     None before. ``thoughts`` says where its thought stands, ``thinking`` whether it begins inside one,
-    ``thought_s`` how long it took to write, and ``thought_tokens`` how many tokens it has; ``added`` is
-    what the last event added to thought and answer for sure.
+    and ``thought_s`` how long it took to write; ``added`` is what the last event added to thought and
+    answer for sure.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,6 @@ class ReplyState:
         self.thinking = False
         self.thoughts = Thoughts()
         self.thought_s: float | None = None
-        self.thought_tokens = 0
         self.added = ("", "")
         self._tally = Tally()
 
@@ -72,7 +71,6 @@ class ReplyState:
                 self.added = self.thoughts.read(event.text)
                 if self.added[0] or not self.thoughts.closed:
                     self.thought_s = self._tally.decode_s
-                self.thought_tokens += self._tokens_of_thought(event.tokens or ())
                 if event.tokens is None:
                     self.tokens = None
                 elif self.tokens is not None:
@@ -86,11 +84,19 @@ class ReplyState:
             case _:
                 pass
 
-    def _tokens_of_thought(self, tokens: Sequence[Token]) -> int:
-        """Return how many of the newest ``tokens`` stand in the thought."""
-        thoughts = self.thoughts
-        end = thoughts.end if thoughts.closed else math.inf
-        return sum(thoughts.begin <= token.start < end for token in tokens)
+    @property
+    def thought_tokens(self) -> int:
+        """Return how many tokens the thought has; 0 where the engine reports no tokens.
+
+        A token counts if any of its text stands in the thought. Marks do not, nor what is white space
+        around the thought alone. So the count depends on the reply, not on the rounds that it came in.
+        """
+        begin, end, tokens = self.thoughts.begin, self.thoughts.end, self.tokens
+        if begin == end or not tokens:
+            return 0
+        first = bisect_left(tokens, begin, key=lambda token: token.start)
+        reaching = first > 0 and tokens[first - 1].start + len(tokens[first - 1].text) > begin
+        return bisect_left(tokens, end, key=lambda token: token.start) - first + reaching
 
     @property
     def statistics(self) -> Statistics:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from engine.events import Emitted, Finished, FinishReason, Token
+from engine.reply import ReplyState
 from engine.thoughts import Thoughts, opens_thought, split, template_values
 
 CASES = {
@@ -38,6 +40,19 @@ def test_a_text_that_comes_in_pieces_is_split_as_the_whole(text: str, size: int)
         "".join(each) for each in zip(*told, reader.read("", last=True), strict=True)
     )
     assert (thought, answer) == CASES[text]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("text", CASES)
+def test_its_tokens_are_counted_alike_however_many_a_round_brings(text: str, size: int) -> None:
+    tokens = [Token(0, text[at : at + size], at) for at in range(0, len(text), size)]
+    parts = split(text)
+    inside = [each for each in tokens if parts.begin < each.start + size and each.start < parts.end]
+    for count in (1, 2, len(tokens)):
+        rounds = [tuple(tokens[at : at + count]) for at in range(0, len(tokens), count)]
+        events = [Emitted(text="".join(each.text for each in one), tokens=one) for one in rounds]
+        reply = ReplyState.of([*events, Finished(FinishReason.STOP, "", text, None)])
+        assert reply.thought_tokens == (len(inside) if parts.thought else 0)
 
 
 def test_a_reply_to_a_prompt_that_opened_a_thought_begins_inside_it() -> None:

@@ -118,9 +118,11 @@ class GemmaChannels:
         if token == self._opening:
             self._header = "" if self.HEADED else None
             self._hidden, self._thinking = self._said, not self._said
-            return THINK if self._thinking else ""
+            return self._open() if self._header is None else ""
         if token == self._closing:
             closing = THOUGHT if self._thinking else ""
+            if self._header is not None:
+                closing = self._open() + closing
             self._header, self._hidden, self._thinking = None, False, False
             return closing
         if self._header is not None:
@@ -128,10 +130,14 @@ class GemmaChannels:
             name, line, rest = self._header.partition("\n")
             if not line and "thought".startswith(name):
                 return ""
-            text = rest if name == "thought" else self._header
+            # The mark stands behind the header, of which no token is one of the thought.
+            text = self._open() + (rest if name == "thought" else self._header)
             self._header = None
         self._said |= bool(text.strip()) and not (self._thinking or self._hidden)
         return "" if self._hidden else text
+
+    def _open(self) -> str:
+        return THINK if self._thinking else ""
 
 
 class CommandChannels(GemmaChannels):

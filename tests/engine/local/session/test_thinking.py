@@ -69,6 +69,7 @@ def reply(session: Session, request: Request) -> ReplyState:
     plain = ReplyState.of(session.run(request, lambda: False))
     drafted = ReplyState.of(session.run(replace(request, speculation=DRAFTED), lambda: False))
     assert drafted.text == plain.text and drafted.token_ids == plain.token_ids
+    assert drafted.thought_tokens == plain.thought_tokens
     return plain
 
 
