@@ -62,7 +62,9 @@ def check_needs(names: Sequence[str | None], pairing: Pairing) -> None:
 
     if not pairing.target.address:
         for name in filter(None, names):
-            proposers.check_needs(name, pairing.drafting)
+            lacking = not proposers.needs_of(name) <= pairing.drafting
+            unused = pairing.unused_inside() if lacking else ""
+            proposers.check_needs(name, pairing.drafting, unused)
 
 
 def use_drafts(names: Sequence[str | None]) -> bool:

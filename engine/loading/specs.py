@@ -13,7 +13,7 @@ from engine.drafting import heads, proposers
 from engine.errors import ModelError
 from engine.kernels.formats import AUTO
 from engine.models.architecture import Architecture
-from engine.models.checkpoints.checkpoint import Checkpoint
+from engine.models.checkpoints.checkpoint import Checkpoint, inspect
 from engine.models.checkpoints.gguf.description import TYPE, is_gguf
 from engine.models.families import described_by
 from engine.models.sizes.weight_counts import share_read
@@ -127,6 +127,14 @@ class Pairing:
     def proposers(self) -> tuple[str, ...]:
         """The proposers that the pair will have on this machine, as far as is known before a load."""
         return proposers.available(self.drafting)
+
+    def unused_inside(self) -> str:
+        """Return why what the target's files bring to draft for it does not; "" where that is not so."""
+        try:
+            found = heads.inside(inspect(self.target.path)) if self.target.path else None
+        except ModelError:  # loading says it
+            return ""
+        return found if isinstance(found, str) else ""
 
 
 @lru_cache(maxsize=1024)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import read_config
-from engine.models.checkpoints.gguf.description import is_gguf, siblings
+from engine.models.checkpoints.gguf.description import describe, is_gguf, only_drafts, siblings
 from engine.models.checkpoints.gguf.heads import architecture_in
 
 if TYPE_CHECKING:  # the names alone must not bring torch
@@ -134,11 +134,20 @@ def check(place: Path) -> str:
         name = config.get("architectures") or config.get("model_type") or "nothing it knows by name"
         stated = f"its config.json names {name}"
     if kind is None:
+        if is_gguf(place) and _only_drafts(place):
+            raise ModelError(only_drafts(place))
         raise ModelError(
             f"{place} is no head that this version reads: {stated}. Known kinds are {known}. A draft "
             "model is given as TARGET::DRAFT."
         )
     return kind
+
+
+def _only_drafts(file: Path) -> bool:
+    try:
+        return describe(file).only_drafts
+    except ModelError:  # damaged, or of an architecture that is not known
+        return False
 
 
 def inside(target: Checkpoint) -> HeadPlan | str | None:

@@ -43,6 +43,11 @@ from engine.models.weight_loading import WeightSource, make_norm
 from engine.models.weights import Layer, RmsNorm
 from engine.values import MAX_DEPTH
 
+_REMEDY = "Download the model again."
+_REMEDY_BESIDE = (
+    "It is another model's, or damaged: use the file that was published with this model."
+)
+
 
 class LayerNames(NamedTuple):
     """The names of a layer's tensors: the beginning of those that any layer has, and its own."""
@@ -248,7 +253,11 @@ def plan_inside(target: Checkpoint, holder: Checkpoint) -> HeadPlan | str | None
     weight = _weights(holder)
     shapes = {name: info.shape for name, info in holder.tensors.items()}
     stored = Stored(
-        holder.path, holder.text_config, shapes, fetch=lambda name: widen(weight(name)).float()
+        holder.path,
+        holder.text_config,
+        shapes,
+        remedy=_REMEDY if holder is target else _REMEDY_BESIDE,
+        fetch=lambda name: widen(weight(name)).float(),
     )
     stored.expect(expected)
     shape, parameters = MtpShape(a, target.eos_ids, names, weight), count_parameters(expected)

@@ -40,6 +40,8 @@ class Stored:
     shapes: Mapping[str, tuple[int, ...]]
     note: str | None = None
     """A remark for users: the weights are a pickle, and how it is read."""
+    remedy: str = field(default="Download the head again.", kw_only=True)
+    """What to do if tensors are absent or of other shapes."""
     fetch: Callable[[str], Tensor] = field(repr=False, kw_only=True)
 
     @property
@@ -89,7 +91,7 @@ class Stored:
             case other:
                 raise ModelError(
                     f"In {self.folder}, {name} has the shape {other}; it should have two dimensions. "
-                    "Download the head again."
+                    + self.remedy
                 )
 
     def expect(self, shapes: Mapping[str, tuple[int, ...] | None]) -> None:
@@ -99,12 +101,12 @@ class Stored:
             if shape is None:
                 raise ModelError(
                     f"{self.folder} lacks the tensor {name}: it is incomplete, or not laid out as its "
-                    "config.json says. Download the head again."
+                    f"config.json says. {self.remedy}"
                 )
             if expected is not None and shape != expected:
                 raise ModelError(
                     f"In {self.folder}, {name} has the shape {shape}; by the other tensors and "
-                    f"config.json it should have {expected}. Download the head again."
+                    f"config.json it should have {expected}. {self.remedy}"
                 )
 
 

@@ -149,13 +149,15 @@ def _fault(value: object, option: Field[Any]) -> str | None:
     return None
 
 
-def check_needs(name: str, loaded: Collection[str]) -> None:
-    """Raise InvalidRequest if a need of the proposer is not ``loaded``."""
+def check_needs(name: str, loaded: Collection[str], unused: str = "") -> None:
+    """Raise InvalidRequest if a need of the proposer is not ``loaded``. ``unused``: why what the target's
+    files bring for it is not."""
     for need in _missing(name, loaded):
         others = ", ".join(available(loaded))
         raise InvalidRequest(
             "proposer",
-            f"The proposer {name!r} needs {_lacking(need, loaded)}, or choose one of {others}.",
+            f"The proposer {name!r} needs {_lacking(need, loaded)}, or choose one of {others}."
+            + (f" {unused}" if unused and need in INSIDE else ""),
         )
 
 

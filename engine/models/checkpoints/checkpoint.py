@@ -18,11 +18,11 @@ from typing import Any
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import MOST_LAYERS, check_computable, read_config
 from engine.models.checkpoints.gguf.description import (
-    DRAFTING,
     GgufModel,
     describe,
     is_gguf,
     name_of,
+    only_drafts,
 )
 from engine.models.checkpoints.gguf.header import is_blocks
 from engine.models.checkpoints.gguf.tokenizers.special_tokens import special_tokens
@@ -185,10 +185,7 @@ def inspect(path: Path) -> Checkpoint:
     if is_gguf(path):
         model = describe(path)
         if model.only_drafts:
-            raise ModelError(
-                f"{path} holds nothing but what drafts for a model (MTP). It is loaded with that model "
-                f"if it lies beside its file and is named {DRAFTING}NAME.gguf after it: load the model."
-            )
+            raise ModelError(only_drafts(path))
         return _inspect_gguf(model)
     checkpoint = _inspect_folder(path)
     _check_tokenizer(checkpoint)

@@ -94,6 +94,14 @@ def drafting(name: str, files: Iterable[Path]) -> list[Path]:
     return [one for one in files if matches(_without_type(one.stem.removeprefix(DRAFTING)))]
 
 
+def only_drafts(file: Path) -> str:
+    """Return the sentence for a file that is no model, since it ``only_drafts`` for one."""
+    return (
+        f"{file} holds nothing but what drafts for a model (MTP). It is loaded with that model if it "
+        f"lies beside its file and is named {DRAFTING}NAME{SUFFIX} after it: load the model."
+    )
+
+
 def _without_type(name: str) -> str:
     return TYPE.sub("", name).lower().removesuffix("-ud")
 

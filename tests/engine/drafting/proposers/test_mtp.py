@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
@@ -24,7 +25,7 @@ from engine.drafting.heads.base import HeadPlan
 from engine.drafting.heads.mtp import MtpHead
 from engine.drafting.proposers import mtp
 from engine.drafting.resources import Resources
-from engine.errors import ModelError
+from engine.errors import InvalidRequest, ModelError
 from engine.events import Budget
 from engine.loading.catalog import Catalog, local_spec
 from engine.loading.inventory import Inventory
@@ -257,6 +258,8 @@ def test_a_file_beside_the_models_drafts_for_it(folder: Path, tmp_path: Path, wh
     assert local_spec(model).mtp
     with pytest.raises(ModelError, match=r"nothing but what drafts for a model \(MTP\)"):
         inspect(layer)
+    with pytest.raises(ModelError, match=r"is named mtp-NAME\.gguf after it: load the model"):
+        heads.check(layer)
     found, expected = Bench(model).begin(TEXT).draft(), Bench(folder).begin(TEXT).draft()
     assert found.tree == expected.tree
     of_catalog = replace(local_spec(model), path=None, repository="a/tale", mtp=False)
@@ -269,6 +272,17 @@ def test_a_file_beside_the_models_drafts_for_it(folder: Path, tmp_path: Path, wh
     assert (request.draft, request.heads) == ("", ())
     layer.rename(place / "mtp-Other-9B-Q8_0.gguf")
     assert heads.inside(inspect(model)) is None and inventory.own_head(spec) is None
+
+    def another(tensors: dict[str, Any]) -> None:
+        for each in [each for each in tensors if not each.startswith(drafting)]:
+            del tensors[each]
+        tensors[f"{drafting}nextn.enorm.weight"] = np.ones(8, dtype=np.float32)
+
+    write_gguf(folder, layer, edit=another)
+    unused = Pairing(name="tale", target=local_spec(model)).unused_inside()
+    assert unused.startswith(f"{layer.name}, which lies beside the model, does not draft for it.")
+    with pytest.raises(InvalidRequest, match=r"It is another model's, or damaged: use the file"):
+        proposers.check_needs("mtp", frozenset(), unused)
 
 
 def test_layers_of_a_model_that_only_transformers_computes_are_left_out_and_said(
