@@ -26,8 +26,9 @@ from app.ui.pages.race.backend import RaceBackend, side_of
 from app.ui.rounds.measurements import Measurements
 from app.web.switch import ApiSwitch
 from engine import trace
-from engine.events import Emitted, Finished, FinishReason
+from engine.events import Emitted, Finished, FinishReason, Started
 from engine.loading.catalog import open_catalog
+from engine.reply import ReplyState
 from engine.request import Request, Speculation
 from engine.values.messages import Message
 from tests.app.ui.following import followed
@@ -164,3 +165,19 @@ def test_held_back_text_is_printed_at_the_end(marks: terminal.Marks | None) -> N
     for event in (Emitted(text="Once"), Finished(FinishReason.STOP, " upon", "Once upon", None)):
         printer.show(event)
     assert stream.getvalue() == "Once upon\n"
+
+
+def test_a_thought_that_the_prompt_opened_is_told_from_the_answer() -> None:
+    """Nothing showed that it was one but the mark behind it."""
+    text, stream = "It is 3.\n</think>\n\nThree.", io.StringIO()
+    events = (
+        Started("tale", "none", "greedy", None, thinking=True),
+        *(Emitted(text=each) for each in text),
+        Finished(FinishReason.STOP, "", text, None),
+    )
+    printer = terminal.Printer(stream)
+    for event in events:
+        printer.show(event)
+    assert stream.getvalue() == "(thinking)\nIt is 3.\n(answer)\nThree.\n"
+    found = replies.as_json([ReplyState.of(events)])
+    assert (found["text"], found["reasoning"]) == (text, "It is 3.")

@@ -134,23 +134,32 @@ def _cancel(generation: Generation) -> None:
 def as_json(done: list[ReplyState]) -> dict[str, Any]:
     """Return totals over all replies, with stable keys; ``results`` lists them if there are several.
 
+    ``text`` holds the thought too, which ``reasoning`` is again without marks; null if there is none.
     ``token_ids`` and counts are null if the engine did not report them; ``shared``: the counts include
     other clients' requests.
     """
     if len(done) == 1:
-        return _entry(done[0].text, done[0].token_ids, done[0].statistics)
+        return _of(done[0])
     text = "\n".join(reply.text for reply in done)
     ids = [reply.token_ids for reply in done if reply.token_ids is not None]
     token_ids = tuple(itertools.chain(*ids)) if len(ids) == len(done) else None
     statistics = functools.reduce(operator.add, (r.statistics for r in done), Statistics())
-    results = [_entry(reply.text, reply.token_ids, reply.statistics) for reply in done]
-    return {**_entry(text, token_ids, statistics), "results": results}
+    reasoning = "\n".join(reply.thoughts.thought for reply in done if reply.thoughts.thought)
+    results = [_of(reply) for reply in done]
+    return {**_entry(text, reasoning, token_ids, statistics), "results": results}
 
 
-def _entry(text: str, token_ids: tuple[int, ...] | None, statistics: Statistics) -> dict[str, Any]:
+def _of(reply: ReplyState) -> dict[str, Any]:
+    return _entry(reply.text, reply.thoughts.thought, reply.token_ids, reply.statistics)
+
+
+def _entry(
+    text: str, reasoning: str, token_ids: tuple[int, ...] | None, statistics: Statistics
+) -> dict[str, Any]:
     counted = statistics.rounds or statistics.drafted  # else a server says nothing of its drafts
     return {
         "text": text,
+        "reasoning": reasoning or None,
         "token_ids": token_ids,
         "rounds": statistics.rounds or None,
         "drafted": statistics.drafted if counted else None,

@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from typing import IO
 
-from engine.events import Emitted, Event, Finished, Origin, Queued
+from engine.events import Emitted, Event, Finished, Origin, Queued, Started
 from engine.stats import Statistics
+from engine.thoughts import Thoughts
 
 RESET = "\x1b[0m"
 
@@ -33,22 +34,41 @@ def marks_for(stream: IO[str]) -> Marks:
 
 
 class Printer:
-    """Events in, text out. Writes to ``stream`` as it goes."""
+    """Events in, text out. Writes to ``stream`` as it goes.
+
+    A thought that the prompt opened stands behind "(thinking)": the model does not write its first mark.
+    """
 
     def __init__(self, stream: IO[str], marks: Marks | None = None) -> None:
         self.stream = stream
         self.marks = marks
+        self._thoughts: Thoughts | None = None  # until the answer begins
 
     def show(self, event: Event) -> None:
         """Write what ``event`` adds."""
         if isinstance(event, Queued):
             self._write(f"(waiting: {event.ahead} ahead)\n")
+        elif isinstance(event, Started):
+            self._thoughts = Thoughts(opened=True) if event.thinking and not self.marks else None
+            self._write("(thinking)\n" if event.thinking else "")
         elif isinstance(event, Emitted):
-            self._write(event.text if self.marks is None else marked(event, self.marks))
+            self._write(
+                self._split(event.text) if self.marks is None else marked(event, self.marks)
+            )
         elif isinstance(event, Finished):
             # Marked tokens were written whole, the held-back text at the end included.
             marked_whole = self.marks is not None and event.token_ids is not None
-            self._write("\n" if marked_whole else f"{event.tail}\n")
+            self._write("\n" if marked_whole else f"{self._split(event.tail, last=True)}\n")
+
+    def _split(self, text: str, *, last: bool = False) -> str:
+        """Return ``text`` with a line between thought and answer instead of the mark."""
+        if self._thoughts is None:
+            return text
+        thought, answer = self._thoughts.read(text, last=last)
+        if not answer:
+            return thought
+        self._thoughts = None
+        return f"{thought}\n(answer)\n{answer}"
 
     def _write(self, text: str) -> None:
         self.stream.write(text)
