@@ -240,7 +240,8 @@ def _load_adapter(plan: ModelPlan) -> Model:
     context = plan.context - plan.context % WINDOW  # windows are whole
     adapted = TransformersModel(model, _info(plan, context))
     try:  # on the processor, where an error leaves no device behind that is lost
-        adapted.forward([0], adapted.new_state(WINDOW), last=1)
+        rows = min(WINDOW + 1, context)  # a window behind another is masked, which the first is not
+        adapted.forward([0] * rows, adapted.new_state(2 * WINDOW), last=1)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         if devices.ran_out(error):
             raise

@@ -195,6 +195,9 @@ def test_a_model_that_transformers_cannot_compute_is_refused_by_name_as_it_is_lo
     assert "head_dim is 8 and qk_rope_head_dim 4; the latent attention of deepseek_v3" in str(
         refused.value
     )
+    write_random(tmp_path, "deepseek_v3", **{**LATENT, "num_key_value_heads": 2})
+    with pytest.raises(ModelError, match=r"DeepseekV3ForCausalLM\) but cannot compute it"):
+        load_model(tmp_path, quantization="fp32")
 
 
 def test_of_gemma_3n_the_text_part_runs(tmp_path: Path) -> None:
