@@ -368,6 +368,8 @@ def test_a_model_s_files_are_offered_the_four_bit_one_first(models, app, hosted,
     qwen = row(models, "Qwen3.5 0.8B")
     expect(qwen).to_contain_text("Q4_K_M")
     expect(qwen.locator("td.draft")).to_have_text("MTP, in its file")
+    first = card(models, "Qwen3.5 0.8B").locator(".drafts li").first
+    expect(first).to_have_text("✓ MTP its own layer, used by default")
     listed = card(models, "Qwen3.5 0.8B").locator(".model-files li")
     expect(listed).to_have_count(3)
     expect(listed.filter(has_text="Q4_K_M")).to_contain_text("what Download takes")

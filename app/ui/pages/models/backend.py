@@ -94,13 +94,20 @@ class ModelsBackend:
     def why_not(self, data: View) -> View:
         """Return everything that could draft for a target, each with the reason if it does not fit.
 
-        ``pending``: some models are still being compared.
+        ``mtp``: the target drafts with layers of its own by default. ``pending``: some models are still
+        being compared.
         """
         try:
             target = self.runtime.inventory.spec(str(data["target"]))
             found = self.runtime.drafts_for(target)
         except ForetokenError as error:
-            return {"drafts": [], "pending": False, "here": False, "error": str(error)}
+            return {
+                "drafts": [],
+                "mtp": False,
+                "pending": False,
+                "here": False,
+                "error": str(error),
+            }
         called = titles(*(choice.spec.name for choice in found.choices))
         drafts = [
             self._draft(target, choice, name)
@@ -111,7 +118,13 @@ class ModelsBackend:
         here = self.runtime.locate(target) is not None
         heads = [self.runtime.inventory.judge_head(target, folder) for folder in folders]
         known = [self._head(target, head) for head in heads if head.kind]
-        return {"drafts": [*known, *drafts], "pending": found.pending, "here": here, "error": None}
+        return {
+            "drafts": [*known, *drafts],
+            "mtp": target.mtp,
+            "pending": found.pending,
+            "here": here,
+            "error": None,
+        }
 
     def _draft(self, target: ModelSpec, choice: DraftChoice, name: str) -> View:
         draft = choice.spec

@@ -21,6 +21,7 @@ export const say = {
   draftersOf: "What can draft for it", comparing: "Comparing vocabularies …",
   groups: { heads: "Heads made for it", same: "Draft models of its vocabulary", across: "Draft models of another vocabulary", no: "Not these, and why" },
   none: "Without a draft", noneBody: "n-gram and suffix guess from the text itself, with every model.",
+  mtp: "its own layer, used by default",
   fitsDraft: (across) => (across ? `fits ${across}` : "fits: one vocabulary, and it is smaller"), fitsHead: (kind, name) => (kind === name ? "made for this model" : `${kind}: made for this model`),
   triedHint: "Against plain decoding, on this machine: as Tune measured it, or by the chats since the start",
   untriedDraft: "speed-up unknown until tried",

@@ -60,7 +60,7 @@ class Drafts {
     this.list = h("div", { class: "drafts" });
     this.node = h("section", { class: "why", "aria-label": say.draftersOf }, h("h3", {}, say.draftersOf), this.list);
     this.others = false; // whether the list of those that do not fit is open
-    this.draw({ drafts: [], pending: true, here: false, error: null });
+    this.draw({ drafts: [], mtp: false, pending: true, here: false, error: null });
   }
 
   async refresh() {
@@ -75,13 +75,14 @@ class Drafts {
     const shown = JSON.stringify(known);
     if (this.shown === shown) return;
     this.shown = shown;
-    const { drafts, pending, here, error } = known;
+    const { drafts, mtp, pending, here, error } = known;
     const fits = drafts.filter((draft) => !draft.reason);
     const rest = drafts.filter((draft) => draft.reason);
     const group = (title, among) => (among.length ? [h("h4", {}, title), h("ul", {}, ...among.map((draft) => this.line(draft)))] : []);
     const others = h("details", { class: "others", open: this.others }, h("summary", {}, `${say.groups.no} (${rest.length})`), h("ul", {}, ...rest.map((draft) => this.line(draft))));
     others.addEventListener("toggle", () => (this.others = others.open));
     this.list.replaceChildren(
+      mtp ? h("ul", {}, h("li", { class: "yes" }, h("span", {}, h("b", {}, "✓ MTP"), " ", say.mtp))) : "",
       ...group(say.groups.heads, fits.filter((draft) => draft.kind !== "draft")),
       ...group(say.groups.same, fits.filter((draft) => draft.kind === "draft" && !draft.across)),
       ...group(say.groups.across, fits.filter((draft) => draft.across)),
