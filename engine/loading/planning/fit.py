@@ -60,9 +60,10 @@ class ModelSize:
     not known. ``aux_width`` are the numbers kept of each token's hidden states, for heads to read.
     ``weights`` and ``cache`` are the formats of both, keys of ``WIDTHS``. ``block_bytes``: of all weights
     in a GGUF file, where they are kept in the blocks that it has or would have, else 0.
-    ``recurrent_bytes`` are those of a sequence's recurrent states, saved ones included. ``heads`` count
-    on a GPU only; they and ``vocabulary`` are 0 where they are not known. ``kv_sizes``: kv_heads and
-    head_dim of each slot of the cache; without them all ``layers`` have one like the model.
+    ``recurrent_bytes`` are those of a sequence's recurrent states, ``saved_bytes`` what saved ones may
+    take. ``heads`` count on a GPU only; they and ``vocabulary`` are 0 where they are not known.
+    ``kv_sizes``: kv_heads and head_dim of each slot of the cache; without them all ``layers`` have one
+    like the model.
     """
 
     name: str
@@ -79,6 +80,7 @@ class ModelSize:
     vocabulary: int = 0
     block_bytes: int = 0
     recurrent_bytes: int = 0
+    saved_bytes: int = 0
     kv_sizes: tuple[tuple[int, int], ...] = ()
 
     @classmethod
@@ -112,7 +114,8 @@ class ModelSize:
             cache=cache,
             heads=heads,
             vocabulary=source.vocabulary,
-            recurrent_bytes=states + (checkpoint_mb << 20) if states else 0,
+            recurrent_bytes=states,
+            saved_bytes=checkpoint_mb << 20 if states else 0,
             kv_sizes=() if known is None else tuple(known.kv_sizes),
         )
 
@@ -150,8 +153,9 @@ class ModelSize:
         return int(numbers * width + scales + self.aux_width * aux_width)
 
     def kv_bytes(self, context: int) -> int:
-        """Return the bytes of the cache of ``context`` tokens; it ends at the model's own context."""
-        return min(context, self.context) * self.kv_bytes_per_token() + self.recurrent_bytes
+        """Return the bytes of states and of a cache of ``context`` tokens, at most the model's own."""
+        cache = min(context, self.context) * self.kv_bytes_per_token()
+        return cache + self.recurrent_bytes + self.saved_bytes
 
     def attention_bytes(self, context: int) -> int:
         """Return the bytes between the two launches of a GPU's attention, which all layers share."""
@@ -165,11 +169,13 @@ class ModelSize:
 
 @dataclass(frozen=True, slots=True)
 class ModelMemory:
-    """Bytes of one model's weights, and of its cache with the asked context."""
+    """Bytes of one model's weights, and of its cache with the asked context. ``saved``: what of the cache
+    saved states may take."""
 
     name: str
     weights: int
     kv: int
+    saved: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +219,8 @@ def fit(
     asked = min(context or limit, limit)
     room = memory.free_bytes() if free is None else free
     parts = tuple(
-        ModelMemory(model.name, model.weight_bytes(), model.kv_bytes(asked)) for model in models
+        ModelMemory(model.name, model.weight_bytes(), model.kv_bytes(asked), model.saved_bytes)
+        for model in models
     )
     weights, kv = sum(part.weights for part in parts), sum(part.kv for part in parts)
     fixed = _fixed(models, gpu) if overhead is None else overhead

@@ -370,6 +370,8 @@ def test_a_model_s_files_are_offered_the_four_bit_one_first(models, app, hosted,
     expect(qwen.locator("td.draft")).to_have_text("MTP, in its file")
     first = card(models, "Qwen3.5 0.8B").locator(".drafts li").first
     expect(first).to_have_text("✓ MTP its own layer, used by default")
+    bar = card_of(models, "Qwen3.5 0.8B").locator(".memory").get_by_role("img")
+    expect(bar).to_have_attribute("aria-label", re.compile("target KV cache .*target saved states"))
     listed = card(models, "Qwen3.5 0.8B").locator(".model-files li")
     expect(listed).to_have_count(3)
     expect(listed.filter(has_text="Q4_K_M")).to_contain_text("what Download takes")

@@ -70,6 +70,7 @@ def test_states_and_the_drafter_that_comes_along_count_before_a_download() -> No
     assert found.roles == ("target", "mtp")
     states = 48 * 4 * (2 * 48 * 128 * 128 + (RECENT_ROWS + MAX_ROWS) * (10240 + 2 * 48))
     numbers = context * (16 * 2 * 4 * 256 + 5120)  # keys and values, and what the MTP layer reads
+    assert [one.memory_fit.models[0].saved for one in (found, none)] == [256 << 20, 0]
     assert none.memory_fit.models[0].kv - states in (2 * numbers, 4 * numbers)
     assert found.memory_fit.kv - none.memory_fit.kv == 256 << 20
     llama = catalog.model("llama-3.1-8b")

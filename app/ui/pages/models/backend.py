@@ -334,8 +334,8 @@ def show_parts(found: Forecast) -> list[View]:
     parts = [("work", "", "", memory_fit.work)]
     for role, model in zip(found.roles, memory_fit.models, strict=True):
         parts.append(("weights", role, model.name, model.weights))
-        if model.kv:
-            parts.append(("kv", role, model.name, model.kv))
+        caches = (("kv", model.kv - model.saved), ("saved", model.saved))
+        parts += [(kind, role, model.name, size) for kind, size in caches if size]
     whole = max(memory_fit.needed, memory_fit.free, 1)
     left = memory_fit.free - memory_fit.needed
     parts.append(("free" if left >= 0 else "lacking", "", "", abs(left)))

@@ -29,7 +29,7 @@ export const say = {
   loadWith: "Load with it", loadWithout: "Load without a draft", reckon: "Memory", reckonHint: (name) => `Reckon the memory with ${name}`,
   // Memory
   memory: "Memory", contextLabel: "Context", tokens: (n) => `${n.toLocaleString("en")} tokens`,
-  partNames: { work: "app and work", weights: "weights", kv: "KV cache", free: "free", lacking: "lacking" },
+  partNames: { work: "app and work", weights: "weights", kv: "KV cache", saved: "saved states", free: "free", lacking: "lacking" },
   roles: { "": "", target: "target", draft: "draft" }, part: (kind, role) => (role ? `${say.roles[role] ?? role} ${say.partNames[kind]}` : say.partNames[kind]),
   needs: (needed, free) => `${needed} needed, ${free} free`, held: (text) => (text === "stored" ? "weights as the file has them" : `weights in ${text}`),
   // Downloads
