@@ -401,6 +401,9 @@ def test_one_click_downloads_a_model_at_four_bits_and_its_drafter(
     }
     qwen = row(models, "Qwen3 1.7B")
     expect(qwen.locator("td.draft")).to_have_text("EAGLE-3 head")
+    whole = qwen.get_by_role("button", name="Download").inner_text().removeprefix("Download ")
+    files = card(models, "Qwen3 1.7B").locator(".model-files")
+    expect(files).to_contain_text(f"what Download takes, {whole} with its drafter")
     qwen.get_by_role("button", name="Download").click()
     load = qwen.get_by_role("button", name="Load")
     kept = models.locator(".kept li", has_text=drafter)

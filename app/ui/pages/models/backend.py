@@ -10,7 +10,7 @@ from app.inventory import browse
 from app.inventory.downloads import key_of
 from app.runtime import Runtime
 from app.ui.endpoints import endpoint, local_endpoint, outcome
-from app.ui.pages.models.rows import Rows, fits, measured, part_of
+from app.ui.pages.models.rows import Rows, companions_of, fits, measured, part_of
 from app.ui.rounds.speeds import Speeds
 from app.ui.rounds.view import View
 from app.ui.words import Words
@@ -183,14 +183,20 @@ class ModelsBackend:
 
     @endpoint
     def files(self, data: View) -> View:
-        """Return the files in which the catalog has a model, and the drafters published for it."""
+        """Return the files in which the catalog has a model, and the drafters published for it.
+
+        ``whole``: the size of a download that brings a drafter along, else "".
+        """
         spec = self.runtime.inventory.spec(str(data["target"]))
         free, chosen = memory.free_bytes(), key_of(spec) if spec.files else ""
+        pair = next((one for one in self.runtime.catalog.pairs if one.target.id == spec.id), None)
+        beside = self.rows.away(*companions_of(spec, pair, self.runtime.locate(spec) is not None))
         return {
             "files": [
                 self._file(spec, one, chosen, free) for one in sorted(spec.files, key=_light)
             ],
             "drafters": [self._file(spec, one, "", free) for one in spec.drafters],
+            "whole": format_bytes(sum(one.bytes for one in (spec, *beside))) if beside else "",
         }
 
     def _file(self, spec: ModelSpec, one: ModelSpec, chosen: str, free: int) -> View:

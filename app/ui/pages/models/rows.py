@@ -59,9 +59,8 @@ class Rows:
         others: Sequence[ModelSpec],
     ) -> View:
         here = self.runtime.locate(spec)
-        companions = () if here else spec.companions  # a model that is here loads without them
-        drafting = (*companions,) if pair is None else (pair.draft,) if pair.draft else ()
-        away = [one for one in (spec, *drafting) if self.runtime.locate(one) is None]
+        drafting = companions_of(spec, pair, here is not None)
+        away = self.away(spec, *drafting)
         models = [one for one in (spec, *drafting) if one.parameters or not one.method]
         known = all(one.parameters for one in models)
         forecast = estimate(models, free=free) if known else None
@@ -101,6 +100,10 @@ class Rows:
             "speed": default.winner.speedup if default else None,
             "speed_text": str(default) if default else "",
         }
+
+    def away(self, *specs: ModelSpec) -> list[ModelSpec]:
+        """Return those that are not here."""
+        return [one for one in specs if self.runtime.locate(one) is None]
 
     def _source(self, spec: ModelSpec) -> str:
         return spec.repository or (Words.SHIPPED if spec.shipped else str(spec.path))
@@ -142,6 +145,13 @@ def measured(runtime: Runtime) -> dict[Models, Default]:
         except (ValueError, TypeError):
             continue  # of an older version, which named folders alone
     return found
+
+
+def companions_of(spec: ModelSpec, pair: Pairing | None, here: bool) -> tuple[ModelSpec, ...]:
+    """Return what is downloaded and loaded with a model to draft for it."""
+    if pair is None:
+        return () if here else spec.companions  # a model that is here loads without them
+    return (pair.draft,) if pair.draft else ()
 
 
 def _beside(target: ModelSpec, draft: ModelSpec | None) -> str:

@@ -16,7 +16,7 @@ export const say = {
   parameters: (n) => `${n} parameters`, context: (n) => `${n} tokens of context`, gated: "gated", gatedHint: "Its owner asks you to accept terms on the hub, with an account's token",
   withDraft: (name) => `As ${name}`,
   files: "Its files", publishedDrafters: "Drafters published for it", fileFits: { yes: "fits", part: "fits with less context", no: "too large" },
-  downloadTakes: "what Download takes", loadTakes: "what Load takes",
+  downloadTakes: (whole) => (whole ? `what Download takes, ${whole} with its drafter` : "what Download takes"), loadTakes: "what Load takes",
   // Drafters
   draftersOf: "What can draft for it", comparing: "Comparing vocabularies …",
   groups: { heads: "Heads made for it", same: "Draft models of its vocabulary", across: "Draft models of another vocabulary", no: "Not these, and why" },

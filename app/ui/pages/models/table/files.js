@@ -16,19 +16,19 @@ export class Files {
     const shown = JSON.stringify(answer);
     if (!answer || shown === this.shown) return;
     this.shown = shown;
-    const { files, drafters } = answer;
-    const group = (title, among) => (among.length ? [h("div", {}, h("h3", {}, title), h("ul", {}, ...among.map((one) => this.line(one))))] : []);
+    const { files, drafters, whole } = answer;
+    const group = (title, among) => (among.length ? [h("div", {}, h("h3", {}, title), h("ul", {}, ...among.map((one) => this.line(one, whole))))] : []);
     this.node.replaceChildren(...group(say.files, files), ...group(say.publishedDrafters, drafters));
     this.node.hidden = !files.length && !drafters.length;
     this.page.mark();
   }
 
-  line(one) {
+  line(one, whole) {
     const tags = [
       one.size && h("span", { class: "tag" }, one.size),
       one.fits && h("span", { class: `tag ${one.fits === "yes" ? "good" : "warn"}`, title: one.fit }, say.fileFits[one.fits]),
       one.gated && h("span", { class: "tag warn", title: say.gatedHint }, say.gated),
-      one.chosen && h("span", { class: "tag place" }, one.here ? say.loadTakes : say.downloadTakes)];
+      one.chosen && h("span", { class: "tag place" }, one.here ? say.loadTakes : say.downloadTakes(whole))];
     const act = one.here
       ? one.head || one.chosen ? h("span", { class: "hint" }, say.here) : h("button", { class: "ft-button small", type: "button", dataset: { open: one.id }, on: { click: () => this.page.open({ target: one.id }) } }, say.load)
       : h("button", { class: "ft-button small", type: "button", "aria-label": say.downloadHint(one.name), on: { click: () => this.page.download({ id: one.id }) } }, say.download(one.size));
