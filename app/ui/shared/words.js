@@ -50,7 +50,7 @@ export const words = {
   thought: {
     now: (parts) => ["Thinking", ...parts].join(", "),
     whole: ([time, ...parts]) => [time ? `Thought for ${time}` : "Thought", ...parts].join(", "),
-    cut: ([time, ...parts]) => [time ? `Thought for ${time}` : "Thought", ...parts, "not to the end"].join(", "),
+    cut: ([time, ...parts]) => [time ? `Thought for ${time}` : "Thought", ...parts, "cut off"].join(", "),
     tokens: (n) => (n === 1 ? "1 token" : `${n.toLocaleString("en")} tokens`),
     choice: "How much the model thinks before it answers",
   },

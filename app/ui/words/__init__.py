@@ -116,14 +116,14 @@ class Words:
     MAX_TOKENS = "Max tokens"
     MAX_TOKENS_INFO = "Empty: to the end of the context"
     BUDGET = "Thinking budget"
-    BUDGET_INFO = "Tokens after which a thought is ended; empty: none"
+    BUDGET_INFO = "Tokens after which a thought is ended; empty: no limit"
     THINKING: ClassVar[dict[str, str]] = {
-        "": "Thinks: as it likes",
-        "off": "Thinks: no",
-        "on": "Thinks: yes",
-        "low": "Thinks: a little",
-        "medium": "Thinks: medium",
-        "high": "Thinks: a lot",
+        "": "Thinking: model's default",
+        "off": "Thinking: no",
+        "on": "Thinking: yes",
+        "low": "Thinking: a little",
+        "medium": "Thinking: medium",
+        "high": "Thinking: a lot",
     }
     STOP = "Stop strings"
     STOP_INFO = "One a line"

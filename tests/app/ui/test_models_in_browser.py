@@ -337,7 +337,7 @@ def test_load_takes_the_best_draft_and_the_chosen_context_and_leads_to_the_chat(
     with_it = card_of(models, "vast").locator("li.yes", has_text="slim")
     expect(with_it.get_by_role("button", name="Load with it")).to_be_hidden()
     card_of(models, "vast").get_by_role("button", name="Load without a draft").click()
-    expect(done).to_contain_text("vast, no draft is loaded.")
+    expect(done).to_contain_text("vast is loaded, without a draft.")
     assert app.engine.loaded.request.draft == ""
     done.get_by_role("link", name="Chat with it").click()
     expect(models.locator(".badge")).to_contain_text("vast, no draft")

@@ -95,7 +95,7 @@ class ModelsPage extends Page {
   // Says that the requested pair is loaded.
   tellLoaded(loaded) {
     this.asked = null;
-    this.done.replaceChildren(h("span", {}, say.loaded(loaded.label)), pageLink("chat", say.chatWith, "ft-button small primary"),
+    this.done.replaceChildren(h("span", {}, say.loaded(loaded)), pageLink("chat", say.chatWith, "ft-button small primary"),
       h("button", { class: "ft-link", type: "button", "aria-label": say.dismiss, on: { click: () => (this.done.hidden = true) } }, "✕"));
     this.done.hidden = false;
   }

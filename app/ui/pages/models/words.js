@@ -1,7 +1,7 @@
 // Every word that the models page's script says.
 
 export const say = {
-  now: "Loaded now", load: "Load", loaded: (pair) => `${pair} is loaded.`, chatWith: "Chat with it", open: "Open", loadedNow: "loaded", dismiss: "Dismiss", models: "Models", again: "Rescan",
+  now: "Loaded now", load: "Load", loaded: ({ title, label }) => `${title} is loaded${label === title ? "" : ", without a draft"}.`, chatWith: "Chat with it", open: "Open", loadedNow: "loaded", dismiss: "Dismiss", models: "Models", again: "Rescan",
   download: (size) => `Download ${size}`, downloadHint: (name) => `Download ${name}`,
   counted: (shown, all) => (shown === all ? `${all} models` : `${shown} of ${all} models`), looking: "still looking …",
   search: "Search", searchHint: "Name, owner or path", nothing: "No model is like that. Change the filters, or add one below.",
