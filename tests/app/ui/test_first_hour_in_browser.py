@@ -76,14 +76,36 @@ def test_how_much_to_think_is_chosen_beside_the_message(page, app):
     page.get_by_role("tab", name="Rounds").click()
     ask(page, "Why?")
     assert (asked[-1].thinking, asked[-1].thinking_budget) == ("off", 40)
+    says(app, "<think>\nIt asks.")
+    ask(page, "Why?")
+    said = "It ended while thinking, so there is no answer. Retry, or set Thinking to no."
+    expect(page.locator(f"{LAST} .state")).to_have_text(said, use_inner_text=True)
+    app.engine.script = lambda request: (asked.append(request), Script(split("Blue.")))[1]
     page.reload()
     expect(switch).to_have_value("off")
     app.engine.capabilities = before
     app.engine.load(LoadRequest(target="pip"))
     page.reload()
     expect(switch).to_be_hidden()
+    expect(page.locator(".msg.assistant")).to_have_count(2)
     ask(page, "Why?")
     assert (asked[-1].thinking, asked[-1].thinking_budget) == ("", None)
+
+
+def test_a_reply_that_ends_while_it_thinks_says_that_and_what_to_do(page, app):
+    """It ended with "Thought for 400 ms, 106 tokens", and nothing below."""
+    says(app, f"<think>\n{THOUGHT}")
+    ask(page, "Why?")
+    state = page.locator(f"{LAST} .state")
+    expect(page.locator(f"{LAST} .thought summary")).to_contain_text("tokens, cut off")
+    said = "It ended while thinking, so there is no answer. Retry."
+    expect(state).to_have_text(said, use_inner_text=True)
+    page.reload()
+    expect(state).to_have_text(said, use_inner_text=True)
+    limit(page, "4")
+    ask(page, "Why?", status="length")
+    expect(state).to_contain_text("It met the token limit while thinking, so there is no answer.")
+    limit(page, "")
 
 
 def test_a_thought_can_be_read_while_it_is_written_and_its_marks_are_the_texts(page, app):

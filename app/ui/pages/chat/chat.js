@@ -102,10 +102,16 @@ class ChatPage extends Page {
   buildPair() {
     this.system = new SystemChoice(this.ask, (name) => this.useSystem(name), () => this.settings.values?.system ?? "");
     const mark = field({ kind: "check", name: "mark", id: "mark-origins", label: say.mark, info: say.markInfo }, false, showMarks);
-    this.settings = new Settings(this.ask, (view) => (this.pair.showMethods(view), this.composer.offerThinking(view.thinking, view.settings.thinking)), [mark.node, this.system.node]);
+    this.settings = new Settings(this.ask, (view) => this.settingsShown(view), [mark.node, this.system.node]);
     this.loading = new Loading(() => this.pair.cancel());
     this.pair = new PairChip(this.ask, (proposer) => this.settings.choose(proposer));
     this.loaded = new Loaded(this);
+  }
+
+  settingsShown(view) {
+    this.pair.showMethods(view);
+    this.composer.offerThinking(view.thinking, view.settings.thinking);
+    this.root.classList.toggle("thinks-by-choice", view.thinking.some(({ id }) => id === "off"));
   }
 
   // ---- what Python knows

@@ -59,6 +59,13 @@ export const say = {
   otherModel: (writer, loaded) => (loaded ? `${writer} wrote this chat. ${loaded} is loaded and would answer next.` : `${writer} wrote this chat. No model is loaded.`),
   loadWriter: (writer) => `Load ${writer}`,
   baseModel: (name) => `${name} has no chat template: it is a base model, which continues your text instead of answering it. For a conversation load one with “instruct” or “chat” in its name.`,
+  // Of a reply without an answer, by its end; `thinkNot` follows where the loaded model has that choice.
+  unanswered: {
+    done: "It ended while thinking, so there is no answer. Retry",
+    length: "It met the token limit while thinking, so there is no answer. Raise Max tokens and retry",
+    full: "It filled the context while thinking, so there is no answer. Leave out early turns and retry",
+  },
+  thinkNot: ", or set Thinking to no",
   leftOut: "Left out: the model is not given this turn.",
   giveAgain: "Give it again",
   chooseDropped: "Choose what to leave out",

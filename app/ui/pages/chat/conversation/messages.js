@@ -127,7 +127,9 @@ export class AssistantMessage extends Message {
     this.status = status;
     this.stats = stats ?? null;
     this.failure = error ?? "";
-    this.told = words.reasons[status === "length" && stats?.full ? "full" : status] ?? "";
+    const end = status === "length" && stats?.full ? "full" : status;
+    this.unanswered = this.reply.place?.to === null ? say.unanswered[end] : null; // it was still thinking
+    this.told = words.reasons[end] ?? "";
     const running = status === "running";
     this.node.classList.toggle("running", running);
     this.node.dataset.status = status;
@@ -169,8 +171,8 @@ export class AssistantMessage extends Message {
   }
 
   showState() {
-    this.state.textContent = this.told;
-    this.state.hidden = !this.told;
+    this.state.replaceChildren(...(this.unanswered ? [this.unanswered, h("span", { class: "may-not-think" }, say.thinkNot), "."] : [this.told]));
+    this.state.hidden = !this.unanswered && !this.told;
   }
 
   add(events, place) {
