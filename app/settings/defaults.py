@@ -100,6 +100,13 @@ class Defaults:
             return default.winner.speculation()
         return Speculation(proposer=loaded.capabilities.preferred)
 
+    def beaten_by(self, loaded: Loaded, winner: Winner) -> bool:
+        """Return whether ``winner`` is another way to draft than the present default, and faster."""
+        kept, now, new = self.of(loaded), self.speculation(loaded), winner.speculation()
+        if (new.proposer, new.control, new.deepest) == (now.proposer, now.control, now.deepest):
+            return False
+        return kept is None or winner.speedup > kept.winner.speedup
+
     def keep(self, loaded: Loaded, winner: Winner, kinds: Mapping[str, Winner]) -> Default:
         """Store ``winner`` as the pair's default. Raises ForetokenError if it cannot be written."""
         today = datetime.now(UTC).date().isoformat()

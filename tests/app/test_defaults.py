@@ -53,6 +53,15 @@ def test_without_a_measurement_the_pair_drafts_as_suits_it(tmp_path: Path) -> No
     assert defaults.speculation(alone) == Speculation(proposer="ngram")
 
 
+def test_only_another_faster_way_beats_the_present_default(tmp_path: Path) -> None:
+    """The tune page advised "Use ngram, auto" where that was the default, or slower than it."""
+    defaults = Defaults(tmp_path)
+    assert defaults.beaten_by(PIP, BEST) and not defaults.beaten_by(PIP, TALE)
+    defaults.keep(PIP, BEST, {})
+    assert defaults.beaten_by(PIP, TALE) and not defaults.beaten_by(PIP, replace(BEST, speedup=3))
+    assert not defaults.beaten_by(PIP, replace(TALE, speedup=2))
+
+
 def test_a_kept_winner_drafts_for_its_pair_and_quantisation_alone(tmp_path: Path) -> None:
     Defaults(tmp_path).keep(PIP, BEST, {"tale": TALE})
     defaults = Defaults(tmp_path)

@@ -39,6 +39,8 @@ def test_a_sweep_is_mapped_kept_exported_and_outlives_a_reload(page, app):
     page.wait_for_selector(".ft-tune [data-act=use]:visible")
     assert page.locator(".heatmap tbody tr").count() == 2
     assert page.locator(".heatmap .best").count() >= 5
+    use = page.locator(".ft-tune [data-act=use]")
+    assert ("primary" in use.get_attribute("class")) == ("depth 4" in use.inner_text())
     assert re.fullmatch(
         r"Use draft, (auto|depth 4): about \d\.\d×", page.inner_text(".ft-tune [data-act=use]")
     )

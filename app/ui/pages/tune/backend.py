@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,7 +81,7 @@ class TuneBackend(MeasuringBackend):
         """Start a sweep. Return the number to follow it by. Raises ForetokenError."""
         loaded = self._loaded()
         plan, asked = self._planned(data, loaded)
-        tuning = Tuning(self.runtime, loaded, plan, asked)
+        tuning = Tuning(self.runtime, loaded, plan, asked, self.defaults)
         number = self.measurements.start(self.PAGE, tuning, data)
         self._tuning = tuning
         return {"number": number}
@@ -150,15 +151,24 @@ class Tuning:
     begun      settings: [[method, depth], ...], prompts of each kind
     progress   done and total answers, left_s: seconds still to go, where that is known
     result     kinds, rows: {"method depth": {kind: figures}}, winners by kind, divergences, left_out
-    confirmed  how that race stands, as ``standing`` of the race page
+    confirmed  how that race stands, as ``standing`` of the race page; better: whether its
+               winner is also faster than the present default
     rest       stopped: whether it was ended before its time
     """
 
-    def __init__(self, runtime: Runtime, loaded: Loaded, plan: Plan, asked: list[Prompt]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        loaded: Loaded,
+        plan: Plan,
+        asked: list[Prompt],
+        defaults: Defaults,
+    ) -> None:
         """``loaded`` is the pair that is measured, which must stay loaded."""
         self.feed = Feed()
         self.loaded, self.result = loaded, Result((), {})
         self._engine, self._plan, self._asked = runtime.engine, plan, asked
+        self._defaults = defaults
         self.confirmed: Estimate | None = None
         self._stop = Stop()
         self._race: Race | None = None
@@ -224,7 +234,11 @@ class Tuning:
         if self._stop.stopped or not race.run(contest.pairs, on_run=self._raced):
             return False
         self.confirmed = race.estimate
-        self.feed.append({**standing(race), "t": "confirmed"})
+        shown = standing(race)
+        better = shown["favours"] > 0 and self._defaults.beaten_by(
+            self.loaded, replace(winner(best), speedup=shown["median"])
+        )
+        self.feed.append({**shown, "t": "confirmed", "better": better})
         return True
 
     def _took(self, result: Result) -> None:

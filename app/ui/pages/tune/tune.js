@@ -12,7 +12,7 @@ class TunePage extends MeasuringPage {
   constructor({ element, server }) {
     super(server, "tune", say);
     this.form.addEventListener("change", () => this.forecast());
-    this.use = h("button", { class: "ft-button primary", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
+    this.use = h("button", { class: "ft-button", type: "button", dataset: { act: "use" }, on: { click: () => this.keep() } });
     this.forget = h("button", { class: "ft-link", type: "button", dataset: { act: "forget" }, on: { click: () => this.withdraw() } }, say.forget);
     this.standing = h("p", { class: "hint", role: "status" }); // the stored default
     this.export = h("button", { class: "ft-button", type: "button", dataset: { act: "export" }, on: { click: () => this.save() } }, say.export);
@@ -22,7 +22,7 @@ class TunePage extends MeasuringPage {
     this.certainty = h("p", { class: "hint" });
     this.map = h("div", { class: "scrolls", tabindex: "0", role: "group", "aria-label": say.map });
     this.buttons = h("div", { class: "buttons" }, this.use, this.export, h("span", { class: "hint" }, say.useHint));
-    this.result = h("section", { class: "panel tune-result", hidden: true }, this.verdict, this.certainty, this.buttons, this.kept, h("h2", {}, say.map), h("p", { class: "hint" }, say.mapHint), this.map, this.notes);
+    this.result = h("section", { class: "panel tune-result", hidden: true }, this.verdict, this.certainty, this.buttons, this.kept, h("h2", {}, say.map), h("p", { class: "hint" }, say.mapHint, " ", h("span", { class: "outlined" }, say.outlined)), this.map, this.notes);
     element.querySelector(".ft-tune").append(h("div", { class: "measuring" },
       h("p", { class: "ft-intro" }, say.intro), this.form, this.alert, this.underWay, this.result));
     followOffers(this, server);
@@ -82,8 +82,15 @@ class TunePage extends MeasuringPage {
 
   begin() {
     this.certainty.textContent = this.kept.textContent = "";
+    this.recommend(false);
     super.begin();
     this.now.textContent = say.begins;
+  }
+
+  // Outlines the fastest and makes its button stand out, if it is `better` than the present default.
+  recommend(better) {
+    this.result.classList.toggle("better", better);
+    this.use.classList.toggle("primary", better);
   }
 
   rested() {
@@ -105,6 +112,7 @@ class TunePage extends MeasuringPage {
       this.verdict.textContent = event.verdict;
       this.certainty.textContent = event.certainty;
       if (event.favours > 0) this.use.textContent = say.use(this.won, event.median);
+      this.recommend(event.better);
     } else if (event.t === "rest") {
       this.running = false;
       if (event.stopped && !this.result.hidden) this.notes.append(h("p", { class: "hint" }, say.stopped));

@@ -22,7 +22,7 @@ export const say = {
   begins: "Warming up",
   stopped: "Stopped. The figures cover the prompts that every setting answered; the winner was not confirmed.",
   stoppedEarly: "Stopped before the first prompt was answered by every setting, so there is no result.",
-  map: "Speed-up", mapHint: "Compared with plain decoding; above 1 is faster. The fastest of each column is outlined.",
+  map: "Speed-up", mapHint: "Compared with plain decoding; above 1 is faster.", outlined: "The fastest of each column is outlined.",
   method: "method", depth: "depth", all: "all",
   cell: (row) => `${row.method} ${row.depth}, ${row.kind}: ${times(row.speedup)}, ${row.tokens_per_s.toFixed(1)} tokens/s, slowest prompt ${times(row.slowest)}, ${row.prompts} prompts`,
   // `confirmed`: its speed-up in the race that followed, where that has a winner.

@@ -67,6 +67,8 @@ def test_a_sweep_tells_its_progress_its_figures_and_what_is_fastest(made: Made) 
     assert events[-1] == {"t": "rest", "stopped": False}
     confirmed = next(event for event in events if event["t"] == "confirmed")
     assert confirmed["favours"] == 1 and "(5 of 5 runs)" in confirmed["verdict"]
+    told = results[-1]["winners"][ALL]["told"]
+    assert confirmed["better"] != told.startswith("draft, auto")  # that is the default already
 
 
 def test_the_winner_of_single_shots_is_raced_before_it_is_called_faster(made: Made) -> None:
@@ -88,6 +90,7 @@ def test_the_winner_of_single_shots_is_raced_before_it_is_called_faster(made: Ma
     events = made.events(**plan)
     assert events[-2]["t"] == "confirmed" and events[-2]["favours"] == 0
     assert events[-2]["median"] == pytest.approx(1)
+    assert not events[-2]["better"]
     made.backend.use()
     kept = Defaults(made.folder).of(made.engine.loaded)
     assert kept is not None and kept.winner.speedup == pytest.approx(1)
