@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from engine.errors import ModelError
 from engine.models.checkpoints.config_file import read_config
-from engine.models.checkpoints.gguf.description import describe, is_gguf, only_drafts, siblings
-from engine.models.checkpoints.gguf.heads import architecture_in
 
 if TYPE_CHECKING:  # the names alone must not bring torch
     from engine.backends.linear_factory import LinearFactory
@@ -94,6 +92,8 @@ def kind_of(config: Config) -> str | None:
 
 def kind_in(place: Path) -> str | None:
     """Return the kind of the head in ``place``, a folder or a GGUF file; None if there is none."""
+    from engine.models.checkpoints.gguf.description import is_gguf
+
     try:
         return _kind_of_gguf(place) if is_gguf(place) else kind_of(read_config(place))
     except ModelError:
@@ -101,6 +101,8 @@ def kind_in(place: Path) -> str | None:
 
 
 def _kind_of_gguf(file: Path) -> str | None:
+    from engine.models.checkpoints.gguf.heads import architecture_in
+
     stated = architecture_in(file)
     return next((kind for kind, each in _REGISTRY.items() if each.architecture == stated), None)
 
@@ -120,6 +122,8 @@ def inspect(place: Path, target: TargetShape) -> HeadPlan:
 def check(place: Path) -> str:
     """Return the kind of the head in ``place``, a folder or a GGUF file. Raises ModelError if there is
     none."""
+    from engine.models.checkpoints.gguf.description import is_gguf, only_drafts
+
     if is_gguf(place):
         kind, stated = _kind_of_gguf(place), "its architecture is that of a model"
         known = ", ".join(each.architecture for each in _REGISTRY.values() if each.architecture)
@@ -144,6 +148,8 @@ def check(place: Path) -> str:
 
 
 def _only_drafts(file: Path) -> bool:
+    from engine.models.checkpoints.gguf.description import describe
+
     try:
         return describe(file).only_drafts
     except ModelError:  # damaged, or of an architecture that is not known
@@ -172,6 +178,7 @@ def inside(target: Checkpoint) -> HeadPlan | str | None:
 def _beside(target: Checkpoint) -> Checkpoint | None:
     """Return the file beside a GGUF file that holds what drafts for it (MTP), if there is one."""
     from engine.models.checkpoints.checkpoint import inspect_drafting
+    from engine.models.checkpoints.gguf.description import siblings
 
     for file in siblings(target.path) if target.is_gguf else ():
         try:
