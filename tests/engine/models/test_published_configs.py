@@ -111,12 +111,16 @@ def reduced(config: dict[str, Any]) -> dict[str, Any]:
     return {**config, "text_config": text} if "text_config" in config else text
 
 
-def write_model(folder: Path, config: dict[str, Any]) -> Any:
-    """Write a random model with ``config`` beside its tokenizer; return that of transformers."""
+def write_model(folder: Path, config: dict[str, Any], kind: str | None) -> Any:
+    """Write a random model with ``config`` beside its tokenizer; return that of transformers.
+
+    ``kind``: the model type in transformers that computes the same, if it has none of this name.
+    """
     from transformers import AutoConfig, AutoModelForCausalLM
 
     text = {**text_of(config), "initializer_range": 0.1}
-    settings = AutoConfig.for_model(text.pop("model_type"), **text)
+    named = text.pop("model_type")
+    settings = AutoConfig.for_model(kind or named, **text)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model: Any = AutoModelForCausalLM.from_config(settings, dtype=torch.float32).eval()
@@ -141,7 +145,7 @@ def test_a_published_model_is_computed_or_refused_by_name(
         table = torch.zeros(VOCABULARY, text_of(config)["hidden_size"])
         save_file({"model.embed_tokens.weight": table}, tmp_path / "model.safetensors")
     else:
-        reference = write_model(tmp_path, config)
+        reference = write_model(tmp_path, config, entry.get("computed_by"))
     (tmp_path / "config.json").write_text(json.dumps(config))
     if refused:
         with pytest.raises(ModelError, match=entry["reason"]):
